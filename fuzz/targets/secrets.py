@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 
-from sandbox_kernel.core.secret_codes import SecretCode
+from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.codings import texts
 from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused

@@ -3,6 +3,5 @@
 - `values`: How one value is read and checked.
 - `setting`: One setting.
 - `table`: The table of all settings, in groups.
-- `pool_values`: The forms of settings for sandboxes that are ready before they are asked for.
 - `sources`: Where the settings come from, and the choice of the engine.
 """

@@ -10,7 +10,6 @@ import re
 from ..core import zone
 from ..core.model import GIB, KIB, MIB
 from ..plugins import index
-from . import pool_values
 from .setting import Setting
 from .values import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 
@@ -59,10 +58,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             scope="sandbox",
         ),
     ),
-    "Warm sandboxes": (
-        Setting("pool", number(int, 0, 64), pool_values.POOL),
-        Setting("preload", pool_values.modules, pool_values.PRELOAD, "numpy, pandas, matplotlib.pyplot"),
-    ),
+    "Warm sandboxes": _of_plugins("Warm sandboxes"),
     "What a session may use": (
         Setting(
             "memory",

@@ -7,9 +7,7 @@
 - `output_codes`: What the output policy removes.
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
-- `network_codes`: The codes of the guarded way out: why a connection of a cell is refused.
 - `finding`: What the screen says of a cell: its findings, which of them were allowed, and a score.
-- `secret_codes`: Why an exchange with the host of a secret is refused.
 - `end_codes`: What stops a cell, a kernel, a sandbox or a call.
 - `hint_codes`: What an ordinary failure of a cell has to do with its sandbox.
 - `snapshot_codes`: Why a snapshot is not taken, or not begun from.

@@ -1,4 +1,4 @@
-"""The table of all codes, of ten parts. Whoever refuses, removes or ends something names a row of it.
+"""The table of all codes, of seven parts. Whoever refuses, removes or ends something names a row of it.
 
 Imports the parts. `docs/codes.md` and `sandbox-kernel codes` are made of it.
 """
@@ -12,15 +12,13 @@ from .end_codes import EndCode
 from .file_codes import FileCode
 from .hint_codes import HintCode
 from .message_codes import MessageCode
-from .network_codes import NetworkCode
 from .output_codes import OutputCode
-from .secret_codes import SecretCode
 from .snapshot_codes import SnapshotCode
 from .usage_codes import UsageCode
 
 __all__ = [
-    "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "NetworkCode", "Note",
-    "OutputCode", "SecretCode", "Severity", "SnapshotCode", "Survived",
+    "TABLE", "Code", "EndCode", "FileCode", "HintCode", "MessageCode", "Note",
+    "OutputCode", "Severity", "SnapshotCode", "Survived",
     "UsageCode", "find",
 ]  # fmt: skip
 
@@ -28,8 +26,6 @@ TABLE: dict[str, type[Code]] = {
     "Outputs": OutputCode,
     "Messages": MessageCode,
     "Files": FileCode,
-    "Network": NetworkCode,
-    "Secrets": SecretCode,
     "Ends": EndCode,
     "Snapshots": SnapshotCode,
     "Usage": UsageCode,

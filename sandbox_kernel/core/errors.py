@@ -12,7 +12,6 @@ from .code import Code, Note, Survived
 from .end_codes import EndCode
 from .file_codes import FileCode
 from .message_codes import MessageCode
-from .network_codes import NetworkCode
 
 MAX_SAID = 2000
 """Characters of what a command said last, in the text of an error."""
@@ -192,28 +191,6 @@ class BehaviourBlocked(CellError):
 
     fault = "policy"
     usual = EndCode.BEHAVIOUR_BLOCKED
-
-
-class NetworkDenied(SandboxError):
-    """A connection or a request of a cell was not let out; the cell goes on.
-
-    `host` and `port` are what it was for, as far as that could be read.
-    """
-
-    fault = "policy"
-    usual = NetworkCode.HOST_NOT_ALLOWED
-
-    def __init__(self, why: Code | Note, host: str | None = None, port: int | None = None) -> None:
-        super().__init__(why)
-        self.host = host
-        self.port = port
-
-    def lines(self) -> list[str]:
-        return [*super().lines(), self.code.remedy]
-
-    def to_json(self) -> dict[str, str | int | None]:
-        """Return it as plain JSON."""
-        return {"code": self.code.code, "reason": self.message, "host": self.host, "port": self.port}
 
 
 # --- the platform ---------------------------------------------------------------------------------------------------

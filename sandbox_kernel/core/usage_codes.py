@@ -39,7 +39,6 @@ class UsageCode(Code):
         "Raise memory, or lower scratch_size.",
     )
 
-    TOOL_UNFIT = "failure", "a tool cannot be offered to cells", "Give functions with types that JSON has."
     SANDBOX_IN_TOOL = (
         "failure",
         "a tool cannot use the sandbox whose cell waits for it",
@@ -58,35 +57,9 @@ class UsageCode(Code):
     PLUGIN_UNUSABLE = "failure", "a plugin of another package cannot be used", "Update or uninstall that package."
     INSTALLATION_UNFIT = "failure", "this installation cannot be used", "Install sandbox-kernel again."
     KERNELSPEC_NOT_WRITTEN = "failure", "the kernelspec cannot be written", "Choose --user or --sys-prefix."
+    PACKAGE_IMPROPER = "failure", "that is no package that can be installed", "Name a package, or the path of a wheel."
     REQUIREMENTS_UNREADABLE = "failure", "the requirements cannot be read", "Fix the file that is named."
     REQUIREMENTS_UNMET = "failure", "the requirements cannot be met", "Ask for other packages or versions."
-
-    # --- packages of a session that runs ---
-    PACKAGE_NOT_ALLOWED = "violation", "that is no package that cells may install", "Add it to the setting packages."
-    PACKAGE_IMPROPER = "failure", "that is no package that can be installed", "Name a package, or the path of a wheel."
-    PACKAGE_WITHOUT_WHEEL = (
-        "failure",
-        "there is no wheel of a package that fits the sandbox",
-        "Ask for another version, or build the package into an image.",
-    )
-    PACKAGE_CONFLICT = (
-        "failure",
-        "a package does not go with what the sandbox has",
-        "Ask for another version, or build an image with the one that is wanted.",
-    )
-    PACKAGE_HASH_WRONG = "violation", "a package does not have the hash that it should", "See where it came from."
-    PACKAGE_TOO_LARGE = "limit", "a package is too large", "Raise packages_size, or build it into an image."
-    PACKAGES_TOO_SLOW = "limit", "the index took too long", "Try again, or see whether the host reaches the index."
-    PACKAGES_UNKNOWN = (
-        "failure",
-        "the sandbox does not say what it has",
-        "Restart it: a cell may have replaced what answers.",
-    )
-    PACKAGES_NOT_UNPACKED = (
-        "failure",
-        "the packages could not be unpacked in the sandbox",
-        "See whether its scratch is full (scratch_size).",
-    )
 
     # --- a server that others reach ---
     ADDRESS_UNUSABLE = "failure", "the server cannot listen there", "Choose another host or port."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.code import Code
 from ..core.errors import SandboxError
-from ..core.finding import Finding, Screened
+from ..core.finding import Finding
 from ..core.model import Inside, Message, SandboxSample, Settings
 
 if TYPE_CHECKING:
@@ -151,14 +151,6 @@ class CellGuard(Protocol):
 
     def review(self, request: Message, reads: str | None) -> Review:
         """Say what is to become of a request. `reads`, where it is ours, is read in place of its code."""
-
-
-@runtime_checkable
-class Previewer(Protocol):
-    """Says what a guard would find."""
-
-    def preview(self, code: str) -> Screened:
-        """Return what would be found in a cell that ran next."""
 
 
 @runtime_checkable

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",)}
 """Those of our plugins that bring engines, each with their names."""
 SETTINGS: dict[str, tuple[str, ...]] = {
+    "broker": ("pool", "preload"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),

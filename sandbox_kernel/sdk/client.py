@@ -21,7 +21,6 @@ from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
 from ..files.names import FileLimits
 from ..files.snapshot_parts import Snapshot
-from ..plugins.api import Previewer
 from ..session.session import Session
 from . import snapshotting, variables
 from .callbacks import Callback, Callbacks, Prompt
@@ -188,9 +187,8 @@ class AsyncSandbox:
 
         Nothing is run or sent, and no sandbox is started. No finding does not mean that code is harmless.
         """
-        guard = self._instance.session.services.of("screen")
-        assert isinstance(guard, Previewer)  # noqa: S101 (for the type)
-        return guard.preview(code)
+        found: Screened = self._instance.part("screen").preview(code)
+        return found
 
     async def interrupt(self) -> bool:
         """Raise KeyboardInterrupt in the cell that runs. One that waits for its start ends without having run.

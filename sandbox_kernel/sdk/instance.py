@@ -16,7 +16,6 @@ from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import (
     CellInterrupted,
     ConfigurationError,
-    NetworkDenied,
     SandboxClosed,
     SandboxDied,
     SandboxError,
@@ -139,10 +138,9 @@ class Instance:
             self._parts[plugin] = made(self)
         return self._parts[plugin]
 
-    def _denied(self, cell: str, denied: NetworkDenied) -> None:
+    def _denied(self, cell: str, denial: NetworkDenial) -> None:
         if (found := self.cells.get(cell)) is not None:
-            code, reason = denied.code.code, denied.message
-            found.hear(NetworkDenial(code=code, reason=reason, host=denied.host, port=denied.port))
+            found.hear(denial)
 
     def check(self, *, paused: bool = False) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here, and `SandboxPaused` unless now, or `paused`."""

@@ -137,14 +137,9 @@ class Services:
         self.streams: Service | None = switch(connected, session.settings.limits.network_timeout)
         """What serves the connections of cells; None if nothing does."""
 
-    def of(self, name: str) -> SessionService:
-        """Return the part of one of our plugins, made now if the settings do not ask for it.
-
-        Raises `ConfigurationError` if the plugin is not here.
-        """
-        if name not in self._made:
-            self._make(index.plugin(name))
-        return self._made[name]
+    def of(self, name: str) -> SessionService | None:
+        """Return the part of a plugin, None if it has none."""
+        return self._made.get(name)
 
     def _make(self, plugin: Plugin) -> None:
         if plugin.prepare is None:

@@ -11,6 +11,7 @@ import secrets
 from dataclasses import replace
 from typing import Any
 
+from ..config.table import SETTINGS
 from ..container import wire
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied
@@ -58,7 +59,7 @@ async def attestations(settings: Settings, engine: Engine) -> tuple[tuple[Check,
 async def first_cell(settings: Settings, engine: Engine) -> str:
     """Run `6 * 7` in a session of its own and return what the cell displays. Raises why there was no answer."""
     front = _Front()
-    session = Session(replace(settings, uploads=None, downloads=None, audit=None), engine, front)
+    session = Session(_bare(settings), engine, front)
     header = {"msg_id": secrets.token_hex(16), "msg_type": "execute_request", "session": "doctor", "version": "5.4"}
     header |= {"username": "", "date": "2000-01-01T00:00:00Z"}
     content = {"code": "6 * 7", "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
@@ -73,6 +74,12 @@ async def first_cell(settings: Settings, engine: Engine) -> str:
     if session.failure is not None and front.status != "ok":
         raise session.failure
     return front.shown if front.status == "ok" else f"{front.status}: {front.shown}"
+
+
+def _bare(settings: Settings) -> Settings:
+    """Return what the sandbox is made with alone: no folders, and no plugin takes part."""
+    made_with = [one.field for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit]
+    return Settings(limits=settings.limits, **{name: getattr(settings, name) for name in made_with})
 
 
 class _Front:

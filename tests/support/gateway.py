@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from sandbox_kernel.core.codes import NetworkCode, Note
+from sandbox_kernel.core.codes import Note
 from sandbox_kernel.plugins.api import Cell
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.egress import Egress
 from sandbox_kernel.plugins.network.limits import EgressLimits
 from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, Refused

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.plugins.network import egress
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.policy import Address, Refused
 
 ROWS = [{"region": "north", "sales": 3}, {"region": "south", "sales": 5}]

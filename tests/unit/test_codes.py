@@ -18,11 +18,6 @@ from sandbox_kernel.core.codes import (
     TABLE,
     Code,
     EndCode,
-    FileCode,
-    MessageCode,
-    NetworkCode,
-    OutputCode,
-    SecretCode,
     Survived,
     find,
 )
@@ -36,17 +31,14 @@ TABLES = (
     "output_codes",
     "message_codes",
     "file_codes",
-    "network_codes",
-    "secret_codes",
     "usage_codes",
     "end_codes",
-    "tool_codes",
     "snapshot_codes",
 )
 PARTS = TABLE | index.codes()
 ALL = [one for part in PARTS.values() for one in part]
 TYPES = {part.__name__: part for part in PARTS.values()}
-EVENTS: tuple[type[Code], ...] = (OutputCode, MessageCode, FileCode, NetworkCode, SecretCode)
+EVENTS = [PARTS[title] for title in ("Outputs", "Messages", "Files", "Network", "Secrets") if title in PARTS]
 SAYING = {"note", "add", "noted", "RefusedError"}
 """Calls that fill in the text of a code: the code's own, or with the code as their first argument."""
 OF_ERRORS = {"message", "reason", "reasons", "survived", "text"}

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...core.codes import Code, MessageCode, NetworkCode, SecretCode, Severity
+from ...core.codes import Code, MessageCode, Severity
 from ...files.names import printable
 from .. import index
 from .codes import BatchCode
 
 FailOn = Literal["violation", "any", "never"]
 
+CONNECTED = "connected"
+"""The code of a connection that was let out; it is another plugin's."""
 MAX_EVENTS = 100
 """Different events kept of one cell and one severity, so that none hides behind many others; the rest is counted."""
 MAX_REASON = 300
@@ -31,6 +33,8 @@ class Event:
     code: Code
     what: str
     reason: str
+    of: str | None = None
+    """The event of the audit; None where that makes no difference."""
 
 
 def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
@@ -42,7 +46,7 @@ def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
         return None
     code, reason = index.code(str(fields["code"])), printable(str(fields.get("reason", "")), MAX_REASON)
     if event == "network":
-        return None if code is NetworkCode.CONNECTED else Event(code.severity, code, _place(fields), reason)
+        return None if code.code == CONNECTED else Event(code.severity, code, _place(fields), reason, "network")
     if event == "monitor":
         # What is only noted breaks no policy, whatever it is.
         return Event("notice" if fields.get("level") == "note" else code.severity, code, "behaviour", reason)
@@ -87,7 +91,7 @@ class Events:
 
     def limit(self) -> Event | None:
         """Return the first limit that cost a result; one of a connection is for the code that opened it."""
-        found = (event for event in self.counts if not isinstance(event.code, NetworkCode | SecretCode))
+        found = (event for event in self.counts if event.of != "network")
         return next((event for event in found if event.severity == "limit"), None)
 
     def to_json(self) -> list[dict[str, Any]]:

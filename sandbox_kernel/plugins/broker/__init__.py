@@ -2,6 +2,7 @@
 
 Its callers' side is in `client/`.
 
+- `settings`: How many sandboxes are kept ready, and what they have imported.
 - `codes`: Why a broker gives no sandbox.
 - `order`: What a caller asks for, read against a table, and the spec that is made of it.
 - `accounts`: Which account of the machine the user id of a process stands for.

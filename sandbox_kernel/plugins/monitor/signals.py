@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.codes import Code, EndCode, MessageCode, NetworkCode, SecretCode, find
+from ...core.codes import Code, EndCode, MessageCode
+from .. import index
 from .codes import MonitorCode
 from .rules import Signal
 
@@ -14,6 +15,8 @@ _GARBAGE = frozenset(
 )
 _ASKED_FOR = frozenset((EndCode.KERNEL_RESTARTED, EndCode.BEHAVIOUR_BLOCKED))
 """Ends of kernels that somebody wanted; the monitor's own are not counted against the code again."""
+METADATA_SERVICE = "metadata-service"
+"""The code of a connection to one; it is another plugin's."""
 MAX_SHOWN = 60
 
 
@@ -48,11 +51,11 @@ def heard(event: str, fields: Mapping[str, Any]) -> Iterator[Signal]:
 
 
 def _network(code: Code, fields: Mapping[str, Any]) -> Iterator[Signal]:
-    if not isinstance(code, NetworkCode | SecretCode) or code.severity != "violation":
+    if code.severity != "violation":
         return
     what = ascii(str(fields.get("host") or code.code)[:MAX_SHOWN]).strip("'\"")
     yield Signal(MonitorCode.MANY_DENIALS, 1, what)
-    if code is NetworkCode.METADATA_SERVICE:
+    if code.code == METADATA_SERVICE:
         yield Signal(MonitorCode.METADATA_SOUGHT, 1, what)
 
 
@@ -69,6 +72,6 @@ def _death(code: Code | None, what: str) -> Iterator[Signal]:
 def _code(fields: Mapping[str, Any]) -> Code | None:
     """Return the code that an event has, None for one without."""
     try:
-        return find(str(fields["code"]))
+        return index.code(str(fields["code"]))
     except KeyError:
         return None

@@ -4,6 +4,7 @@ The rules are the package `policy`. Nothing of this is imported unless a setting
 
 - `plugin`: What this plugin adds.
 - `settings`: How the network is written: rules, where secrets are found, and the host's own proxy.
+- `codes`: Why a connection, a request or an answer is refused.
 - `preparation`: What one session's sandboxes have of the network, and what serves their connections.
 - `reporter`: What is said of a connection: to the audit, to the person, to the caller.
 - `diagnosis`: What the settings of the network name, and whether it is there.

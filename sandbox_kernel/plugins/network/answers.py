@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from ...core.codes import Code, NetworkCode, Note
+from ...core.codes import Code, Note
+from .codes import NetworkCode
 
 _STATUS: dict[Code, tuple[int, str]] = {
     code: (status, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from ...core.codes import NetworkCode
+from .codes import NetworkCode
 from .exchange import Duplex
 from .policy import Refused
 

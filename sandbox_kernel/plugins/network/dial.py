@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import h11
 
-from ...core.codes import NetworkCode
 from .buffered import HEAD_BYTES, Buffered
+from .codes import NetworkCode
 from .exchange import Duplex
 from .lookup import Resolver, family_of, is_own
 from .operator_proxy import Proxies, Proxy

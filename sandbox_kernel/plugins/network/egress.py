@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from ...core.codes import NetworkCode, Note
-from ...core.errors import NetworkDenied
+from ...core.codes import Note
 from ...session.streams import RESET_CROWDED, Identified
 from ..api import Cell, SessionService, Stream, StreamReset
 from . import proxy_head, tunnel
 from .answers import is_denial, refusal
 from .buffered import Buffered
 from .client_hello import ALERT_ACCESS_DENIED
+from .codes import NetworkCode
 from .dial import Dialled, Dialler
 from .exchange import Duplex, Insight
 from .http_relay import Dial, Passed, Relay
@@ -25,7 +25,7 @@ from .limits import EgressLimits, Ledger, Metered, Traffic, Watch
 from .lookup import Lookups, Resolver, is_own
 from .operator_proxy import Proxies
 from .policy import Address, NetworkPolicy, Refused, Target
-from .reporter import Reporter
+from .reporter import NetworkDenied, Reporter
 
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1 << 20

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...core.codes import NetworkCode
 from ..api import StreamReset
 from . import proxy_head
 from .answers import refusal
 from .buffered import Buffered
+from .codes import NetworkCode
 from .exchange import Duplex, Exchange, ExchangeFactory, RequestHead
 from .http_sides import BrokenError, CellSide, HostSide, Upstream
 from .policy import NetworkPolicy, Refused, Target

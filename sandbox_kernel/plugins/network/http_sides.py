@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import h11
 
-from ...core.codes import NetworkCode
 from ..api import StreamReset
 from . import proxy_head
 from .buffered import HEAD_BYTES, Buffered
+from .codes import NetworkCode
 from .exchange import Duplex, RequestHead, ResponseHead
 from .policy import Refused, Target
 

@@ -9,8 +9,9 @@ import asyncio
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from ...core.codes import Code, NetworkCode, Note
+from ...core.codes import Code, Note
 from ...core.model import GIB
+from .codes import NetworkCode
 from .exchange import Duplex
 from .policy import Refused
 

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
 
-from ...core.codes import NetworkCode
+from .codes import NetworkCode
 from .policy import Address, Refused
 
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]

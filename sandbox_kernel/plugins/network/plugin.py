@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.model import Settings
 from ..api import Diagnosis, Plugin, Preparation
+from .codes import NetworkCode, SecretCode
 
 
 def prepare(settings: Settings, given: object, state: Mapping[str, Any], environment: Mapping[str, str]) -> Preparation:
@@ -30,6 +31,7 @@ PLUGIN = Plugin(
     name="network",
     page="docs/network.md",
     extra="secrets",
+    codes={"Network": NetworkCode, "Secrets": SecretCode},
     prepare=prepare,
     diagnose=diagnose,
     no_snapshot=lambda settings: "its cells have connections to hosts or secrets",

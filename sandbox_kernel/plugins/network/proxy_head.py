@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import h11
 
-from ...core.codes import NetworkCode
 from .buffered import HEAD_BYTES
+from .codes import NetworkCode
 from .exchange import Headers
 from .policy import Refused
 

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ...core.codes import NetworkCode, Note
-from ...core.errors import NetworkDenied
+from ...core.codes import Note
+from ...core.errors import SandboxError
+from ...sdk.values import NetworkDenial
 from .answers import is_denial
+from .codes import NetworkCode
 
-Heard = Callable[[str, NetworkDenied], object]
+Heard = Callable[[str, NetworkDenial], object]
 """Called with the id of a cell and what it was denied."""
+
+
+class NetworkDenied(SandboxError):
+    """A connection or a request of a cell was not let out; the cell goes on."""
+
+    fault = "policy"
+    usual = NetworkCode.HOST_NOT_ALLOWED
+
+    def lines(self) -> list[str]:
+        """Return it for people: what was refused, and what to do."""
+        return [*super().lines(), self.code.remedy]
 
 
 class Reporter(Protocol):
@@ -59,7 +72,10 @@ class SessionReporter:
         self._emit("network", room, first, code=code, reason=note.text, **fields)
         if self._heard is not None and is_denial(note.code):
             host, port = fields.get("host"), fields.get("port")
-            denied = NetworkDenied(
-                note, host if isinstance(host, str) else None, port if isinstance(port, int) else None
+            denial = NetworkDenial(
+                code=code,
+                reason=note.text,
+                host=host if isinstance(host, str) else None,
+                port=port if isinstance(port, int) else None,
             )
-            self._heard(str(fields.get("cell")), denied)
+            self._heard(str(fields.get("cell")), denial)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...core.secret_codes import SecretCode
+from .codes import SecretCode
 from .codings import DEPTH, Reader, Unreadable
 from .policy import Refused
 from .value import Value

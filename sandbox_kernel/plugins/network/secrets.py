@@ -15,9 +15,9 @@ from contextlib import suppress
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
-from ...core.secret_codes import SecretCode
 from . import placeholder, tls
 from .authority import Authority
+from .codes import SecretCode
 from .exchange import Duplex, Exchange, RequestHead
 from .policy import BadRule, Refused, Rule
 from .scrub import Scrubber

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-from ...core.secret_codes import SecretCode
+from .codes import SecretCode
 from .exchange import BodyFilter, Headers, RequestHead, ResponseHead
 from .policy import Refused
 from .proxy_head import canonical

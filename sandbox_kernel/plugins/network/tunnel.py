@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ...core.codes import NetworkCode
 from .buffered import Buffered
 from .client_hello import HelloReader, asks_again
+from .codes import NetworkCode
 from .exchange import Duplex
 from .policy import Refused
 

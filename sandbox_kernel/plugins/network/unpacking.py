@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from ...core.secret_codes import SecretCode
+from .codes import SecretCode
 from .exchange import BodyFilter, ResponseHead
 from .policy import Refused
 

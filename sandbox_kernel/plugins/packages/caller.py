@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...core.allowance import Allowance
-from ...core.codes import UsageCode
 from ...core.errors import AnswerError, ConfigurationError
 from ...sdk.instance import Instance
 from ...sdk.values import InstalledPackage
+from .codes import PackageCode
 
 if TYPE_CHECKING:
     from .installing import Installing
@@ -44,7 +44,7 @@ class Packages:
         heard("unpacking")
         said = await self._asked(installing.question(unpack=[one.file.name for one in found]))
         if not isinstance(said, dict) or said.get("ok") is not True:
-            raise ConfigurationError(UsageCode.PACKAGES_NOT_UNPACKED, setting="scratch_size")
+            raise ConfigurationError(PackageCode.PACKAGES_NOT_UNPACKED, setting="scratch_size")
         return [InstalledPackage(one.name, one.version, one.sha256, one.size) for one in found]
 
     async def _asked(self, code: str) -> object:

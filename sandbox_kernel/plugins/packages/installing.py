@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import Inside, Settings
 from ...core.resources import PACKAGE
@@ -23,6 +22,7 @@ from ...files.scratch import Ask
 from ..api import SessionHandle, SessionService
 from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
+from .codes import PackageCode
 from .package_rules import Allowed
 from .packages import SECONDS, Has, Package, Source, described, resolve
 
@@ -82,7 +82,7 @@ class Installing:
                 await scratch.write(self.ask, f"{PLACE}/{package.file.name}", file, self._settings.packages_size)
         except FileRefused as error:
             what = f"{package.name} cannot go into the sandbox: {error.message}"
-            raise ConfigurationError(UsageCode.PACKAGE_TOO_LARGE, what, setting="scratch_size") from None
+            raise ConfigurationError(PackageCode.PACKAGE_TOO_LARGE, what, setting="scratch_size") from None
 
     def tool(self) -> Tool:
         """Return the tool behind `%pip install` in cells: it installs what the setting `packages` allows."""

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
+from .codes import PackageCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +37,5 @@ class Allowed:
             if "*" not in self.rules and not (name in extras and wanted.extras <= extras[name]):
                 shown = f"{name}[{','.join(sorted(wanted.extras))}]" if wanted.extras else name
                 raise ConfigurationError(
-                    UsageCode.PACKAGE_NOT_ALLOWED, f"{shown} is no package that cells may install", setting="packages"
+                    PackageCode.PACKAGE_NOT_ALLOWED, f"{shown} is no package that cells may install", setting="packages"
                 )

@@ -25,6 +25,7 @@ from ...core.resources import brought
 from ...wheels import resolver, wheels
 from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, Target
 from ...wheels.requirements import Wanted, asked
+from .codes import PackageCode
 from .wheel_check import check_wheel
 
 MAX_ASKED = 50
@@ -63,7 +64,7 @@ class Has:
                 if len(name) < 100 and len(version) < 100 and _NAME.fullmatch(name)
             }
         except (KeyError, TypeError, AttributeError, InvalidVersion):
-            raise ConfigurationError(UsageCode.PACKAGES_UNKNOWN) from None
+            raise ConfigurationError(PackageCode.PACKAGES_UNKNOWN) from None
         return cls(Target(architecture, python, glibc), versions)
 
 
@@ -109,20 +110,20 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *
             missing = [one for one in found if has.versions.get(one.name) != one.version]
             if len(missing) > MAX_PACKAGES:
                 raise ConfigurationError(
-                    UsageCode.PACKAGE_TOO_LARGE, f"{len(missing)} packages are needed", limit=str(MAX_PACKAGES)
+                    PackageCode.PACKAGE_TOO_LARGE, f"{len(missing)} packages are needed", limit=str(MAX_PACKAGES)
                 )
             files = _files(missing, wanted, pip, source)
         except resolver.Unresolved as error:
             raise _unresolved(error) from None
         except resolver.WrongHash as error:
-            raise ConfigurationError(UsageCode.PACKAGE_HASH_WRONG, str(error)) from None
+            raise ConfigurationError(PackageCode.PACKAGE_HASH_WRONG, str(error)) from None
         except PipFailed as error:
             raise _failed(str(error), has.target, source.limit_bytes) from None
         except PipTooLarge as error:
             raise _too_large("what is fetched", source.limit_bytes, error.size) from None
         except PipTooSlow:
             raise ConfigurationError(
-                UsageCode.PACKAGES_TOO_SLOW, limit=f"{source.seconds:g} s", setting="packages_index"
+                PackageCode.PACKAGES_TOO_SLOW, limit=f"{source.seconds:g} s", setting="packages_index"
             ) from None
         packages = []
         for one in missing:
@@ -149,16 +150,16 @@ def _files(chosen: Sequence[resolver.Chosen], wanted: Wanted, pip: Pip, source: 
 
 def _failed(said: str, target: Target, limit: int) -> ConfigurationError:
     if "DO NOT MATCH THE HASHES" in said:
-        return ConfigurationError(UsageCode.PACKAGE_HASH_WRONG, "what came from the index does not have its hash")
+        return ConfigurationError(PackageCode.PACKAGE_HASH_WRONG, "what came from the index does not have its hash")
     if "File too large" in said:
         return ConfigurationError(
-            UsageCode.PACKAGE_TOO_LARGE, "a package is too large", limit=format_bytes(limit), setting="packages_size"
+            PackageCode.PACKAGE_TOO_LARGE, "a package is too large", limit=format_bytes(limit), setting="packages_size"
         )
     return _unresolved(resolver.explain(said, target))
 
 
 def _unresolved(error: resolver.Unresolved) -> ConfigurationError:
-    code = UsageCode.PACKAGE_CONFLICT if error.is_conflict else UsageCode.PACKAGE_WITHOUT_WHEEL
+    code = PackageCode.PACKAGE_CONFLICT if error.is_conflict else PackageCode.PACKAGE_WITHOUT_WHEEL
     return ConfigurationError(code, error.message)
 
 
@@ -193,7 +194,7 @@ def _keep(file: Path, sha256: str) -> Path:
 
 def _too_large(what: str, limit: int, value: int) -> ConfigurationError:
     return ConfigurationError(
-        UsageCode.PACKAGE_TOO_LARGE,
+        PackageCode.PACKAGE_TOO_LARGE,
         f"{what} would be too large",
         limit=format_bytes(limit),
         value=format_bytes(value),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.model import Settings
 from ..api import Plugin, Preparation
+from .codes import PackageCode
 
 
 def prepare(settings: Settings, given: object, state: Mapping[str, Any], environment: Mapping[str, str]) -> Preparation:
@@ -26,6 +27,7 @@ def sdk(sandbox: Any) -> Any:
 PLUGIN = Plugin(
     name="packages",
     page="docs/sdk.md",
+    codes={"Packages": PackageCode},
     prepare=prepare,
     sdk=sdk,
     no_snapshot=lambda settings: "its cells may install packages",

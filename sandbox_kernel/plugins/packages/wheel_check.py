@@ -17,6 +17,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, format_bytes
 from ...files.names import printable
+from .codes import PackageCode
 
 MAX_ENTRIES = 20_000
 MAX_NAME_BYTES = 400
@@ -43,7 +44,7 @@ def check_wheel(path: Path, name: str, version: str, limit: int) -> int:
             total = sum(entry.file_size for entry in entries)
             if total > limit:
                 raise ConfigurationError(
-                    UsageCode.PACKAGE_TOO_LARGE,
+                    PackageCode.PACKAGE_TOO_LARGE,
                     f"{name} {version} is too large when it is unpacked",
                     limit=format_bytes(limit),
                     value=format_bytes(total),

@@ -26,7 +26,7 @@ _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "val
 
 
 class ScreenGuard(SessionService):
-    """The screen of one session: a `CellGuard` and a `Previewer`."""
+    """The screen of one session: a `CellGuard`."""
 
     def __init__(self, settings: Settings, session: SessionHandle) -> None:
         self._settings = settings

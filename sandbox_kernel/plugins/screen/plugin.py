@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from ...core.model import Settings
 from ..api import Command, Plugin, SessionHandle, SessionService
@@ -33,6 +34,13 @@ def service(settings: Settings, session: SessionHandle) -> SessionService:
     return ScreenGuard(settings, session)
 
 
+def sdk(sandbox: Any) -> Any:
+    """Return what says what would be found in a cell that ran next: the guard of the session, if it has one."""
+    from .guard import ScreenGuard
+
+    return sandbox.session.services.of("screen") or ScreenGuard(sandbox.settings, sandbox.session)
+
+
 def no_snapshot(settings: Settings) -> str | None:
     """Return why a screen that blocks has to have read all cells."""
     if settings.screen != "block":
@@ -50,6 +58,7 @@ PLUGIN = Plugin(
     page="docs/screen.md",
     codes={"Screen": ScreenCode},
     service=service,
+    sdk=sdk,
     no_snapshot=no_snapshot,
     commands=(
         Command(

@@ -12,7 +12,7 @@ _SMALLER = "Pass less, or raise the limit (Tools(limit_bytes=...))."
 
 @unique
 class ToolCode(Code):
-    """How the call of a tool ended."""
+    """How the call of a tool ended, and why there is none."""
 
     TOOL_CALLED = "notice", "the tool {name} was called", "Nothing: it was allowed."
     TOOL_FAILED = "notice", "the tool {name} raised {error}", "See what the tool says, and what it was called with."
@@ -47,3 +47,4 @@ class ToolCode(Code):
         "a cell calls tools {limit} times at most",
         "Ask for more at a time, or raise the limit (Tools(calls=...)).",
     )
+    TOOL_UNFIT = "failure", "a tool cannot be offered to cells", "Give functions with types that JSON has."

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, SERVICE_PORT
 from ...core.resources import PACKAGE
+from .codes import ToolCode
 from .tool_parameters import Parameter, of_schema, parameter_of, shown_annotation
 from .tool_types import Check, MismatchError, UnfitError, checker
 
@@ -251,7 +251,7 @@ def preamble(module: str) -> bytes:
 def unfit(name: str, why: str) -> ConfigurationError:
     """Return the error of a tool that cannot be offered."""
     whose = f"the tool {name[:MAX_NAME]} cannot be offered" if name else "the tools cannot be offered"
-    return ConfigurationError(UsageCode.TOOL_UNFIT, f"{whose}: {why}", setting="tools")
+    return ConfigurationError(ToolCode.TOOL_UNFIT, f"{whose}: {why}", setting="tools")
 
 
 def proper_name(text: str) -> str:

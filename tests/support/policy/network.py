@@ -6,7 +6,7 @@ is told.
 
 from __future__ import annotations
 
-from sandbox_kernel.core.codes import NetworkCode
+from sandbox_kernel.plugins.network.codes import NetworkCode
 
 C = NetworkCode
 

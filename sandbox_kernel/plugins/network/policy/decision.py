@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ....core.codes import NetworkCode
+from ..codes import NetworkCode
 from .addresses import Address, Kind, kind_of
 from .hosts import Target, canonical, port_of, split
 from .refusal import Refused, shown

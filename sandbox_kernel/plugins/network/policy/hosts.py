@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from ....core.codes import NetworkCode
+from ..codes import NetworkCode
 from .addresses import Address, Kind, kind_of
 from .refusal import Refused, shown
 

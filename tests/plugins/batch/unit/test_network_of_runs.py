@@ -5,11 +5,11 @@ from __future__ import annotations
 import jsonschema
 
 from sandbox_kernel.cli.arguments import parse
-from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.core.model import SecretSource
 from sandbox_kernel.plugins.batch.command import _settings
 from sandbox_kernel.plugins.batch.events import Events, classify
 from sandbox_kernel.plugins.batch.report import NetworkRecord, Report, schema
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.sdk.values import NetworkUsage
 
 RULES = ("api.example.org", "*.data.example.org")

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from benchmarks.monitor import ATTACKS
-from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, NetworkCode, OutputCode
+from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, OutputCode
 from sandbox_kernel.core.model import Monitoring, MonitorRule, ProcessSample
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.plugins.monitor.monitor import MAX_FINDINGS, MAX_KEPT, MAX_KNOWN, Programs, Pulse, Windows
 from sandbox_kernel.plugins.monitor.rules import RULES, BadTable, Signal, of_level, of_table
 from sandbox_kernel.plugins.monitor.scramble import MIN_BYTES, Scramble, bits, noise
 from sandbox_kernel.plugins.monitor.signals import heard
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from tests.support.cases import each
 from tests.support.pages import snippets
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from sandbox_kernel.core.secret_codes import SecretCode
+from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.codings import Reader, Unreadable
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing

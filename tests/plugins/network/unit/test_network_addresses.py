@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
 
-from sandbox_kernel.core.codes import NetworkCode
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.policy import Address, Kind, NetworkPolicy, Refused, Target, kind_of
 from tests.support.cases import each
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.core.codes import NetworkCode
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.policy import BadRule, NetworkPolicy, Refused, Rule, Target, split
 from tests.support.cases import each
 from tests.support.policy.network import BAD, PORTS, RULES

@@ -9,13 +9,15 @@ from typing import cast
 
 import pytest
 
-from sandbox_kernel.core.codes import NetworkCode
-from sandbox_kernel.core.errors import ConfigurationError, NetworkDenied
+from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Limits, SecretSource, Settings
 from sandbox_kernel.plugins.api import SessionHandle
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.environment import BUNDLE, PROXY
 from sandbox_kernel.plugins.network.limits import Traffic
 from sandbox_kernel.plugins.network.preparation import MAX_CERTIFICATES, Network
+from sandbox_kernel.plugins.network.reporter import NetworkDenied
+from sandbox_kernel.sdk.values import NetworkDenial
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
 KEY = SecretSource(name="API_KEY", kind="env", place="GIVEN", hosts=("api.example.test",))
@@ -62,7 +64,7 @@ def test_limits_are_those_of_the_settings() -> None:
 
 def test_what_is_denied_is_heard_of_with_its_cell() -> None:
     """And what was let out, or failed on its way, is not called denied."""
-    heard: list[tuple[str, NetworkDenied]] = []
+    heard: list[tuple[str, NetworkDenial]] = []
     network = Network(
         Settings(network=("api.example.test",)), heard=lambda cell, denied: heard.append((cell, denied)), environment={}
     )
@@ -75,11 +77,16 @@ def test_what_is_denied_is_heard_of_with_its_cell() -> None:
     listener.note(NetworkCode.NOT_HTTP.note(), cell="2")
     assert said == ["connected", "dial-failed", "host-not-allowed", "not-http"]
     assert [(cell, denied.code, denied.host, denied.port) for cell, denied in heard] == [
-        ("1", NetworkCode.HOST_NOT_ALLOWED, "b.test", 443)
+        ("1", NetworkCode.HOST_NOT_ALLOWED.code, "b.test", 443)
     ]
-    assert heard[0][1].name == "NetworkDenied"
-    assert "b.test is no allowed host" in str(heard[0][1])
-    assert "setting network" in str(heard[0][1])
+    assert "b.test is no allowed host" in heard[0][1].reason
+
+
+def test_what_is_denied_has_a_name_and_a_remedy() -> None:
+    denied = NetworkDenied(NetworkCode.HOST_NOT_ALLOWED.note(host="b.test", rule="b.test"))
+    assert denied.name == "NetworkDenied"
+    assert "b.test is no allowed host" in str(denied)
+    assert "setting network" in str(denied)
 
 
 def test_of_a_file_of_certificates_nothing_but_certificates_goes_in(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sandbox_kernel.core.secret_codes import SecretCode
+from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.secrets import Secrets

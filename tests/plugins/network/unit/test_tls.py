@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.secret_codes import SecretCode
 from sandbox_kernel.plugins.network import secrets as module
+from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.exchange import Duplex
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.secrets import Secrets

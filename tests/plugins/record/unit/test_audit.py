@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.core.codes import NetworkCode
 from sandbox_kernel.plugins.api import SessionHandle
+from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.reporter import SessionReporter
 from sandbox_kernel.plugins.record.audit import (
     CELL_LINES,

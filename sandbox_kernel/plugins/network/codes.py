@@ -1,10 +1,10 @@
-"""The codes of the guarded way out: why a connection of a cell is refused. Imports code only."""
+"""The codes of the network and of secrets: why a connection of a cell, a request or an answer is refused."""
 
 from __future__ import annotations
 
 from enum import unique
 
-from .code import Code
+from ...core.code import Code
 
 _RULE = "Add the rule that is named to the setting network, if the code is meant to reach it."
 _SPELLING = "Write the host as a plain name, an address as four decimal numbers, or IPv6 in brackets."
@@ -13,6 +13,7 @@ _PROXY = "Use a client that speaks HTTP/1.1 to a proxy: absolute addresses for h
 _PLAIN = "Use another client, or see what it adds to its requests."
 _FEWER = "Do it in parts or with fewer connections, or raise the setting."
 _LATER = "Try again later, and see whether the host can reach it."
+_HOST = "See what the host sends: what cannot be looked through may hold the secret."
 _CLIENT = "Use a client that says the same host everywhere: in the tunnel, in the Host header and in TLS."
 
 
@@ -122,3 +123,47 @@ class NetworkCode(Code):
     SESSION_TRAFFIC = "limit", "the connections of one session carry {limit} bytes each way at most", _FEWER
     CONNECTION_SILENT = "limit", "a connection carried nothing for {limit} s", _FEWER
     CONNECTION_TOO_LONG = "limit", "a connection lasted for {limit} s", _FEWER
+
+
+@unique
+class SecretCode(Code):
+    """Why an exchange with the host of a secret was refused."""
+
+    SECRET_NEEDS_TLS = (
+        "violation",
+        "{host} is the host of a secret, and plain HTTP to it can be read and changed on its way",
+        "Write https:// in place of http://.",
+    )
+    SECRET_METHOD = (
+        "violation",
+        "the method {method} has {host} send back what it was sent, with the secret in it",
+        "Use another method.",
+    )
+    SECRET_ANSWER_IN_PARTS = (
+        "violation",
+        "{host} answered with a part of something (status {status}), in which a secret may be cut in two",
+        "Ask for the whole.",
+    )
+    SECRET_CODING_UNKNOWN = (
+        "violation",
+        "{host} answered in the coding {coding}, which is not looked through for its secret",
+        "Ask for another form; the host was asked for none of these.",
+    )
+    SECRET_CODING_BROKEN = "violation", "what {host} answered is not in the coding that it names", _HOST
+    SECRET_CODING_EXPANDS = "limit", "what {host} answered grows more than {limit} times when it is unpacked", _HOST
+    SECRET_ANSWER_DENSE = (
+        "limit",
+        "an answer with more codings in each other than the {limit} that are read, or too dense, may hold a secret",
+        _HOST,
+    )
+    SECRET_CELL_TLS = (
+        "notice",
+        "the client in the cell did not take up TLS with the sandbox for {host}: {why}",
+        "Let the client trust the certificates in the file that SSL_CERT_FILE names.",
+    )
+    SECRET_HOST_TLS = (
+        "violation",
+        "{host} could not show that it is the host of the secret: {why}",
+        "See to its certificate, and to the certificates that this machine trusts.",
+    )
+    SECRET_TLS_SLOW = "limit", "TLS with {who} took longer than {limit} s", "Try again."

@@ -1,0 +1,27 @@
+"""The settings for sandboxes that are ready before they are asked for."""
+
+from __future__ import annotations
+
+import re
+
+from ...config.setting import Setting
+from ...config.values import listed, number
+
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")
+
+GROUP = "Warm sandboxes"
+SETTINGS = (
+    Setting(
+        "pool",
+        number(int, 0, 64),
+        "How many sandboxes `sandbox-kernel broker` keeps ready, of the kinds that were requested last. Each uses as "
+        "much memory as an idle kernel. 0: none.",
+    ),
+    Setting(
+        "preload",
+        listed(_MODULE, "modules", "numpy, matplotlib.pyplot", "MODULES"),
+        "Modules that the sandboxes of `sandbox-kernel broker` import while they wait, if the image has them. The "
+        "first import in a cell then takes no time.",
+        "numpy, pandas, matplotlib.pyplot",
+    ),
+)
