@@ -26,7 +26,7 @@ from ..clock import Clock
 from ..judge import require
 from ..trees import Reader
 
-CHUNK, WINDOW, PIPE_WINDOW, LEAST, STREAMS = 16, 64, 128, 4, 3
+CHUNK, WINDOW, PIPE_WINDOW, MIN_COST, STREAMS = 16, 64, 128, 4, 3
 AHEAD = 32
 MAX_STEPS = 60
 RECEIVE, SEND, FINISH, RESET, RETURN, FAIL, DRAIN = range(7)
@@ -42,7 +42,7 @@ def prepared() -> Iterator[None]:
     with (
         contextlib.closing(Clock()) as _loop,
         patch.object(carrier, "AT_ONCE", 40),
-        patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, LEAST=LEAST, MAX_STREAMS=STREAMS),
+        patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, MIN_COST=MIN_COST, MAX_STREAMS=STREAMS),
         patch.multiple(flow, PIPE_WINDOW=PIPE_WINDOW, PIPE_STEP=PIPE_WINDOW >> 4),
         patch.object(flow, "_BOUNDS", bounds),
         patch.object(streams, "UPLOAD", CHUNK),
@@ -215,7 +215,7 @@ class Rules:
         elif op == flow.TAKEN:
             self.came -= amount
         elif op == flow.DATA:
-            self.sent += max(len(data), LEAST)
+            self.sent += max(len(data), MIN_COST)
             self.of[number]["sent"] += len(data)
         elif (stream := self.of.get(number)) is not None:  # else it answers what ended the stream
             if op == flow.CREDIT:
@@ -237,7 +237,7 @@ class Rules:
             return self.sent >= 0
         if op == flow.ALLOW or number > self.last:
             return False
-        self.came += max(len(data), LEAST) if data else 0
+        self.came += max(len(data), MIN_COST) if data else 0
         if self.came > PIPE_WINDOW:
             return False
         stream = self.of.get(number)

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-MOST_BYTES = 1 << 50
-MOST_SECONDS = 1e9
+MAX_BYTES = 1 << 50
+MAX_SECONDS = 1e9
 
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?:([KMGT])(?:I?B)?|B)?", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(s|m|min|h)?", re.IGNORECASE)
@@ -79,7 +79,7 @@ def _check(name: str, raw: object, value: float, bounds: tuple[float, float], sh
         raise refuse(name, raw, f"{name} is too {side}", limit=bound)
 
 
-def size(low: int, high: int = MOST_BYTES) -> Form[int]:
+def size(low: int, high: int = MAX_BYTES) -> Form[int]:
     """A size in bytes: an integer, or text such as 512M, 2G, 1.5GiB. Units count in 1024 with or without the i."""
 
     def parse(name: str, raw: object) -> int:
@@ -93,11 +93,11 @@ def size(low: int, high: int = MOST_BYTES) -> Form[int]:
         _check(name, raw, value, (low, high), format_bytes)
         return value
 
-    most = f" to {format_bytes(high)}" if high < MOST_BYTES else " or more"
+    most = f" to {format_bytes(high)}" if high < MAX_BYTES else " or more"
     return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}", "SIZE")
 
 
-def seconds(low: float, high: float = MOST_SECONDS) -> Form[float]:
+def seconds(low: float, high: float = MAX_SECONDS) -> Form[float]:
     """A time in seconds: a number, or text such as 120, 90s, 10m, 2h. There is no value for "without a clock"."""
 
     def parse(name: str, raw: object) -> float:
@@ -111,7 +111,7 @@ def seconds(low: float, high: float = MOST_SECONDS) -> Form[float]:
         _check(name, raw, value, (low, high), lambda bound: f"{bound:g} s")
         return value
 
-    most = f" to {high:g} s" if high < MOST_SECONDS else " or more"
+    most = f" to {high:g} s" if high < MAX_SECONDS else " or more"
     return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}", "TIME")
 
 

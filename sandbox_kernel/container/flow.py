@@ -34,7 +34,7 @@ PIPE_WINDOW = 1 << 20
 """Bytes of all streams that are on their way in the pipe, in one direction: a message waits for these at most."""
 PIPE_STEP = 64 << 10
 """Bytes of these that are said to be read at once, at least: little, so that little needs to be on its way."""
-LEAST = 256
+MIN_COST = 256
 """What a DATA frame counts for the pipe, at least: the work of a small one is that of a large one."""
 MAX_STREAMS = 128
 """Streams at once."""
@@ -57,7 +57,7 @@ def data_frame(number: int, data: bytes) -> list[bytes]:
 
 def cost(data: bytes) -> int:
     """Return the credit of the pipe that a DATA frame takes."""
-    return max(len(data), LEAST)
+    return max(len(data), MIN_COST)
 
 
 def parse(parts: Sequence[bytes]) -> tuple[int, int, int, bytes]:

@@ -153,7 +153,7 @@ class Relay:
                 self.watch(connection)
 
     def has_room(self) -> bool:
-        return self.credit.may_send >= flow.LEAST and self.pending() < LITTLE
+        return self.credit.may_send >= flow.MIN_COST and self.pending() < LITTLE
 
     def accept(self) -> None:
         for _ in range(AT_ONCE):

@@ -16,7 +16,7 @@ Channel = Literal["shell", "control", "stdin", "iopub"]
 OutputMode = Literal["safe", "strict", "trusted"]
 LimitsKept = Literal["enforced", "best-effort"]
 
-MOST_RULES_SHOWN = 20
+MAX_RULES_SHOWN = 20
 
 SCRATCH = "/mnt/data"
 """The working directory of every cell: the place that model-written code already expects."""
@@ -203,8 +203,8 @@ class Settings:
     @property
     def reach(self) -> str | None:
         """What cells may reach, for people; None if that is nothing. Long lists are cut."""
-        more = len(self.network) - MOST_RULES_SHOWN
-        said = ", ".join(self.network[:MOST_RULES_SHOWN])
+        more = len(self.network) - MAX_RULES_SHOWN
+        said = ", ".join(self.network[:MAX_RULES_SHOWN])
         return f"{said} and {more} more" if more > 0 else said or None
 
 

@@ -242,7 +242,7 @@ class Carrier:
         """
         found: list[bytes] = []
         size = 0
-        while size < AT_ONCE and self._ready and (room := self._room) >= flow.LEAST:
+        while size < AT_ONCE and self._ready and (room := self._room) >= flow.MIN_COST:
             _, stream = self._ready.popitem(last=False)
             if not stream.can_send:
                 continue

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
 
-LEAST = 1 / 8
+MIN_FACTOR = 1 / 8
 """What a second counts for at least, whatever goes on: each wait has an end."""
 STEP = 0.02
 """Seconds between two looks."""
@@ -31,7 +31,7 @@ def running() -> int:
 
 def share(wanting: int) -> float:
     """Return how much of a processor each of so many gets."""
-    return max(LEAST, _PROCESSORS / max(_PROCESSORS, wanting))
+    return max(MIN_FACTOR, _PROCESSORS / max(_PROCESSORS, wanting))
 
 
 class Patience:

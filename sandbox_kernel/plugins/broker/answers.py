@@ -19,9 +19,9 @@ from .client import words
 from .client.places import Peer
 from .service import Service
 
-MOST_ROWS = 300
+MAX_ROWS = 300
 """That fit in one answer."""
-MOST_ANSWER = words.MOST_BYTES - 4096
+MAX_ANSWER = words.MAX_BYTES - 4096
 """Bytes of the rows of one answer; the rest is asked for with the number of the last."""
 
 Answer = dict[str, Any]
@@ -46,7 +46,7 @@ async def status(broker: Service, peer: Peer, said: Answer) -> Answer:
 async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
     """The sandboxes of this user; root sees all."""
     rows: list[Answer] = []
-    for lent in list(broker.lent.values())[:MOST_ROWS]:
+    for lent in list(broker.lent.values())[:MAX_ROWS]:
         if peer.uid not in {0, lent.uid}:
             continue
         rows.append(
@@ -64,7 +64,7 @@ async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
         )
     if peer.uid in {0, os.geteuid()}:
         rows += broker.pool.rows()
-    return {"rows": rows[:MOST_ROWS]}
+    return {"rows": rows[:MAX_ROWS]}
 
 
 async def info(broker: Service, peer: Peer, said: Answer) -> Answer:
@@ -123,7 +123,7 @@ async def kept(broker: Service, peer: Peer, said: Answer) -> Answer:
         limits = words.asked(one.spec)["limits"]
         row = {**one.shown(), "image": one.spec.image, "runtime": one.spec.runtime, "limits": limits}
         size += len(json.dumps(row))
-        if size > MOST_ANSWER:
+        if size > MAX_ANSWER:
             return {"rows": rows, "more": True}
         rows.append(row)
     return {"rows": rows, "more": False}

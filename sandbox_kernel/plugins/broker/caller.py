@@ -30,7 +30,7 @@ from .service import Service
 NEXT_SECONDS = 10.0
 """For the next request; a connection without one, and without a sandbox, is in others' way."""
 AT_ONCE = 4
-MOST_REQUESTS = 1000
+MAX_REQUESTS = 1000
 OF_ITS_SANDBOX = {"sample", "pause", "resume"}
 
 Answer = dict[str, Any]
@@ -80,7 +80,7 @@ class Caller:
     def _hear(self) -> None:
         try:
             # Without room for them, the system takes the files that a caller sends along out of the world again.
-            data, _, flags, _ = self._socket.recvmsg(words.MOST_BYTES)
+            data, _, flags, _ = self._socket.recvmsg(words.MAX_BYTES)
         except (BlockingIOError, ConnectionResetError):
             return  # what it said before it went is still to be read, and then its end
         except OSError:
@@ -90,7 +90,7 @@ class Caller:
             return
         self._requests += 1
         try:
-            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or self._requests > MOST_REQUESTS:
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or self._requests > MAX_REQUESTS:
                 raise ValueError("too much was sent")
             said = words.unpacked(data)
             op, number = said["op"], said.get("n")

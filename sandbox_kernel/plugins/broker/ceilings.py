@@ -23,7 +23,7 @@ from .client import words
 from .codes import BrokerCode
 from .order import IMAGE, RUNTIME, Order
 
-MOST = 100_000
+MAX_CEILING = 100_000
 OF_ALL = 256
 """Sandboxes at once, if nobody says how many."""
 FILE_BYTES = 1 << 20
@@ -250,13 +250,13 @@ class _File:
                 found = float(str(seconds(1)(name, value)))
             except SandboxError as error:
                 raise self._refused(table, name, error.message) from error
-            if found > words.MOST_LIFETIME:
-                raise self._refused(table, name, f"that is longer than {words.MOST_LIFETIME:g} s")
+            if found > words.MAX_LIFETIME:
+                raise self._refused(table, name, f"that is longer than {words.MAX_LIFETIME:g} s")
             return found
         if name == "takes":
             return self._users(table, value)
         if name == "cpus":
-            if type(value) not in {int, float} or not 0 < value <= MOST:
+            if type(value) not in {int, float} or not 0 < value <= MAX_CEILING:
                 raise self._refused(table, name, "that is no number of processors")
             return float(value)
         if name == "limits":
@@ -280,8 +280,8 @@ class _File:
         return tuple(value)
 
     def _whole(self, table: tuple[str, ...], name: str, value: Any) -> int:
-        if type(value) is not int or not 0 <= value <= MOST:
-            raise self._refused(table, name, f"that is no whole number from 0 to {MOST}")
+        if type(value) is not int or not 0 <= value <= MAX_CEILING:
+            raise self._refused(table, name, f"that is no whole number from 0 to {MAX_CEILING}")
         return value
 
     def _refused(self, table: tuple[str, ...], name: str, why: str) -> ConfigurationError:

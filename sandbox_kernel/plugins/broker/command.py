@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 OPERATORS_FILE = Path("/etc/sandbox-kernel/broker.toml")
 OWN_IDLE_SECONDS = 1800.0
-MOST_METRICS_BYTES = 4096
-MOST_FILES = 1 << 16
+MAX_METRICS_BYTES = 4096
+MAX_FILES = 1 << 16
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
@@ -110,7 +110,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
 def _room_for_files() -> None:
     """Take as many file descriptors as this process may have: connections and sandboxes take some each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
@@ -145,7 +145,7 @@ async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:
         os.unlink(path)  # noqa: PTH108 (a loop waits for no disk here)
     before = os.umask(0o117)
     try:
-        return await asyncio.start_unix_server(answer, path, limit=MOST_METRICS_BYTES)
+        return await asyncio.start_unix_server(answer, path, limit=MAX_METRICS_BYTES)
     finally:
         os.umask(before)
 

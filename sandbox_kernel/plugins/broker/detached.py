@@ -119,7 +119,7 @@ class Detached(Ownership):
             request = Message(channel="shell", header=header | {"msg_id": str(said["id"])}, content=content)
             code = str(content["code"])
             if (
-                not (0 <= seconds < words.MOST_SECONDS and 0 <= elapsed < words.MOST_SECONDS)
+                not (0 <= seconds < words.MAX_SECONDS and 0 <= elapsed < words.MAX_SECONDS)
                 or request.type != "execute_request"
             ):
                 raise ValueError("that is no cell")

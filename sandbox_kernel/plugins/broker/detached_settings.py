@@ -58,8 +58,8 @@ def dumped(settings: Settings) -> str:
     said["plugins"] = list(settings.plugins)
     said["monitor"] = None if settings.monitor is None else asdict(settings.monitor)
     text = json.dumps(said)
-    if (size := words.size(text)) > words.MOST_SETTINGS:
-        limit, value = format_bytes(words.MOST_SETTINGS), format_bytes(size)
+    if (size := words.size(text)) > words.MAX_SETTINGS:
+        limit, value = format_bytes(words.MAX_SETTINGS), format_bytes(size)
         raise ConfigurationError(
             UsageCode.NOT_TOGETHER,
             "the settings of a detached sandbox are too long to be kept",
@@ -80,7 +80,7 @@ def restored(text: object, engine: str, *, own: bool, given: Mapping[str, Any] =
         from_keywords(**mine), engine=engine, network=(), secrets=(), packages=(), uploads=None, downloads=None
     )
     try:
-        said = json.loads(words.text(text, words.MOST_SETTINGS))
+        said = json.loads(words.text(text, words.MAX_SETTINGS))
         found: dict[str, Any] = {name: words.text(said[name]) for name in TEXTS}
         found |= {name: None if said[name] is None else words.text(said[name], 1 << 20) for name in TEXTS_OR_NONE}
         found |= {name: _whole(said[name]) for name in NUMBERS}

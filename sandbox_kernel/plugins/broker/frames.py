@@ -16,7 +16,7 @@ from .client import words
 
 _NOTE = b"{" + words.KEEP
 _HEAD = struct.Struct("!IB")
-LEAST = 3
+MIN_BYTES = 3
 """Bytes that a frame announces at least: its kind, and how many parts it has."""
 WHOLE = 64 << 10
 """Bytes of a frame of the sandbox's that is held until it is complete."""
@@ -86,7 +86,7 @@ class Frames:
 
     def _announced(self) -> None:
         size, kind = _HEAD.unpack(self._begun)
-        if not LEAST <= size <= self._max or kind not in wire.KINDS:
+        if not MIN_BYTES <= size <= self._max or kind not in wire.KINDS:
             raise wire.FrameError(f"no frame of kind {kind} has {size} bytes")
         self._kind, self._size = kind, size + 4
 

@@ -21,7 +21,7 @@ from .kept import Kept
 from .lent import Lent
 from .owner import Wish
 
-MOST_PASSING = 8
+MAX_PASSING = 8
 """Owners, one after another, whose words a sandbox that does not listen has not taken yet."""
 
 Answer = dict[str, Any]
@@ -110,8 +110,8 @@ class Keeping:
         kept, take = self.named(said, whose), said["take"]
         if type(take) is not bool:
             raise ValueError("neither true nor false")
-        if kept.passing >= MOST_PASSING:
-            raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{MOST_PASSING} owners whose words wait for a sandbox")
+        if kept.passing >= MAX_PASSING:
+            raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{MAX_PASSING} owners whose words wait for a sandbox")
         if kept.is_owned:
             if not take:
                 raise EngineError(BrokerCode.DETACHED_OWNED)
@@ -139,5 +139,5 @@ def _read(said: object, most: float, set_by: str) -> Wish:
         most_seconds=most,
         set_by=set_by,
         metadata=words.metadata(said["metadata"]),
-        settings=words.text(said["settings"], words.MOST_SETTINGS),
+        settings=words.text(said["settings"], words.MAX_SETTINGS),
     )

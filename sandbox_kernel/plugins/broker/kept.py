@@ -40,9 +40,9 @@ LATE_SECONDS = 1.0
 """Given to a cell over its time, for its owner told the time a moment before it began."""
 LADDER_SECONDS = 10.0
 """From one step to the next, where a cell does not end: interrupt, kill, the end of the sandbox."""
-MOST_KERNELS = 3
+MAX_KERNELS = 3
 """That end one after another while nobody is there."""
-MOST_DROPPED = 128 << 20
+MAX_DROPPED = 128 << 20
 """Bytes of one cell that nobody reads, after which it is ended."""
 PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
 """What nobody reads is read at this pace at most: the broker has other callers."""
@@ -306,7 +306,7 @@ class Kept(Lent):
         if not kept and hears is None:
             if essential:
                 self.finish("flooded")
-            elif self.transcript.dropped_bytes > MOST_DROPPED and not self._step:
+            elif self.transcript.dropped_bytes > MAX_DROPPED and not self._step:
                 self._overdue()
         return hears, kept
 
@@ -319,7 +319,7 @@ class Kept(Lent):
     def _start_kernel(self) -> None:
         """Have a new kernel in the place of one that ended, as an owner would."""
         self._kernels += 1
-        if self._kernels > MOST_KERNELS:
+        if self._kernels > MAX_KERNELS:
             self.finish("killed")
         else:
             self._say("start_kernel")

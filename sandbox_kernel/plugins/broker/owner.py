@@ -45,12 +45,12 @@ class Owner:
 
 def noted(data: bytes) -> dict[str, Any]:
     """Return what an owner notes of its session. Raises LookupError, TypeError or ValueError for what is improper."""
-    if len(data) > words.MOST_NOTE:  # which is known before millions of lists are made of it
+    if len(data) > words.MAX_NOTE:  # which is known before millions of lists are made of it
         raise ValueError("a note is too long")
     said = words.unpacked(data)
     session, cell = said.get("session", {}), said.get("cell")
     # It is written anew for the next owner, where a number or a letter can be longer than it came.
-    if words.size(said) > words.MOST_NOTE or words.size(session) > words.MOST_SESSION:
+    if words.size(said) > words.MAX_NOTE or words.size(session) > words.MAX_SESSION:
         raise ValueError("a note is too long")
     if not isinstance(session, dict) or not (cell is None or isinstance(cell, dict)):
         raise ValueError("that is no note")

@@ -33,8 +33,8 @@ ANSWER_SECONDS = 0.5
 MISSED_SECONDS = 10.0
 REST_SECONDS = 1.0
 """After a claim, before the next one is made: whoever claimed has a cell to run first."""
-AFTER_FAILURE_SECONDS, MOST_AFTER_FAILURE_SECONDS = 5.0, 300.0
-MOST_DOUBLINGS = 16
+AFTER_FAILURE_SECONDS, MAX_AFTER_FAILURE_SECONDS = 5.0, 300.0
+MAX_DOUBLINGS = 16
 """An engine may be away for weeks; the thousandth doubling is no number of seconds."""
 KINDS = 8
 """How many different sandboxes are remembered."""
@@ -197,8 +197,8 @@ class Pool:
                 await warm.get_ready(self._tasks)
         except Exception as error:  # what a sandbox says may find a defect of ours, which must not end the pool
             kind.failures += 1
-            doubled = min(kind.failures - 1, MOST_DOUBLINGS)
-            pause = min(AFTER_FAILURE_SECONDS * 2**doubled, MOST_AFTER_FAILURE_SECONDS)
+            doubled = min(kind.failures - 1, MAX_DOUBLINGS)
+            pause = min(AFTER_FAILURE_SECONDS * 2**doubled, MAX_AFTER_FAILURE_SECONDS)
             kind.not_before = time.monotonic() + pause
             self.lost += 1
             self._report(f"a sandbox could not be made ahead: {error}"[:500])

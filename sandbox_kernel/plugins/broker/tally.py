@@ -10,7 +10,7 @@ from .ceilings import Policy
 from .codes import BrokerCode
 
 HOUR = 3600.0
-MOST_REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 """Starts of one user within an hour, if its ceiling names no number."""
 
 
@@ -19,7 +19,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.running: Counter[int] = Counter()
-        self._starts: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_REMEMBERED))
+        self._starts: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_REMEMBERED))
 
     @property
     def total(self) -> int:

@@ -5,7 +5,7 @@ Pure. The first of it is kept, and after that what tells how the cell ended: a r
 
 from __future__ import annotations
 
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 RESERVED_BYTES = 1 << 20
 """For what tells how a cell ended. An honest one needs a few kilobytes of it."""
 OF_A_FRAME = 256
@@ -15,7 +15,7 @@ OF_A_FRAME = 256
 class Transcript:
     """The frames of one cell, as they came."""
 
-    def __init__(self, most: int = MOST_BYTES, reserved: int = RESERVED_BYTES) -> None:
+    def __init__(self, most: int = MAX_BYTES, reserved: int = RESERVED_BYTES) -> None:
         self._most, self._reserved = most, reserved
         self._pieces: list[bytes] = []
         self._cost = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.base import Lendable
 
-MOST_FRAME = 4 << 20
+MAX_FRAME = 4 << 20
 
 
 class Warm:
@@ -30,7 +30,7 @@ class Warm:
     def __init__(self, spec: SandboxSpec, container: Lendable, image: str | None) -> None:
         self.spec, self.container, self.image = spec, container, image
         self.since = time.monotonic()
-        self._decoder = wire.Decoder(MOST_FRAME)
+        self._decoder = wire.Decoder(MAX_FRAME)
         self._answered: dict[int, asyncio.Future[None]] = {}
         self._number = 0
         self._turn = asyncio.Lock()
@@ -106,7 +106,7 @@ class Warm:
     def _heard(self, kind: int, parts: tuple[bytes, ...]) -> None:
         with contextlib.suppress(ProtocolError):
             size = sum(map(len, parts))
-            self._handshake.takes(protocol.decode(kind, list(parts), MOST_FRAME), size)
+            self._handshake.takes(protocol.decode(kind, list(parts), MAX_FRAME), size)
 
     async def _event(self, said: dict[str, object]) -> None:
         op = str(said.get("op"))

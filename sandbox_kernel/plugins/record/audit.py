@@ -35,7 +35,7 @@ CELL_LINES, SESSION_LINES = 200, 10_000
 
 What a sandbox sends makes most of them; the disk of the host is not at its disposal. How many are left out is a line.
 """
-MOST_FIRSTS = 4096
+MAX_FIRSTS = 4096
 """First lines of a cell that are told from others. Those that are always written have words of ours: rules, codes."""
 UNCOUNTED = frozenset(("cell", "file", "file_refused", "tool"))
 """Events of which a front end's request makes one, or limits bound them: each is written, always."""
@@ -179,7 +179,7 @@ class Audit:
 
     def _has_room(self, room: str, first: tuple[str, str] | None) -> bool:
         """Return whether a line is written: as the first of its kind in this cell, or where there is room for more."""
-        if first is not None and len(self._firsts) < MOST_FIRSTS:
+        if first is not None and len(self._firsts) < MAX_FIRSTS:
             word, name = first
             if (room, word) not in self._firsts:
                 self._firsts |= {(room, word), (room, word, name)}

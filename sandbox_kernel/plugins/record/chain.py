@@ -24,7 +24,7 @@ MAX_LINE = 4096
 """Bytes of one line, seal and newline included."""
 MAX_BODY = MAX_LINE - 160
 """Bytes of a line before it is sealed."""
-MOST_LINES = 10**18
+MAX_LINES = 10**18
 
 HEADER, BEGIN, END, ANCHOR, GAP = "audit", "begin", "end", "anchor", "gap"
 OWN_EVENTS = frozenset((HEADER, BEGIN, END, ANCHOR, GAP))

@@ -26,10 +26,10 @@ ANCHOR_LINES = 1000
 """The last of so many lines is an anchor."""
 WINDOW = 4 * chain.MAX_LINE
 """Bytes at the end of a file in which its last line is looked for."""
-MOST_TURNS = 10
+MAX_TURNS = 10
 """How often a file may be rotated under the hands of one who waits for it."""
-MOST_DIGITS = 7
-MOST_SEGMENTS = 10 ** (MOST_DIGITS - 1)
+MAX_DIGITS = 7
+MAX_SEGMENTS = 10 ** (MAX_DIGITS - 1)
 
 _FOR_SHELLS = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!;&|<>"})
 """What is left of a line is one quoted word to a shell. None of them is JSON's own, so they stand within texts only."""
@@ -113,7 +113,7 @@ class Ledger:
         if not take(self._witness.fd, seconds):
             raise Busy
         try:
-            for _ in range(MOST_TURNS):
+            for _ in range(MAX_TURNS):
                 if not take(self._fd, seconds):  # one with another key
                     raise Busy
                 if self._is_named():
@@ -152,10 +152,10 @@ class Ledger:
         """Return a name whose number is behind all others; the lower ones may have been put elsewhere."""
         there = os.listdir(self._folder.handle)  # noqa: PTH208 (of the folder that is open, whatever its path is now)
         ends = (name.removeprefix(begin) for name in there if name.startswith(begin))
-        taken = {int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MOST_DIGITS}
+        taken = {int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MAX_DIGITS}
         number = max(taken, default=0) + 1
-        if number == MOST_SEGMENTS:  # somebody has put it there
-            number = next((each for each in range(1, MOST_SEGMENTS) if each not in taken), number)
+        if number == MAX_SEGMENTS:  # somebody has put it there
+            number = next((each for each in range(1, MAX_SEGMENTS) if each not in taken), number)
         return f"{begin}{number}"
 
     # --- the last line ---

@@ -24,7 +24,7 @@ from .witness import remembered
 
 _PLAIN = re.compile(r"[\w./:+-]+")
 """A value that cannot be mistaken for several."""
-MOST_SEGMENTS = 100_000
+MAX_SEGMENTS = 100_000
 
 PROVEN = {
     "key": "lines {first} to {proven}: each is as it was written, by somebody who has the key; none is missing among "
@@ -45,7 +45,7 @@ def segments(path: Path) -> list[Path]:
     with suppress(OSError):
         there = [(form.fullmatch(file.name), file) for file in path.parent.iterdir()]
         found = sorted((int(match[1]), file) for match, file in there if match)
-        return [*(file for _, file in found[:MOST_SEGMENTS]), *([path] if path.exists() else [])]
+        return [*(file for _, file in found[:MAX_SEGMENTS]), *([path] if path.exists() else [])]
     return []
 
 

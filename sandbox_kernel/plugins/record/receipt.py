@@ -23,7 +23,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:sandbox-kernel:run-receipt:1"
 MAX_BYTES = 32 << 20
 """Of a receipt that is read."""
-MOST_SIGNATURES = 16
+MAX_SIGNATURES = 16
 
 
 def encoded(kind: str, payload: bytes) -> bytes:
@@ -89,7 +89,7 @@ def read(data: bytes) -> Receipt:
             raise ValueError("its payload is no statement of in-toto")
         payload = base64.b64decode(envelope["payload"], validate=True)
         signatures = tuple(
-            base64.b64decode(one["sig"], validate=True) for one in envelope["signatures"][:MOST_SIGNATURES]
+            base64.b64decode(one["sig"], validate=True) for one in envelope["signatures"][:MAX_SIGNATURES]
         )
         statement = json.loads(payload)
         if statement["_type"] != STATEMENT_TYPE or statement["predicateType"] != PREDICATE_TYPE:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-MOST_CODES = 12
+MAX_CODES = 12
 """Different codes that one line names; the others are counted together."""
-MOST_FILES = 6
+MAX_FILES = 6
 """Files each way that one line names; each file has a line of its own besides."""
 MAX_PATH = 120
 
@@ -30,7 +30,7 @@ class Tally:
     def hear(self, event: str, fields: Mapping[str, Any]) -> None:
         """Count an event."""
         if isinstance(code := fields.get("code"), str) and event != "cell":
-            known = code in self._codes or len(self._codes) < MOST_CODES
+            known = code in self._codes or len(self._codes) < MAX_CODES
             self._codes[code if known else "others"] += 1
         if event == "file":
             self._file(fields)
@@ -48,7 +48,7 @@ class Tally:
             return
         self._counts[way] += 1
         self._bytes[way] += _count(fields.get("bytes"))
-        if len(self._files[way]) < MOST_FILES:
+        if len(self._files[way]) < MAX_FILES:
             path = str(fields.get("path", ""))
             row = {"path": path[:MAX_PATH], "bytes": fields.get("bytes"), "sha256": fields.get("sha256")}
             self._files[way].append(row)

@@ -20,11 +20,11 @@ from .chain import Gap, Head, Sealed
 from .codes import RecordCode
 from .keys import RecordKey, signed_by
 
-MOST_FINDINGS = 100
+MAX_FINDINGS = 100
 """Findings of one code that are listed; the others are counted."""
-MOST_RANGES = 10_000
+MAX_RANGES = 10_000
 """Gaps of missing lines that are remembered, to tell a line that is elsewhere from one that is nowhere."""
-MOST_WRITERS = 100_000
+MAX_WRITERS = 100_000
 CHUNK = 1 << 16
 
 Mode = Literal["key", "public-key", "none"]
@@ -86,13 +86,13 @@ class Result:
 
     def add(self, code: Code, file: str, row: int, n: int | None, more: str = "") -> None:
         self.counts[code] += 1
-        if self.counts[code] <= MOST_FINDINGS:
+        if self.counts[code] <= MAX_FINDINGS:
             self.findings.append(Finding(code, file, row, n, f"{code.text}{more and ': '}{more}"))
 
     @property
     def more(self) -> dict[str, int]:
         """How many findings of a code are not listed."""
-        return {code.code: count - MOST_FINDINGS for code, count in self.counts.items() if count > MOST_FINDINGS}
+        return {code.code: count - MAX_FINDINGS for code, count in self.counts.items() if count > MAX_FINDINGS}
 
 
 class Verifier:
@@ -229,7 +229,7 @@ class Verifier:
         elif self._was_missing(n):
             self._say(RecordCode.LINE_MOVED, n=n)
         elif n > before.n + 1:
-            if len(self._missing) < MOST_RANGES:
+            if len(self._missing) < MAX_RANGES:
                 self._missing.append((before.n + 1, n - 1))
             self._head, self._clean = sealed.head, False
         elif n <= before.n:
@@ -248,7 +248,7 @@ class Verifier:
 
     def _was_missing(self, n: int) -> bool:
         """Return whether a line was missing until now, and miss it no more."""
-        at = bisect(self._missing, (n, chain.MOST_LINES)) - 1
+        at = bisect(self._missing, (n, chain.MAX_LINES)) - 1
         if at < 0 or n > self._missing[at][1]:
             return False
         first, last = self._missing[at]
@@ -259,7 +259,7 @@ class Verifier:
 
     def _meaning(self, sealed: Sealed, before: Head, fields: Mapping[str, Any]) -> None:
         event, writer = fields.get("event"), str(fields.get("writer"))[:40]
-        if event == chain.BEGIN and len(self.result.writers) < MOST_WRITERS:
+        if event == chain.BEGIN and len(self.result.writers) < MAX_WRITERS:
             session = str(fields.get("session"))[:80]
             self.result.writers[writer] = session if session.isalnum() and session.isascii() else "?", sealed.head.n
         elif event == chain.GAP:
@@ -304,7 +304,7 @@ class Verifier:
 
 def _number(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    return str(value) if type(value) is int and 0 <= value <= chain.MOST_LINES else "?"
+    return str(value) if type(value) is int and 0 <= value <= chain.MAX_LINES else "?"
 
 
 def _lines(file: BinaryIO) -> Iterator[Raw]:

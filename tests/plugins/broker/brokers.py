@@ -199,7 +199,7 @@ def end_unused() -> None:
         sock.settimeout(5)
         sock.connect(sockets.own())
         sock.send(words.packed({"op": "status", "n": 1}))
-        said = words.unpacked(sock.recv(words.MOST_BYTES))
+        said = words.unpacked(sock.recv(words.MAX_BYTES))
         if said.get("all") == 0:
             process = psutil.Process(places.peer(sock).pid)
             process.terminate()

@@ -410,16 +410,16 @@ async def test_small_frames_come_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> N
         await agent.say(OPEN_1)
         began, sent, room = asyncio.get_running_loop().time(), 0, flow.PIPE_WINDOW
         while sent < 5000:
-            if room < flow.LEAST:
+            if room < flow.MIN_COST:
                 op, _, amount, _ = await agent.hear()
                 room += amount if op == flow.TAKEN else 0
                 continue
             await agent.say(data(1))
-            room -= flow.LEAST
+            room -= flow.MIN_COST
             sent += 1
         await wait_for(lambda: received == sent)
         # 1000 at once, and what the pipe may hold without a word of the host.
-        assert asyncio.get_running_loop().time() - began >= (sent - 1000 - flow.PIPE_WINDOW // flow.LEAST) / 1000
+        assert asyncio.get_running_loop().time() - began >= (sent - 1000 - flow.PIPE_WINDOW // flow.MIN_COST) / 1000
 
 
 async def test_messages_go_before_what_a_stream_sends() -> None:

@@ -133,7 +133,7 @@ class Channel:
         files = array.array("i")
         try:
             data, ancillary, flags, _ = self._socket.recvmsg(
-                words.MOST_BYTES, socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC
+                words.MAX_BYTES, socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC
             )
         except (BlockingIOError, ConnectionResetError):
             return  # what it said before it went is still to be read, and then its end

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ....core.model import SandboxSpec
     from ....engines.pipe import Pipe
 
-MOST_PAGES = 1000
+MAX_PAGES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class KeptEngine(BrokerEngine):
                 found = Found(
                     fd=fd,
                     state=said,
-                    settings=words.text(kept["settings"], words.MOST_SETTINGS),
+                    settings=words.text(kept["settings"], words.MAX_SETTINGS),
                     session=kept["session"] if isinstance(kept["session"], dict) else {},
                     cell=kept["cell"] if isinstance(kept["cell"], dict) else None,
                     row=row(kept),
@@ -141,7 +141,7 @@ class KeptEngine(BrokerEngine):
     async def kept(self) -> list[dict[str, Any]]:
         """Return what there is to be taken over, the oldest first."""
         rows: list[dict[str, Any]] = []
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             said = await self._query("kept", after=len(rows))
             try:
                 rows += map(row, said["rows"])
@@ -174,6 +174,6 @@ def row(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(said: Any) -> float:
-    if type(said) not in {int, float} or not abs(said) < words.MOST_SECONDS:
+    if type(said) not in {int, float} or not abs(said) < words.MAX_SECONDS:
         raise EngineError(BrokerCode.BROKER_IMPROPER, "what the broker says is no number")
     return float(said)

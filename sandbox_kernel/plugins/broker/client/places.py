@@ -106,7 +106,7 @@ def _asked(path: str) -> dict[str, Any] | None:
             uid = peer(sock).uid
             require_own_ground(path, uid)
             sock.send(words.packed({"op": "status", "n": 1}))
-            said = words.unpacked(sock.recv(words.MOST_BYTES))
+            said = words.unpacked(sock.recv(words.MAX_BYTES))
         except (OSError, ValueError, EngineUnavailable):
             return None
     return said if uid == os.geteuid() else None

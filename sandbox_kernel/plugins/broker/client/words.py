@@ -27,35 +27,35 @@ from ....core.version import __version__
 from ... import index
 from ..codes import BrokerCode
 
-MOST_BYTES = 128 << 10
+MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
 VERSION = 3
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
-MOST_NOTE = 32 << 10
-MOST_SESSION = 8 << 10
+MAX_NOTE = 32 << 10
+MAX_SESSION = 8 << 10
 PLAIN = {"received": ""}
 """What is to be known of a pipe of the broker's own."""
-MOST_LIFETIME = 30 * 86400.0
-MOST_SECONDS = 1e9
+MAX_LIFETIME = 30 * 86400.0
+MAX_SECONDS = 1e9
 NAME = re.compile(r"[0-9a-f]{32}")
-MOST_METADATA, MOST_KEY, MOST_VALUE = 32, 64, 256
-MOST_METADATA_BYTES = 8 << 10
-MOST_SETTINGS = 24 << 10
+MAX_METADATA, MAX_KEY, MAX_VALUE = 32, 64, 256
+MAX_METADATA_BYTES = 8 << 10
+MAX_SETTINGS = 24 << 10
 ERRORS: Mapping[str, type[SandboxError]] = {
     one.__name__: one for one in (EngineError, EngineUnavailable, ImageMissing, ConfigurationError)
 }
 TEXT = 2000
-MOST_OF_A_LIST = 1000
+MAX_OF_A_LIST = 1000
 
 
 def packed(said: Mapping[str, Any]) -> bytes:
     """Return a packet. Raises `EngineError` for one that is too large."""
     data = json.dumps(said, separators=(",", ":")).encode()
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise EngineError(
-            BrokerCode.BROKER_IMPROPER, limit=f"{MOST_BYTES} bytes of a request", value=f"{len(data)} bytes"
+            BrokerCode.BROKER_IMPROPER, limit=f"{MAX_BYTES} bytes of a request", value=f"{len(data)} bytes"
         )
     return data
 
@@ -148,18 +148,18 @@ def options(said: Mapping[str, Any]) -> AgentOptions:
         else Inside(
             environment=dict(_pairs(inside["environment"])),
             trust=None if inside["trust"] is None else text(inside["trust"]),
-            certificates=text(inside["certificates"], MOST_BYTES),
-            lines=tuple(text(line, MOST_BYTES) for line in _list(inside["lines"])),
+            certificates=text(inside["certificates"], MAX_BYTES),
+            lines=tuple(text(line, MAX_BYTES) for line in _list(inside["lines"])),
         ),
     )
 
 
 def _pairs(said: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((text(name), text(value, MOST_BYTES)) for name, value in _list(said))
+    return tuple((text(name), text(value, MAX_BYTES)) for name, value in _list(said))
 
 
 def _list(said: Any) -> list[Any]:
-    if not isinstance(said, list) or len(said) > MOST_OF_A_LIST:
+    if not isinstance(said, list) or len(said) > MAX_OF_A_LIST:
         raise ValueError("no list")
     return said
 
@@ -189,30 +189,30 @@ def size(said: object) -> int:
 def note(said: Mapping[str, Any]) -> bytes | None:
     """Return what is noted for the next owner, as the agent is told things; None for what is too long."""
     data = b"{" + KEEP + b", " + json.dumps(said).encode()[1:]
-    return data if len(data) <= MOST_NOTE and size(said.get("session", {})) <= MOST_SESSION else None
+    return data if len(data) <= MAX_NOTE and size(said.get("session", {})) <= MAX_SESSION else None
 
 
 def seconds(said: Any) -> float:
     """Return a time that is more than none, and that a clock can be set to. Raises ValueError."""
-    if type(said) not in {int, float} or not 0 < said < MOST_SECONDS:
+    if type(said) not in {int, float} or not 0 < said < MAX_SECONDS:
         raise ValueError("that is no time")
     return float(said)
 
 
 def metadata(said: Any) -> dict[str, str]:
     """Return texts to find a sandbox by. Raises ValueError for what is not plain, or too much."""
-    if not isinstance(said, Mapping) or len(said) > MOST_METADATA:
-        raise ValueError(f"metadata is a mapping of at most {MOST_METADATA} texts to texts")
+    if not isinstance(said, Mapping) or len(said) > MAX_METADATA:
+        raise ValueError(f"metadata is a mapping of at most {MAX_METADATA} texts to texts")
     for key, value in said.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise ValueError("metadata is a mapping of text to text")  # noqa: TRY004 (what came is no argument of ours)
-        if not 0 < len(key) <= MOST_KEY or len(value) > MOST_VALUE:
-            raise ValueError(f"a text of metadata is too long: {MOST_KEY} and {MOST_VALUE} characters are the limits")
+        if not 0 < len(key) <= MAX_KEY or len(value) > MAX_VALUE:
+            raise ValueError(f"a text of metadata is too long: {MAX_KEY} and {MAX_VALUE} characters are the limits")
         if not (key + value).isprintable():
             raise ValueError("metadata has a character that cannot be shown")
     found = dict(said)
-    if len(json.dumps(found)) > MOST_METADATA_BYTES:
-        raise ValueError(f"metadata is longer than {MOST_METADATA_BYTES} bytes of JSON")
+    if len(json.dumps(found)) > MAX_METADATA_BYTES:
+        raise ValueError(f"metadata is longer than {MAX_METADATA_BYTES} bytes of JSON")
     return found
 
 

@@ -343,7 +343,7 @@ async def started(daemon: Daemon) -> tuple[socket.socket, dict[str, Any], int]:
     """Return a connection that has a sandbox, what was said of it, and its pipe."""
     sock = connected(daemon.path)
     sock.send(asking())
-    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MOST_BYTES, 1)
+    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MAX_BYTES, 1)
     return sock, json.loads(data), fds[0]
 
 
@@ -372,11 +372,11 @@ async def test_garbage_is_hung_up_on_and_nobody_else_notices(daemon: Daemon, eng
         b'{"op": "exec", "n": 1}',
         b'{"op": "start", "n": "1"}',
         b'{"op": "look", "n": true}',
-        b"x" * (words.MOST_BYTES + 1),
+        b"x" * (words.MAX_BYTES + 1),
     ):
         with connected(daemon.path) as sock:
             sock.send(data)
-            assert await asyncio.to_thread(sock.recv, words.MOST_BYTES) == b""
+            assert await asyncio.to_thread(sock.recv, words.MAX_BYTES) == b""
     assert (await engine.status())["pool"] == 1
 
 
@@ -400,7 +400,7 @@ async def test_garbage_is_hung_up_on_and_nobody_else_notices(daemon: Daemon, eng
 async def test_an_improper_request_is_answered_with_a_refusal(daemon: Daemon, said: dict[str, Any]) -> None:
     with connected(daemon.path) as sock:
         sock.send(asking(**said))
-        answer = json.loads(await asyncio.to_thread(sock.recv, words.MOST_BYTES))
+        answer = json.loads(await asyncio.to_thread(sock.recv, words.MAX_BYTES))
         assert answer["refused"]["code"] in {
             "broker-improper",
             "broker-other-version",
@@ -416,7 +416,7 @@ async def test_files_that_a_caller_sends_along_are_not_taken(daemon: Daemon) -> 
         with connected(daemon.path) as sock:
             fds = array.array("i", [sock.fileno()] * 100)
             sock.sendmsg([asking(op="status")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
-            assert await asyncio.to_thread(sock.recv, words.MOST_BYTES) == b""
+            assert await asyncio.to_thread(sock.recv, words.MAX_BYTES) == b""
     async with within(10):
         # A sandbox that is made ahead meanwhile has some; one of each that was sent would be twenty.
         while len(os.listdir(place)) > before + 10:  # noqa: ASYNC110, PTH208 (it happens in another process)
@@ -457,7 +457,7 @@ async def test_a_caller_that_dies_in_the_midst_leaves_nothing(daemon: Daemon, en
                 while not (await engine.status())["yours"]:  # noqa: ASYNC110 (it happens in another process)
                     await asyncio.sleep(0.005)
         else:
-            _, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MOST_BYTES, 1)
+            _, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MAX_BYTES, 1)
             os.close(fds[0])
     await until_unused(engine)
     docker = DockerEngine()

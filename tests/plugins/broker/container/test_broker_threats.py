@@ -143,7 +143,7 @@ async def test_a_caller_that_dies_between_two_owners_leaves_nothing(step: str) -
             sock.settimeout(60)
             sock.connect(daemon.path)
         one.send(json.dumps(asked).encode())
-        data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, one, words.MOST_BYTES, 1)
+        data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, one, words.MAX_BYTES, 1)
         stack.callback(os.close, fds[0])
         said = json.loads(data)
         one.send(b'{"op": "leave"}')
@@ -152,7 +152,7 @@ async def test_a_caller_that_dies_between_two_owners_leaves_nothing(step: str) -
             async with within(20):
                 while True:
                     other.send(json.dumps({"op": "adopt", "n": 1, "ticket": said["ticket"]}).encode())
-                    if "id" in json.loads(await asyncio.to_thread(other.recv, words.MOST_BYTES)):
+                    if "id" in json.loads(await asyncio.to_thread(other.recv, words.MAX_BYTES)):
                         break
         other.close()
         await until_gone(said["id"])

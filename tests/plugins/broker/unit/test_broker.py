@@ -148,7 +148,7 @@ def test_what_is_for_one_session_alone_is_never_made_ahead() -> None:
 
 def test_a_packet_has_an_end() -> None:
     with pytest.raises(EngineError, match="bytes of a request"):
-        words.packed({"x": "x" * words.MOST_BYTES})
+        words.packed({"x": "x" * words.MAX_BYTES})
     for data in (b"[]", b"\xff", b"{", b"[" * 100_000, b"3"):
         with pytest.raises(ValueError, match=r".*"):
             words.unpacked(data)
@@ -361,7 +361,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes 
             except OSError:
                 return
             with caller:
-                if not (asked := caller.recv(words.MOST_BYTES)):  # it is not believed
+                if not (asked := caller.recv(words.MAX_BYTES)):  # it is not believed
                     continue
                 answer = answers.pop(0) if words.unpacked(asked)["op"] == "status" else None
                 if answer == b"":  # it says nothing
@@ -402,7 +402,7 @@ STRANGE: dict[str, bytes | None] = {
     "no JSON": b"\xff{",
     "no object": b"[1]",
     "depth": b"[" * 60_000,
-    "more than a packet": b" " * (words.MOST_BYTES + 1000) + says(),
+    "more than a packet": b" " * (words.MAX_BYTES + 1000) + says(),
 }
 
 

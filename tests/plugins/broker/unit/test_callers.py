@@ -41,13 +41,13 @@ async def a_caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.sock
 async def heard(sock: socket.socket) -> Any:
     """Return what comes next, None at the end."""
     async with within(10):
-        data = await asyncio.get_running_loop().sock_recv(sock, words.MOST_BYTES)
+        data = await asyncio.get_running_loop().sock_recv(sock, words.MAX_BYTES)
     return json.loads(data) if data else None
 
 
 async def is_quiet(sock: socket.socket, seconds: float) -> bool:
     """Return whether nothing comes within this time, nor the end."""
-    reading = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(sock, words.MOST_BYTES))
+    reading = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(sock, words.MAX_BYTES))
     done, _ = await asyncio.wait({reading}, timeout=seconds)
     reading.cancel()
     return not done

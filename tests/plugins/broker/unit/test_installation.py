@@ -123,7 +123,7 @@ def listening(path: str, package: str) -> Iterator[None]:
             except OSError:
                 return
             with caller:
-                if caller.recv(words.MOST_BYTES):
+                if caller.recv(words.MAX_BYTES):
                     caller.send(words.packed(said))
 
     thread = threading.Thread(target=serve)

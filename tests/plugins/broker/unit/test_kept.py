@@ -134,7 +134,7 @@ def test_a_note_that_is_too_long_is_left_out() -> None:
     assert note is not None
     assert json.loads(note) == {"op": "keep", "cell": None}
     assert words.KEEP in note[:64]
-    assert words.note({"cell": "x" * words.MOST_NOTE}) is None
+    assert words.note({"cell": "x" * words.MAX_NOTE}) is None
     [piece] = Frames(1 << 20, 1 << 16).feed(frame(wire.AGENT, note))
     assert is_note(piece)
     assert parts(piece) == (note,)
@@ -192,7 +192,7 @@ def test_settings_that_are_not_proper_are_refused(change: dict[str, Any]) -> Non
 
 def test_settings_that_are_too_long_to_be_kept_are_refused() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        dumped(Settings(screen_rules="x" * words.MOST_SETTINGS))
+        dumped(Settings(screen_rules="x" * words.MAX_SETTINGS))
     assert caught.value.setting == "screen_rules"
 
 

@@ -24,7 +24,7 @@ from sandbox_kernel.plugins.broker.client import words
 from sandbox_kernel.plugins.broker.client.places import Peer
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.frames import SLICE, Frames, cut
-from sandbox_kernel.plugins.broker.keeping import MOST_PASSING
+from sandbox_kernel.plugins.broker.keeping import MAX_PASSING
 from sandbox_kernel.plugins.broker.kept import Kept
 from sandbox_kernel.plugins.broker.owner import Wish, noted
 from tests.support.cases import each
@@ -84,9 +84,9 @@ def test_a_start_that_is_refused_leaves_no_name_behind() -> None:
 
 def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
     with pytest.raises(ValueError, match="too long"):
-        noted(b"no JSON" * words.MOST_NOTE)
+        noted(b"no JSON" * words.MAX_NOTE)
     with pytest.raises(ValueError, match="too long"):
-        noted(b'{"op": "keep", "session": {"a": "%s"}}' % (b"x" * words.MOST_SESSION))
+        noted(b'{"op": "keep", "session": {"a": "%s"}}' % (b"x" * words.MAX_SESSION))
     assert noted(b'{"op": "keep", "session": {}}')["session"] == {}  # the control
 
 
@@ -102,8 +102,8 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
 
     async def tried() -> None:
         broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        metadata = {str(number): "€" * 30 for number in range(words.MOST_METADATA)}
-        settings = longest(letter, words.MOST_SETTINGS)
+        metadata = {str(number): "€" * 30 for number in range(words.MAX_METADATA)}
+        settings = longest(letter, words.MAX_SETTINGS)
         said = {**WISH, "settings": settings, "metadata": metadata}
         with pytest.raises(EngineError):
             broker.keeping.wish({**said, "settings": settings + letter}, ME)
@@ -113,7 +113,7 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
         kept = Kept(cast("Any", container), order.read(asked()).spec(), ME.uid, tasks, wish)
         cell = {"id": "x", "seconds": 1, "numbers": [1e15] * 1000}
         for plain in (True, False):
-            for most in (1000, 2000, words.MOST_SESSION, words.MOST_NOTE):
+            for most in (1000, 2000, words.MAX_SESSION, words.MAX_NOTE):
                 text = longest(letter, most // 12 * 10)
                 for note in ({"session": {"a": text}}, {"cell": {**cell, "a": text}}):
                     data = json.dumps(note, ensure_ascii=plain).encode("utf-8")
@@ -121,7 +121,7 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
                         kept._note(data)  # noqa: SLF001 (as an owner's frame has it)
         assert kept.noted
         assert kept.cell
-        assert len(told_of(broker, kept)) <= words.MOST_BYTES
+        assert len(told_of(broker, kept)) <= words.MAX_BYTES
         kept.over()
         await container.kill()
         await tasks.close()
@@ -136,9 +136,9 @@ def longest(letter: str, most: int) -> str:
 
 
 def test_numbers_that_are_longer_when_they_are_written_anew_are_counted_so() -> None:
-    numbers = b",".join([b"9e15"] * (words.MOST_NOTE // 6))
+    numbers = b",".join([b"9e15"] * (words.MAX_NOTE // 6))
     note = b'{"op": "keep", "cell": {"id": "x", "seconds": 1, "more": [%s]}}' % numbers
-    assert len(note) < words.MOST_NOTE
+    assert len(note) < words.MAX_NOTE
     with pytest.raises(ValueError, match="too long"):
         noted(note)
 
@@ -188,8 +188,8 @@ def test_owners_of_a_sandbox_that_does_not_listen_do_not_pile_up() -> None:
             sock.setblocking(False)
             await asyncio.get_running_loop().sock_sendall(sock, stuck)
         said = {"name": NAME, "take": True}
-        fds += [broker.keeping.free(said, ME).open() for _ in range(MOST_PASSING - 1)]
-        with pytest.raises(QuotaExceeded, match=str(MOST_PASSING)):
+        fds += [broker.keeping.free(said, ME).open() for _ in range(MAX_PASSING - 1)]
+        with pytest.raises(QuotaExceeded, match=str(MAX_PASSING)):
             broker.keeping.free(said, ME)
         await container.kill()
         for fd in fds:

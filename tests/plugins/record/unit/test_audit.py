@@ -20,9 +20,9 @@ from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.reporter import SessionReporter
 from sandbox_kernel.plugins.record.audit import (
     CELL_LINES,
+    MAX_FIRSTS,
     MAX_LINE,
     MAX_PENDING,
-    MOST_FIRSTS,
     SESSION_LINES,
     Audit,
     open_audit,
@@ -304,10 +304,10 @@ def test_a_cell_cannot_hide_one_kind_of_denial_behind_another_one(noted: Noted, 
 def test_first_lines_are_bounded_too(tmp_path: Path) -> None:
     """Whoever calls the audit with words that a cell invents gets no more for it."""
     audit = Audit(str(tmp_path / "audit"), session="s1")
-    for number in range(3 * MOST_FIRSTS):
+    for number in range(3 * MAX_FIRSTS):
         audit("network", "network", (f"{number}", f"{number}"))
     audit.close()
-    assert len(said(tmp_path / "audit")) <= MOST_FIRSTS + CELL_LINES + 1
+    assert len(said(tmp_path / "audit")) <= MAX_FIRSTS + CELL_LINES + 1
 
 
 def test_the_line_of_a_cell_that_comes_late_gives_the_next_cell_no_more_room(tmp_path: Path) -> None:
