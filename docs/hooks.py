@@ -28,7 +28,7 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|`[^`]*`)+)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root; put the decisions, which the navigation names as one folder, into it."""
+    """Add the pages of the root; put the pages of decisions, which the navigation names as one folder, into it."""
     for name, address in PAGES.items():
         files.append(File.generated(config, address, content=(ROOT / name).read_text(encoding="utf-8")))
     decisions = sorted(path.name for path in (ROOT / "docs/design").glob("*.md"))
