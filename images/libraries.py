@@ -13,7 +13,7 @@ SIGNS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+
 """As in the host's `policy/packed.py`: those of base 85, but that none needs an escape."""
 _SIGNS = bytes.maketrans(b"&<>", b",./")
 
-LEAST = 110_000
+MIN_LENGTH = 110_000
 """Characters: what is shorter when packed stays as it is, for the host shares scripts of 100,000 between figures."""
 
 _LC = 3
@@ -51,7 +51,7 @@ def packed(code: bytes) -> str:
     """Return a script that does what `code` does; `code` itself if packing gains little."""
     data = lzma.compress(code, format=lzma.FORMAT_RAW, filters=_FILTERS)
     text = b85encode(data, pad=True).translate(_SIGNS).decode()
-    if len(text) < LEAST:
+    if len(text) < MIN_LENGTH:
         return code.decode()
     made = _UNPACK.replace("SIGNS", SIGNS).replace("SIZE", str(len(code))).replace("LC", str(_LC))
     return made.replace("TEXT", text)
