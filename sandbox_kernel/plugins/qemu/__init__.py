@@ -6,23 +6,23 @@ What runs in the machine before the agent is in `inside/`.
 - `plugin`: What this plugin adds: the engine `qemu`.
 - `codes`: What makes the state of a machine of no use.
 - `wall`: What it closes in, for people.
-- `form`: The form of what machines start from.
+- `build_format`: The form of what machines start from.
 - `build`: Making it.
-- `places`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.
+- `artifacts`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.
 - `hardware`: The machine's devices and features in QEMU's words, each with why it is there; pure.
-- `calls`: The system calls that QEMU may make.
-- `box`: What QEMU has of the host's: its protections, in which bubblewrap starts it.
-- `orders`: What the machine's first process is told to start.
-- `lines`: A channel of lines of JSON, bounded: the machine's words, and QEMU's own monitor.
-- `monitor`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.
-- `states`: The states that machines start from, as files.
-- `ready`: Taking such a state.
-- `taking`: A process that does so, and outlives the one that wanted it.
+- `syscalls`: The system calls that QEMU may make.
+- `profile`: What QEMU has of the host's: its protections, in which bubblewrap starts it.
+- `guest_commands`: What the machine's first process is told to start.
+- `line_protocol`: A channel of lines of JSON, bounded: the machine's words, and QEMU's own monitor.
+- `qmp`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.
+- `saved_states`: The states that machines start from, as files.
+- `state_capture`: Taking such a state.
+- `background_save`: A process that does so, and outlives the one that wanted it.
 - `__main__`: That process.
 - `conditions`: What it needs of the machine, with a remedy for each.
-- `made`: What a machine was made of.
-- `beginning`: Starting QEMU, as often as a machine is.
-- `resting`: A paused machine that gives its memory back, and goes on where it was.
+- `running_config`: What a machine was made of.
+- `launch_plan`: Starting QEMU, as often as a machine is.
+- `hibernation`: A paused machine that gives its memory back, and goes on where it was.
 - `container`: One running machine: its pipe, and why it ended.
 - `engine`: The engine: start, adopt, list, reap.
 """

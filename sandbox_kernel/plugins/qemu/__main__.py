@@ -1,4 +1,4 @@
-"""Takes one state, and ends (`taking`). It is bounded by the engine, and by an alarm besides."""
+"""Takes one state, and ends (`background_save`). It is bounded by the engine, and by an alarm besides."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from .background_save import spec_of
 from .engine import QemuEngine
-from .taking import spec_of
 
 MAX_SECONDS = 400
 NICENESS = 10

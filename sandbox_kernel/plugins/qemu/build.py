@@ -29,7 +29,7 @@ from ...setup.build_lock import alone
 from ...setup.roots import KINDS, State
 from ...setup.roots import state as root_state
 from ...setup.steps import Say, Steps, step, tail
-from .form import (
+from .build_format import (
     DESCRIPTION,
     DISK,
     FILES,

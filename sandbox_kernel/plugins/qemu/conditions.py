@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...core.model import format_bytes
 from ...engines.about import Condition
-from . import places, states
+from . import artifacts, saved_states
 
 KVM = "/dev/kvm"
 INSTALL = "apt-get install --no-install-recommends qemu-system-x86"
@@ -19,12 +19,12 @@ INSTALL = "apt-get install --no-install-recommends qemu-system-x86"
 
 def conditions() -> tuple[Condition, ...]:
     """Return all of them."""
-    program = places.qemu_program()
+    program = artifacts.qemu_program()
     if program is None:
         rows = [Condition("qemu", met=False, found="there is none", remedy=INSTALL)]
     else:
         rows = [Condition("qemu", met=True, found=program)]
-    firmware = any(Path(share, "bios-256k.bin").exists() for share in places.SHARES)
+    firmware = any(Path(share, "bios-256k.bin").exists() for share in artifacts.SHARES)
     rows.append(Condition("firmware", met=firmware, found="there" if firmware else "there is none", remedy=INSTALL))
     kind = platform.machine()
     if kind != "x86_64":
@@ -40,10 +40,10 @@ def conditions() -> tuple[Condition, ...]:
 def _states() -> str:
     """Say which states there are to start from; of another sandbox, the first start takes one."""
     try:
-        folder = states.folder_of_user()
-        found = list(folder.glob(f"*/{states.STATE}"))
+        folder = saved_states.folder_of_user()
+        found = list(folder.glob(f"*/{saved_states.STATE}"))
         size = sum(path.stat().st_size for path in found)
-        failures = states.failures(folder)
+        failures = saved_states.failures(folder)
     except (OSError, LookupError) as error:
         return f"none can be kept: machines start from nothing ({error})"
     if failures:

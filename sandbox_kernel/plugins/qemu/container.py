@@ -1,7 +1,6 @@
 """One running machine: QEMU in a sandbox of bubblewrap's, the pipe into the machine, and why what runs there ended.
 
-What ends the machine from outside is bubblewrap's; how its sandbox ended, the machine's first process says. Imports
-asyncio, bubblewrap's container and what this folder has.
+What ends the machine from outside is bubblewrap's; how its sandbox ended, the machine's first process says.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from ...engines.bubblewrap.launcher import (
 from ...engines.hardening import protections
 from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
-from . import box, hardware, orders
-from .beginning import Plan
+from . import guest_commands, hardware, profile
 from .codes import QemuCode
-from .lines import Lines
-from .made import Made
-from .monitor import Monitor
-from .resting import Resting, ending
+from .hibernation import Resting, ending
+from .launch_plan import Plan
+from .line_protocol import Lines
+from .qmp import Monitor
+from .running_config import Made
 
 ABILITIES = frozenset(Ability)
 MAX_DETAIL = 8192
@@ -73,7 +72,7 @@ class QemuContainer(Resting):
         first: int | None = None,
     ) -> None:
         """`begun` is what it was begun by, and QEMU's monitor; None for one that another process has started."""
-        most = MayUse(hardware.process_bytes(made.memory_bytes), box.THREADS)
+        most = MayUse(hardware.process_bytes(made.memory_bytes), profile.THREADS)
         super().__init__(program, launched, pipe, most, first)
         self.paused = False
         self._made = made
@@ -102,7 +101,9 @@ class QemuContainer(Resting):
         await self.running()
         await self._asked(None, "up", BOOT_SECONDS * patience)
         seconds = ANSWER_SECONDS * patience
-        said = await self._asked(orders.start(spec, root, watch_draws=watch_draws), "started", seconds, other="refused")
+        said = await self._asked(
+            guest_commands.start(spec, root, watch_draws=watch_draws), "started", seconds, other="refused"
+        )
         if said["op"] == "refused":
             why = str(said.get("why"))[:300]
             text = why.replace("[Errno 2] No such", "no such")
@@ -135,9 +136,9 @@ class QemuContainer(Resting):
         if claimed:
             self.claim()  # it is read by who is let go on
         seconds = patience * (THAW_SECONDS if claimed else BOOT_SECONDS)
-        thawed = self._asked({"op": "thaw", **orders.anew()}, "thawed", seconds)
+        thawed = self._asked({"op": "thaw", **guest_commands.anew()}, "thawed", seconds)
         await asyncio.gather(self.running(), thawed)
-        await self._asked(orders.clock(), "clock", patience * ANSWER_SECONDS)
+        await self._asked(guest_commands.clock(), "clock", patience * ANSWER_SECONDS)
 
     # --- standing still ---------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class QemuContainer(Resting):
             await self._awake()
             await self._monitored().ask("cont")
             self.paused = False
-            await self._asked({"op": "thaw", **orders.anew()}, "thawed", ANSWER_SECONDS)
+            await self._asked({"op": "thaw", **guest_commands.anew()}, "thawed", ANSWER_SECONDS)
 
     async def save(self, fd: int) -> dict[str, Any]:
         monitor = self._monitored()
@@ -222,7 +223,7 @@ class QemuContainer(Resting):
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         made, mine = self._made, self._launched
         self.image_id = made.machine.contents
-        wanted = box.wanted(spec)
+        wanted = profile.wanted(spec)
         words = arguments(wanted, made.inside, machine(mine.group), mine.descriptors, made.words())
         lines = compared(wanted, mine, words, look(mine, self._first))
         weaker = mine.group is None and spec.limits_kept == "best-effort"

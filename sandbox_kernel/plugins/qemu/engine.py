@@ -1,7 +1,4 @@
-"""The engine of machines: QEMU for each session, in a sandbox of bubblewrap's, with a kernel of its own in it.
-
-Imports asyncio, the pipe, bubblewrap's parts and those beside it.
-"""
+"""The engine of machines: QEMU for each session, in a sandbox of bubblewrap's, with a kernel of its own in it."""
 
 from __future__ import annotations
 
@@ -31,11 +28,11 @@ from ...engines.bubblewrap.launcher import (
     unreachable,
 )
 from ...engines.pipe import Pipe
-from . import box, hardware, places, ready, states, taking
-from .beginning import MARK, Plan, Ways
+from . import artifacts, background_save, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
 from .container import ABILITIES, QemuContainer
-from .made import Made
+from .launch_plan import MARK, Plan, Ways
+from .running_config import Made
 
 if TYPE_CHECKING:
     from ...engines.about import Condition, EngineInfo, Shown
@@ -79,10 +76,10 @@ class QemuEngine(BubblewrapEngine):
             return await self._start(spec)
         folder, key = self.place(spec)
         try:
-            state = await asyncio.to_thread(states.find, folder, key)
-        except states.ChangedState as error:
+            state = await asyncio.to_thread(saved_states.find, folder, key)
+        except saved_states.ChangedState as error:
             log_changed(key, error)
-            await asyncio.to_thread(states.remove, folder, key)
+            await asyncio.to_thread(saved_states.remove, folder, key)
             state = None
         if state is not None:
             try:
@@ -91,7 +88,7 @@ class QemuEngine(BubblewrapEngine):
                 if error.code not in UNFIT:
                     raise
                 log_changed(key, error)  # nor would it start the next time
-                await asyncio.to_thread(states.remove, folder, key)
+                await asyncio.to_thread(saved_states.remove, folder, key)
         container = await self._start(spec)
         if self._ahead_of_others and key not in self._wanted:
             self._wanted.add(key)
@@ -100,14 +97,14 @@ class QemuEngine(BubblewrapEngine):
 
     def _want(self, spec: SandboxSpec, folder: Path, key: str) -> None:
         """Have a state taken, unless that failed not long ago or is under way. This process need not outlive that."""
-        if why := states.failed(folder, key):
+        if why := saved_states.failed(folder, key):
             logging.getLogger("sandbox_kernel").warning("machines start from nothing: no state can be taken: %s", why)
-        elif not states.is_one_being_made(folder):
-            taking.begin(spec, self._preload, folder, cgroup=self._cgroup)
+        elif not saved_states.is_one_being_made(folder):
+            background_save.begin(spec, self._preload, folder, cgroup=self._cgroup)
         else:  # one at a time takes processors enough; whoever starts the next sandbox asks again
             self._wanted.discard(key)
 
-    async def _start_from(self, spec: SandboxSpec, state: states.State) -> QemuContainer:
+    async def _start_from(self, spec: SandboxSpec, state: saved_states.State) -> QemuContainer:
         """Start a private copy of a state, which is closed, and claim it. Raises `EngineError`."""
         try:
             return await self._start(spec, (state.fd, state.facts), claimed=True)
@@ -123,16 +120,16 @@ class QemuEngine(BubblewrapEngine):
         if not may_be_kept(spec):
             return False
         folder, key = self.place(spec)
-        if (folder / key / states.STATE).exists():
+        if (folder / key / saved_states.STATE).exists():
             return False
-        with states.making(folder, key) as scratch:
-            if scratch is None or (folder / key / states.STATE).exists():  # another one was at it until now
+        with saved_states.making(folder, key) as scratch:
+            if scratch is None or (folder / key / saved_states.STATE).exists():  # another one was at it until now
                 return False
             try:
                 made = await self._written(spec, scratch)
-                await asyncio.to_thread(states.keep, folder, key, scratch, made)
+                await asyncio.to_thread(saved_states.keep, folder, key, scratch, made)
             except (EngineError, OSError, TimeoutError) as error:
-                states.note_failure(folder, key, str(error) or repr(error))
+                saved_states.note_failure(folder, key, str(error) or repr(error))
                 raise
             return True
 
@@ -144,13 +141,13 @@ class QemuEngine(BubblewrapEngine):
         modules = self._preload
         while True:
             async with asyncio.timeout(PREPARE_SECONDS):
-                own = ready.spec_of(spec, modules)
+                own = state_capture.spec_of(spec, modules)
                 container = await self._start(own, niceness=NICENESS)
                 try:
-                    await ready.get_ready(container, own, until="kernel_imported")
+                    await state_capture.get_ready(container, own, until="kernel_imported")
                     drew = await container.drawn(modules)
                     if not drew:
-                        return await ready.write_down(container, scratch)
+                        return await state_capture.write_down(container, scratch)
                 finally:
                     await container.kill()
             logging.getLogger("sandbox_kernel").warning(
@@ -176,11 +173,11 @@ class QemuEngine(BubblewrapEngine):
                 f"QEMU has no runtime {spec.runtime!r}: leave it out, or use another engine",
                 setting="runtime",
             )
-        bwrap, program = bubblewrap_program(), places.needed()
+        bwrap, program = bubblewrap_program(), artifacts.needed()
         if bwrap is None:
             raise missing()
         root = find_root(spec.image)
-        machine = places.find(root)
+        machine = artifacts.find(root)
         if drops():
             for path in (bwrap, program, machine.folder):
                 if not reachable(path):
@@ -217,7 +214,7 @@ class QemuEngine(BubblewrapEngine):
         return "qemu"
 
     async def info(self) -> EngineInfo:
-        program = places.needed()
+        program = artifacts.needed()
         said = await asyncio.create_subprocess_exec(
             program, "--version", stdout=asyncio.subprocess.PIPE, env=environment_of_helpers()
         )
@@ -231,15 +228,15 @@ class QemuEngine(BubblewrapEngine):
 
     async def shown(self, container: str) -> Shown:
         found = await super().shown(container)
-        around = mounts(await asyncio.to_thread(box.root_of, places.needed()))
+        around = mounts(await asyncio.to_thread(profile.root_of, artifacts.needed()))
         return replace(found, mounts=around, around_bytes=hardware.process_bytes(0), is_machine=True)
 
     def place(self, spec: SandboxSpec) -> tuple[Path, str]:
         """Return where a state for a spec lies, and its name there."""
-        program = places.needed()
-        machine = places.find(find_root(spec.image))
-        folder = states.folder_of_user() if self._folder is None else self._folder
-        return folder, states.key_of(spec, machine, program, box.count_of(spec), self._preload)
+        program = artifacts.needed()
+        machine = artifacts.find(find_root(spec.image))
+        folder = saved_states.folder_of_user() if self._folder is None else self._folder
+        return folder, saved_states.key_of(spec, machine, program, profile.count_of(spec), self._preload)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -266,9 +263,9 @@ def log_changed(key: str, error: Exception) -> None:
     logging.getLogger("sandbox_kernel").warning("the state %s is refused, and made anew: %s", key, error)
 
 
-def _fitting(spec: SandboxSpec, machine: places.Machine, facts: Mapping[str, Any]) -> int:
+def _fitting(spec: SandboxSpec, machine: artifacts.Machine, facts: Mapping[str, Any]) -> int:
     """Return the user's number in a state that fits. Raises `EngineError` for one that does not."""
-    asked = {"machine": machine.identity, "memory_bytes": spec.limits.memory, "processors": box.count_of(spec)}
+    asked = {"machine": machine.identity, "memory_bytes": spec.limits.memory, "processors": profile.count_of(spec)}
     if odd := [name for name, value in asked.items() if facts.get(name) != value]:
         raise EngineError(
             EndCode.ENGINE_FAILED, f"the state was written by another machine: it differs in {', '.join(odd)}"

@@ -10,10 +10,10 @@ from typing import Any
 
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.bubblewrap.finding import Found, sandboxes
-from sandbox_kernel.plugins.qemu.beginning import MARK
+from sandbox_kernel.plugins.qemu.artifacts import qemu_program
 from sandbox_kernel.plugins.qemu.build import build
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
-from sandbox_kernel.plugins.qemu.places import qemu_program
+from sandbox_kernel.plugins.qemu.launch_plan import MARK
 from tests.support.engines import ECHO, UNSEEN, Bubblewrap, new_spec
 from tests.support.roots import root_of_tests
 

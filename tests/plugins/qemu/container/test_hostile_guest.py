@@ -19,8 +19,8 @@ import pytest
 
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.plugins.qemu import build_format, hardware
 from sandbox_kernel.plugins.qemu import container as module
-from sandbox_kernel.plugins.qemu import form, hardware
 from sandbox_kernel.plugins.qemu.build import archive
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 from tests.plugins.qemu.container.test_machines import machine_of, seen_of
@@ -90,13 +90,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
         for each in (folder, *folder.parents):
             if each.stat().st_uid == os.geteuid() and each.name.startswith(("pytest-", "hostile", "popen-")):
                 each.chmod(0o755)
-        shutil.copytree(real / form.FOLDER, folder / form.FOLDER, copy_function=linked)
+        shutil.copytree(real / build_format.FOLDER, folder / build_format.FOLDER, copy_function=linked)
         python = folder / "root/usr/local/bin/python3"
         python.parent.mkdir(parents=True)
         python.touch(0o755)
         describe(folder)
         if program is not None:  # the kernel takes one archive after another, and of a file the last
-            path = folder / form.FOLDER / form.INITRD
+            path = folder / build_format.FOLDER / build_format.INITRD
             data = path.read_bytes()
             path.unlink()
             text = (BEFORE + program + "\n").encode()
@@ -215,7 +215,7 @@ carry(b", read-only: " + open("/sys/block/vda/ro", "rb").read())
 for_ever()
 """
     root = hostile(program)
-    disk = Path(root, form.FOLDER, form.DISK)
+    disk = Path(root, build_format.FOLDER, build_format.DISK)
     before = digest(disk)
     container = await started(root)
     try:

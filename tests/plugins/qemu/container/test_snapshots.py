@@ -22,7 +22,7 @@ from sandbox_kernel import AsyncSandbox, ConfigurationError, FileNotThere, FileR
 from sandbox_kernel.core.errors import SandboxPaused
 from sandbox_kernel.engines.abilities import Ability
 from sandbox_kernel.files import snapshots
-from sandbox_kernel.plugins.qemu import states
+from sandbox_kernel.plugins.qemu import saved_states
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
 from tests.support import ROOT
@@ -71,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     there = tmp_path_factory.mktemp("data") / "snapshots"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "usual_folder", lambda: str(there))
-        patch.setattr(states, "folder_of_user", lambda: there.parent / "states")
+        patch.setattr(saved_states, "folder_of_user", lambda: there.parent / "states")
         yield there
 
 

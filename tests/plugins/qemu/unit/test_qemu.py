@@ -21,15 +21,24 @@ from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, ar
 from sandbox_kernel.engines.bubblewrap.roots import Root
 from sandbox_kernel.engines.machines import state_bytes
 from sandbox_kernel.engines.pipe import Pipe
-from sandbox_kernel.plugins.qemu import box, calls, form, hardware, lines, monitor, orders, places
+from sandbox_kernel.plugins.qemu import (
+    artifacts,
+    build_format,
+    guest_commands,
+    hardware,
+    line_protocol,
+    profile,
+    qmp,
+    syscalls,
+)
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.container import QemuContainer
-from sandbox_kernel.plugins.qemu.lines import LINE_BYTES, Lines
+from sandbox_kernel.plugins.qemu.line_protocol import LINE_BYTES, Lines
 from tests.support import ROOT
 from tests.support.patience import within
 
 SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(memory=1 << 30), command=("python3",), uid=300_000_001)
-MACHINE = places.Machine("/there/machine", "sha256:0", "6.1", "1")
+MACHINE = artifacts.Machine("/there/machine", "sha256:0", "6.1", "1")
 
 
 def a_root(folder: Path) -> Root:
@@ -69,8 +78,8 @@ def test_what_qemu_may_use_has_room_for_the_machine() -> None:
 
 
 def test_qemu_is_held_as_a_sandbox_is() -> None:
-    wanted = box.wanted(SPEC)
-    root = box.root("/usr/bin/qemu", MACHINE)
+    wanted = profile.wanted(SPEC)
+    root = profile.root("/usr/bin/qemu", MACHINE)
     words = arguments(wanted, root, Machine(frozenset(), frozenset()), Descriptors(5, 6, {}), ("/usr/bin/qemu",))
     assert {"--unshare-user", "--unshare-net", "--unshare-pid", "--seccomp", "--disable-userns"} <= set(words)
     binds = {words[at + 2]: word for at, word in enumerate(words) if word.endswith("bind")}
@@ -81,17 +90,17 @@ def test_qemu_is_held_as_a_sandbox_is() -> None:
 
 
 def test_qemu_makes_no_socket_starts_no_process_and_traces_none() -> None:
-    free = {name for rule in calls.rules() if rule.error is None and not rule.conditions for name in rule.names}
+    free = {name for rule in syscalls.rules() if rule.error is None and not rule.conditions for name in rule.names}
     assert not free & {"socket", "connect", "bind", "listen", "accept", "fork", "vfork", "clone", "ptrace", "mount"}
     assert not free & {"unshare", "setns", "prctl", "ioctl", "bpf", "setuid", "chmod", "unlink", "rename", "mkdir"}
-    (clone,) = [rule for rule in calls.rules() if rule.names == ("clone",)]
+    (clone,) = [rule for rule in syscalls.rules() if rule.names == ("clone",)]
     (one,) = clone.conditions
     assert one.mask is not None
-    assert one.value & one.mask == calls.THREAD  # a thread, and in no new namespace
+    assert one.value & one.mask == syscalls.THREAD  # a thread, and in no new namespace
 
 
 def test_the_order_to_start_holds_the_protections(tmp_path: Path) -> None:
-    first, second = (orders.start(SPEC, a_root(tmp_path)) for _ in range(2))
+    first, second = (guest_commands.start(SPEC, a_root(tmp_path)) for _ in range(2))
     assert first["uid"] == SPEC.uid
     assert first["memory_bytes"] == 1 << 30
     assert first["calls"]
@@ -105,44 +114,44 @@ def test_the_order_to_start_holds_the_protections(tmp_path: Path) -> None:
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
-    folder = tmp_path / form.FOLDER
+    folder = tmp_path / build_format.FOLDER
     folder.mkdir(mode=0o755)
-    for name in form.FILES:
+    for name in build_format.FILES:
         (folder / name).write_bytes(b"x")
         (folder / name).chmod(0o644)
     said = {
-        "format": form.FORMAT,
+        "format": build_format.FORMAT,
         "contents": "sha256:0",
-        "guest": form.guest_digest(),
+        "guest": build_format.guest_digest(),
         "kernel": "6.1",
-        "files": dict.fromkeys(form.FILES, "sha256:1"),
+        "files": dict.fromkeys(build_format.FILES, "sha256:1"),
     }
-    (folder / form.DESCRIPTION).write_text(json.dumps(said))
-    (folder / form.DESCRIPTION).chmod(0o644)
+    (folder / build_format.DESCRIPTION).write_text(json.dumps(said))
+    (folder / build_format.DESCRIPTION).chmod(0o644)
     return folder
 
 
 def test_a_machine_that_was_built_is_found(built: Path) -> None:
-    found = places.find(a_root(built.parent))
+    found = artifacts.find(a_root(built.parent))
     assert (found.folder, found.kernel) == (str(built), "6.1")
     assert machines.is_current(a_root(built.parent))
 
 
 def other(**fields: object) -> Callable[[Path], object]:
     def change(folder: Path) -> object:
-        path = folder / form.DESCRIPTION
+        path = folder / build_format.DESCRIPTION
         return path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
     return change
 
 
 def of_another(folder: Path) -> None:
-    (folder / form.DISK).chmod(0o666)
+    (folder / build_format.DISK).chmod(0o666)
 
 
 def a_link(folder: Path) -> None:
-    (folder / form.KERNEL).rename(folder / "elsewhere")
-    (folder / form.KERNEL).symlink_to(folder / "elsewhere")
+    (folder / build_format.KERNEL).rename(folder / "elsewhere")
+    (folder / build_format.KERNEL).symlink_to(folder / "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -154,13 +163,13 @@ def a_link(folder: Path) -> None:
         (other(files={}), "kernel"),
         (of_another, "others may write"),
         (a_link, "is a link"),
-        (lambda folder: (folder / form.INITRD).unlink(), "No such file"),
+        (lambda folder: (folder / build_format.INITRD).unlink(), "No such file"),
     ],
 )
 def test_what_does_not_fit_is_refused(built: Path, change: Callable[[Path], object], why: str) -> None:
     change(built)
     with pytest.raises(EngineError, match=why) as caught:
-        places.find(a_root(built.parent))
+        artifacts.find(a_root(built.parent))
     assert "sandbox-kernel build --engine qemu" in str(caught.value)
 
 
@@ -324,7 +333,7 @@ async def test_an_answer_is_taken_for_the_question_that_waits_for_it_and_once() 
 
 
 async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_BYTES", 100)
+    monkeypatch.setattr(line_protocol, "MAX_BYTES", 100)
     mine, theirs = socket.socketpair()
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     over = asyncio.Event()
@@ -345,7 +354,7 @@ async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypa
 @pytest.mark.parametrize("given_up", ["", "migrate", "query-migrate"])
 async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pytest.MonkeyPatch, given_up: str) -> None:
     """QEMU would go on with it, while the sandbox does: what that changes is written again, without an end."""
-    monkeypatch.setattr(monitor, "SAVE_SECONDS", 600.0 if given_up else 0.05)
+    monkeypatch.setattr(qmp, "SAVE_SECONDS", 600.0 if given_up else 0.05)
     mine, theirs = socket.socketpair()
     asked: list[str] = []
     begun, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -361,7 +370,7 @@ async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pyt
                 if said["execute"] == given_up:
                     loop.call_soon_threadsafe(begun.set)
 
-    one = monitor.Monitor(mine)
+    one = qmp.Monitor(mine)
     answering = asyncio.create_task(asyncio.to_thread(answer))
     with theirs:
         writing = asyncio.create_task(one.write_down(theirs.fileno(), 0))
@@ -378,7 +387,7 @@ async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pyt
     assert asked[-2:] == ["migrate_cancel", "query-migrate"]
 
 
-class Scripted(monitor.Monitor):
+class Scripted(qmp.Monitor):
     """A monitor with answers of the test's; None is silence."""
 
     def __init__(self, *answers: str | None) -> None:
@@ -404,21 +413,21 @@ async def test_more_than_a_state_is_not_written_on(tmp_path: Path) -> None:
 
 async def test_qemu_may_be_silent_while_it_reads_a_slow_disk() -> None:
     await Scripted("inmigrate", None, "inmigrate", "paused").read_back(1)
-    assert [monitor.seconds_for(size) for size in (1, 1 << 30)] == [60, 128]
+    assert [qmp.seconds_for(size) for size in (1, 1 << 30)] == [60, 128]
 
 
 async def test_a_monitor_that_is_slow_to_begin_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """QEMU begins with its monitor once: what does not hear of that in time hears of it with the next question."""
-    monkeypatch.setattr(monitor, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(qmp, "ANSWER_SECONDS", 0.05)
     mine, theirs = socket.socketpair()
-    one = monitor.Monitor(mine)
+    one = qmp.Monitor(mine)
     with theirs:
         with pytest.raises(EngineError) as met:
             await one.ask("stop")
         assert met.value.code is EndCode.ENGINE_SILENT
         asked = [json.loads(row) for row in theirs.recv(1000).splitlines()]
         assert [each["execute"] for each in asked] == ["qmp_capabilities"]
-        monkeypatch.setattr(monitor, "ANSWER_SECONDS", 10.0)
+        monkeypatch.setattr(qmp, "ANSWER_SECONDS", 10.0)
         theirs.sendall(json.dumps({"id": asked[0]["id"], "return": {}}).encode() + b"\n")
         asking = asyncio.create_task(one.ask("stop"))
         theirs.settimeout(10)

@@ -7,20 +7,20 @@ import sys
 
 import pytest
 
-from sandbox_kernel.plugins.qemu import form
+from sandbox_kernel.plugins.qemu import build_format
 from tests.support import ROOT
 
 FOLDER = ROOT / "sandbox_kernel" / "plugins" / "qemu" / "inside"
 
 
 def test_all_that_is_there_is_shipped() -> None:
-    assert sorted(form.GUEST) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    assert sorted(build_format.GUEST) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 
 
-@pytest.mark.parametrize("module", form.GUEST)
+@pytest.mark.parametrize("module", build_format.GUEST)
 def test_it_imports_the_standard_library_and_itself_and_is_written_for_an_old_python(module: str) -> None:
     """Any image with Python and ipykernel must do."""
-    before = form.GUEST[: form.GUEST.index(module)]
+    before = build_format.GUEST[: build_format.GUEST.index(module)]
     for node in ast.walk(ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"), feature_version=(3, 9))):
         if isinstance(node, ast.Import):
             assert {alias.name.split(".")[0] for alias in node.names} <= sys.stdlib_module_names

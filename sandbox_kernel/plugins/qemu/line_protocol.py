@@ -1,7 +1,4 @@
-"""A channel of lines of JSON over a socket, all of it bounded: what comes may be a hostile machine's.
-
-Imports asyncio and the sending of descriptors.
-"""
+"""A channel of lines of JSON over a socket, all of it bounded: what comes may be a hostile machine's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where QEMU is, and what was built for a root so that a machine can start from it (`form`).
+"""Where QEMU is, and what was built for a root so that a machine can start from it (`build_format`).
 
 Imports errors, the form and the roots; reads files.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
 from ...engines.bubblewrap.launcher import Root
-from .form import DESCRIPTION, FILES, FOLDER, FORMAT, guest_digest
+from .build_format import DESCRIPTION, FILES, FOLDER, FORMAT, guest_digest
 
 PROGRAM = "qemu-system-x86_64"
 PROGRAMS = "/usr/local/bin:/usr/bin:/bin"

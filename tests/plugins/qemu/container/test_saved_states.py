@@ -19,7 +19,7 @@ from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import AttestationFailed, EngineError
 from sandbox_kernel.core.model import SandboxSpec, Settings
 from sandbox_kernel.engines import shipping
-from sandbox_kernel.plugins.qemu import ready, states
+from sandbox_kernel.plugins.qemu import saved_states, state_capture
 from sandbox_kernel.plugins.qemu.codes import QemuCode
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
@@ -92,7 +92,7 @@ async def said_by_a_cell(container: QemuContainer, code: str) -> dict[str, Any]:
 async def started(engine: QemuEngine) -> tuple[QemuContainer, SandboxSpec]:
     spec = agent_s_spec()
     container = await engine.start(spec)
-    await ready.get_ready(container, spec)
+    await state_capture.get_ready(container, spec)
     return container, spec
 
 
@@ -205,19 +205,19 @@ async def test_a_report_of_another_claim_is_refused(engine: QemuEngine) -> None:
 
 async def test_a_state_that_was_changed_is_refused_and_made_anew(engine: QemuEngine) -> None:
     folder, key = engine.place(agent_s_spec())
-    path = folder / key / states.STATE
+    path = folder / key / saved_states.STATE
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)
         byte = file.read(1)
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte[0] ^ 1]))
-    with pytest.raises(states.ChangedState, match="digest"):
-        states.find(folder, key)
+    with pytest.raises(saved_states.ChangedState, match="digest"):
+        saved_states.find(folder, key)
     container = await engine.start(agent_s_spec())  # from nothing
     await container.kill()
     assert not path.exists()
     assert await engine.prepare(agent_s_spec())
-    state = states.find(folder, key)
+    state = saved_states.find(folder, key)
     assert state is not None
     os.close(state.fd)
 

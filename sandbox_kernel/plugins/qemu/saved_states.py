@@ -28,7 +28,7 @@ from ...config.table import LIMITS_OF_A_SANDBOX
 from ...core.model import SandboxSpec
 from ...core.resources import PACKAGE, is_locked
 from ...core.version import __version__
-from .places import Machine
+from .artifacts import Machine
 
 FORMAT = 3
 STATE, FACTS = "state", "facts.json"

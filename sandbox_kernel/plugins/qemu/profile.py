@@ -1,6 +1,6 @@
 """What QEMU has of the host's: a sandbox of bubblewrap's with itself in it, its libraries and the machine's files.
 
-Pure but for looking where things are. Imports bubblewrap's arguments and roots, and the protections.
+Pure but for looking where things are.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 from ...core.model import SandboxSpec
 from ...engines.bubblewrap.launcher import Root
 from ...engines.hardening import Protections, protections
-from . import calls, hardware
-from .places import SHARES, Machine
+from . import hardware, syscalls
+from .artifacts import SHARES, Machine
 
 FOLDER = "/machine"
 """Where QEMU sees the machine's files."""
@@ -43,7 +43,7 @@ def wanted(spec: SandboxSpec) -> Protections:
     """Return what keeps QEMU from the host, and what it may use."""
     limits = spec.limits
     return protections(spec)._replace(
-        system_calls=calls.rules(),
+        system_calls=syscalls.rules(),
         environment={},
         working_folder="/",
         writable=(),

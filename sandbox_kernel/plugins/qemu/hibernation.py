@@ -3,7 +3,6 @@
 It is the same machine afterwards, so nothing in it begins anew but its clock. The pipe stays as it is: both ends are
 held here, with what is on its way. From the moment that QEMU has ended, a gate stands in its place, in limits and with
 a warden of its own: what lists or ends sandboxes finds it, and it starts QEMU again when it is told to.
-Imports asyncio, the monitor and the plan.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from ...engines.bubblewrap.launcher import (
 )
 from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
-from . import states
-from .beginning import Plan
-from .made import Made
-from .monitor import Monitor
+from . import saved_states
+from .launch_plan import Plan
+from .qmp import Monitor
+from .running_config import Made
 
 ending = Tasks()
 """What must come to its end though a container's own tasks are ended meanwhile, as they are by `kill`."""
@@ -107,7 +106,7 @@ class Resting(BubblewrapContainer):
                 await self._put_down()
             except EngineError as error:  # it is as good as dead, and its warden is still there
                 logging.getLogger("sandbox_kernel").warning("%s: %s", self.id, error)
-            looked = states.look(os.fstat(fd))
+            looked = saved_states.look(os.fstat(fd))
             undo.pop_all()
             if self._monitor is not None:
                 self._monitor.close()
@@ -151,7 +150,7 @@ class Resting(BubblewrapContainer):
         asleep = self.asleep
         self._pipe.hold()
         try:
-            if states.look(os.fstat(asleep.fd)) != asleep.looked:
+            if saved_states.look(os.fstat(asleep.fd)) != asleep.looked:
                 raise EngineError(EndCode.ENGINE_FAILED, "what the paused machine was written to has been changed")
             with contextlib.suppress(OSError):  # somebody ended the gate
                 os.write(asleep.gate, b"\n")

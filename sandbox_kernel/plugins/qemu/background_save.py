@@ -2,7 +2,7 @@
 
     python -I -m sandbox_kernel.plugins.qemu {"image": …, "limits": …}
 
-Starts it, and reads there what was asked for. Imports the model, and the shipping there.
+Starts it, and reads there what was asked for.
 """
 
 from __future__ import annotations

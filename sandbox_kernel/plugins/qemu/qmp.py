@@ -1,7 +1,6 @@
 """QEMU's monitor (QMP), which only the host reaches: standing still, going on, and writing a machine's state down.
 
 QEMU says nothing there before it is asked. What it answers is read as the work of whoever has taken QEMU over.
-Imports asyncio, errors and the lines.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
-from .lines import Lines
+from .line_protocol import Lines
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ import pytest
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import ExitReason
 from sandbox_kernel.core.tasks import Tasks
-from sandbox_kernel.plugins.qemu import resting, states
-from sandbox_kernel.plugins.qemu.beginning import Plan
-from sandbox_kernel.plugins.qemu.resting import Asleep, Resting
+from sandbox_kernel.plugins.qemu import hibernation, saved_states
+from sandbox_kernel.plugins.qemu.hibernation import Asleep, Resting
+from sandbox_kernel.plugins.qemu.launch_plan import Plan
 from tests.support.patience import within
 
 
@@ -51,7 +51,7 @@ class Machine(Resting):
     def rest_in(self, fd: int) -> None:
         reading, line = os.pipe()
         os.close(reading)
-        self._fall_asleep(Asleep(fd, states.look(os.fstat(fd)), line))
+        self._fall_asleep(Asleep(fd, saved_states.look(os.fstat(fd)), line))
 
     async def awake(self) -> None:
         await self._awake()
@@ -136,7 +136,7 @@ async def test_a_gate_that_is_not_needed_any_more_is_ended(file: int, monkeypatc
     """The wait for the end of QEMU is given up: what stands in its place already has nobody."""
     machine, forgotten, given = Machine(), list[str](), list[bytes]()
     reached = asyncio.Event()
-    monkeypatch.setattr(resting, "warden", lambda: SimpleNamespace(forget=forgotten.append))
+    monkeypatch.setattr(hibernation, "warden", lambda: SimpleNamespace(forget=forgotten.append))
 
     def launch_gate(state: int, gate: int) -> Any:
         given.append(os.pread(state, 10, 0))

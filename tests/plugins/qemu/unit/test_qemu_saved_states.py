@@ -24,8 +24,8 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines import shipping
+from sandbox_kernel.plugins.qemu import artifacts, background_save, saved_states, state_capture
 from sandbox_kernel.plugins.qemu import build as machines
-from sandbox_kernel.plugins.qemu import places, ready, states, taking
 from sandbox_kernel.plugins.qemu.engine import QemuEngine, may_be_kept
 from sandbox_kernel.setup.steps import Steps
 from tests.support import ROOT
@@ -54,12 +54,12 @@ print(json.dumps({name: [drawn_by_a_copy(begin) for _ in range(2)] for name, beg
 
 
 def kept(folder: Path, key: str = KEY, data: bytes = b"state") -> Path:
-    with states.making(folder, key) as scratch:
+    with saved_states.making(folder, key) as scratch:
         assert scratch is not None
-        path = scratch / states.STATE
+        path = scratch / saved_states.STATE
         path.write_bytes(data)
         path.chmod(0o600)
-        states.keep(folder, key, scratch, MADE)
+        saved_states.keep(folder, key, scratch, MADE)
     return folder / key
 
 
@@ -68,7 +68,7 @@ def test_a_state_is_found_as_it_was_kept(tmp_path: Path) -> None:
     assert (tmp_path / "states").stat().st_mode & 0o777 == 0o700
     assert place.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
-    found = states.find(place.parent, KEY)
+    found = saved_states.find(place.parent, KEY)
     assert found is not None
     with os.fdopen(found.fd, "rb") as file:
         assert file.read() == b"state"
@@ -77,30 +77,30 @@ def test_a_state_is_found_as_it_was_kept(tmp_path: Path) -> None:
 
 
 def test_there_is_none_where_none_was_kept(tmp_path: Path) -> None:
-    assert states.find(tmp_path, KEY) is None
+    assert saved_states.find(tmp_path, KEY) is None
 
 
 def with_facts(**fields: object) -> Callable[[Path], object]:
     def change(place: Path) -> object:
-        path = place / states.FACTS
+        path = place / saved_states.FACTS
         return path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
     return change
 
 
 def another_byte(place: Path) -> None:
-    (place / states.STATE).write_bytes(b"stAte")
+    (place / saved_states.STATE).write_bytes(b"stAte")
 
 
 def of_another_inode(place: Path) -> None:
-    (place / states.STATE).unlink()
-    (place / states.STATE).write_bytes(b"other")
-    (place / states.STATE).chmod(0o600)
+    (place / saved_states.STATE).unlink()
+    (place / saved_states.STATE).write_bytes(b"other")
+    (place / saved_states.STATE).chmod(0o600)
 
 
 def a_link(place: Path) -> None:
-    (place / states.STATE).rename(place / "elsewhere")
-    (place / states.STATE).symlink_to(place / "elsewhere")
+    (place / saved_states.STATE).rename(place / "elsewhere")
+    (place / saved_states.STATE).symlink_to(place / "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def a_link(place: Path) -> None:
         another_byte,
         of_another_inode,
         a_link,
-        lambda place: (place / states.STATE).chmod(0o640),
-        lambda place: (place / states.FACTS).chmod(0o644),
-        lambda place: (place / states.FACTS).write_text("no JSON"),
+        lambda place: (place / saved_states.STATE).chmod(0o640),
+        lambda place: (place / saved_states.FACTS).chmod(0o644),
+        lambda place: (place / saved_states.FACTS).write_text("no JSON"),
         with_facts(format=0),
         with_facts(key="another"),
         with_facts(made=None),
@@ -122,39 +122,39 @@ def a_link(place: Path) -> None:
 def test_what_has_changed_is_refused(tmp_path: Path, change: Callable[[Path], object]) -> None:
     place = kept(tmp_path)
     change(place)
-    with pytest.raises(states.ChangedState):
-        states.find(tmp_path, KEY)
-    states.remove(tmp_path, KEY)
-    assert states.find(tmp_path, KEY) is None
+    with pytest.raises(saved_states.ChangedState):
+        saved_states.find(tmp_path, KEY)
+    saved_states.remove(tmp_path, KEY)
+    assert saved_states.find(tmp_path, KEY) is None
 
 
 def test_control_the_same_bytes_with_another_time_are_taken(tmp_path: Path) -> None:
     """The file looks as if it had changed, and its digest says that it has not."""
     place = kept(tmp_path)
-    os.utime(place / states.STATE, ns=(1, 1))
-    found = states.find(tmp_path, KEY)
+    os.utime(place / saved_states.STATE, ns=(1, 1))
+    found = saved_states.find(tmp_path, KEY)
     assert found is not None
     os.close(found.fd)
 
 
 def test_only_one_process_makes_a_state(tmp_path: Path) -> None:
-    with states.making(tmp_path, KEY) as mine, states.making(tmp_path, KEY) as other:
+    with saved_states.making(tmp_path, KEY) as mine, saved_states.making(tmp_path, KEY) as other:
         assert mine is not None
         assert other is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_there_are_never_more_than_a_few(tmp_path: Path) -> None:
-    for number in range(states.KEPT + 3):
+    for number in range(saved_states.KEPT + 3):
         place = kept(tmp_path, f"{number:016d}")
         os.utime(place, (number, number))
-    assert len(list(tmp_path.iterdir())) == states.KEPT
+    assert len(list(tmp_path.iterdir())) == saved_states.KEPT
 
 
 def test_whatever_a_state_depends_on_makes_another_name() -> None:
-    machine = places.Machine("/f", "sha256:0", "6.1", "1")
+    machine = artifacts.Machine("/f", "sha256:0", "6.1", "1")
     asked: tuple[Any, ...] = (SPEC, machine, "/bin/sh", 1, ())
-    name = states.key_of(*asked)
+    name = saved_states.key_of(*asked)
     others = [
         (replace(SPEC, command=("b",)), *asked[1:]),
         (replace(SPEC, limits=Limits(pids=99)), *asked[1:]),
@@ -164,21 +164,21 @@ def test_whatever_a_state_depends_on_makes_another_name() -> None:
         (*asked[:3], 2, ()),
         (*asked[:4], ("numpy",)),
     ]
-    assert len({name, *(states.key_of(*other) for other in others)}) == len(others) + 1
-    assert states.key_of(replace(SPEC, session_id="t", uid=300_000_003), *asked[1:]) == name
+    assert len({name, *(saved_states.key_of(*other) for other in others)}) == len(others) + 1
+    assert saved_states.key_of(replace(SPEC, session_id="t", uid=300_000_003), *asked[1:]) == name
     # What the session keeps by itself is nothing to the machine: a longer time for cells needs no other state.
-    assert states.key_of(replace(SPEC, limits=Limits(cell_timeout=7, start_timeout=9)), *asked[1:]) == name
+    assert saved_states.key_of(replace(SPEC, limits=Limits(cell_timeout=7, start_timeout=9)), *asked[1:]) == name
 
 
 def test_what_a_state_is_taken_of_waits_at_a_gate() -> None:
-    own = ready.spec_of(SPEC, ("numpy",))
+    own = state_capture.spec_of(SPEC, ("numpy",))
     assert (own.session_id, own.uid) != (SPEC.session_id, SPEC.uid)
     assert "'gate': " in own.command[-1]
     assert "'warm': True" in own.command[-1]
     assert "'--gate={connection_file}:numpy'" in own.command[-1]
     assert "'gate': " not in shipping.agent_command(Limits())[-1]
     with pytest.raises(ValueError, match="no agent"):
-        ready.spec_of(replace(SPEC, made_of=None), ())
+        state_capture.spec_of(replace(SPEC, made_of=None), ())
 
 
 def test_two_copies_that_begin_anew_draw_differently() -> None:
@@ -203,13 +203,13 @@ def test_two_processes_that_begin_anew_draw_differently_of_sqlite() -> None:
 def test_what_a_crash_left_is_removed_and_what_another_process_makes_is_not(tmp_path: Path) -> None:
     other = KEY[::-1]
     for key in (KEY, other):
-        (tmp_path / f"{states.MAKING}{key}-left").mkdir()
-        (tmp_path / f"{states.MAKING}{key}-left" / states.STATE).write_bytes(b"large")
-    with states.making(tmp_path, "f" * 16) as busy:
+        (tmp_path / f"{saved_states.MAKING}{key}-left").mkdir()
+        (tmp_path / f"{saved_states.MAKING}{key}-left" / saved_states.STATE).write_bytes(b"large")
+    with saved_states.making(tmp_path, "f" * 16) as busy:
         assert busy is not None
-        with states.making(tmp_path, KEY) as mine:
+        with saved_states.making(tmp_path, KEY) as mine:
             assert mine is not None
-            assert {path.name for path in tmp_path.glob(f"{states.MAKING}*")} == {busy.name, mine.name}
+            assert {path.name for path in tmp_path.glob(f"{saved_states.MAKING}*")} == {busy.name, mine.name}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -249,7 +249,7 @@ class Engine(QemuEngine):
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSpec]:
     """Return which specs a process was started for that takes a state."""
     specs: list[SandboxSpec] = []
-    monkeypatch.setattr(taking, "begin", lambda spec, *_, **__: specs.append(spec))
+    monkeypatch.setattr(background_save, "begin", lambda spec, *_, **__: specs.append(spec))
     return specs
 
 
@@ -257,17 +257,17 @@ async def test_one_that_failed_is_not_tried_again_for_a_while(tmp_path: Path, be
     failing = Engine(tmp_path, EngineError(EndCode.ENGINE_FAILED, "no memory to be had"))
     with pytest.raises(EngineError):
         await failing.prepare(SPEC)
-    assert states.failures(tmp_path) == ["no memory to be had."]
+    assert saved_states.failures(tmp_path) == ["no memory to be had."]
     one = Engine(tmp_path)
     await one.start(SPEC)
     await one.settle()
     assert begun == []
-    os.utime(tmp_path / f".{KEY}{states.FAILED}", (1, 1))
+    os.utime(tmp_path / f".{KEY}{saved_states.FAILED}", (1, 1))
     other = Engine(tmp_path)
     await other.start(SPEC)
     await other.settle()
     assert begun == [SPEC]
-    assert states.failures(tmp_path) == []
+    assert saved_states.failures(tmp_path) == []
 
 
 async def test_control_one_of_which_nothing_is_known_is_taken_once(tmp_path: Path, begun: list[SandboxSpec]) -> None:
@@ -276,12 +276,12 @@ async def test_control_one_of_which_nothing_is_known_is_taken_once(tmp_path: Pat
         await one.start(SPEC)
     await one.settle()
     assert begun == [SPEC]
-    with states.making(tmp_path, KEY):
-        assert states.is_one_being_made(tmp_path)
+    with saved_states.making(tmp_path, KEY):
+        assert saved_states.is_one_being_made(tmp_path)
         other = Engine(tmp_path)
         await other.start(SPEC)
         await other.settle()
-    assert not states.is_one_being_made(tmp_path)
+    assert not saved_states.is_one_being_made(tmp_path)
     assert begun == [SPEC]
 
 
@@ -289,7 +289,7 @@ async def test_one_is_taken_at_a_time_and_the_next_one_by_whoever_starts_then(
     tmp_path: Path, begun: list[SandboxSpec]
 ) -> None:
     one = Engine(tmp_path)
-    with states.making(tmp_path, KEY[::-1]):
+    with saved_states.making(tmp_path, KEY[::-1]):
         await one.start(SPEC)
         await one.settle()
     assert begun == []
@@ -321,7 +321,7 @@ def test_who_asks_whether_one_is_made_keeps_nobody_from_it(tmp_path: Path) -> No
     fcntl.flock(asking, fcntl.LOCK_SH)
     timer = threading.Timer(0.03, os.close, (asking,))
     timer.start()
-    with states.making(tmp_path, KEY) as mine:
+    with saved_states.making(tmp_path, KEY) as mine:
         assert mine is not None
     timer.join()
 
@@ -338,7 +338,7 @@ def test_a_lock_that_was_removed_meanwhile_locks_nothing(tmp_path: Path, monkeyp
         take(fd, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with states.making(tmp_path, KEY) as mine:
+    with saved_states.making(tmp_path, KEY) as mine:
         assert mine is None
     os.close(held[0])
 
@@ -346,35 +346,35 @@ def test_a_lock_that_was_removed_meanwhile_locks_nothing(tmp_path: Path, monkeyp
 async def test_one_that_another_process_has_just_taken_is_not_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    making = states.making
+    making = saved_states.making
 
     @contextlib.contextmanager
     def late(folder: Path, key: str) -> Iterator[Path | None]:
         (folder / key).mkdir()
-        (folder / key / states.STATE).touch()
+        (folder / key / saved_states.STATE).touch()
         with making(folder, key) as scratch:
             yield scratch
 
-    monkeypatch.setattr(states, "making", late)
+    monkeypatch.setattr(saved_states, "making", late)
     assert not await Engine(tmp_path, EngineError(EndCode.ENGINE_FAILED, "it was to be taken")).prepare(SPEC)
 
 
 def test_one_that_was_taken_at_last_is_no_failure(tmp_path: Path) -> None:
-    states.note_failure(tmp_path, KEY, "once")
-    assert states.failed(tmp_path, KEY) == "once"
+    saved_states.note_failure(tmp_path, KEY, "once")
+    assert saved_states.failed(tmp_path, KEY) == "once"
     kept(tmp_path)
-    assert states.failed(tmp_path, KEY) == ""
+    assert saved_states.failed(tmp_path, KEY) == ""
 
 
 def test_a_process_that_takes_one_takes_that_of_the_same_spec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = Settings(engine="qemu", image="x", charts=True, limits=Limits(pids=99))
     spec, commands = shipping.new_spec(settings), []
     monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
-    taking.begin(spec, ("numpy",), tmp_path, cgroup=True)
+    background_save.begin(spec, ("numpy",), tmp_path, cgroup=True)
     said = json.loads(commands[0][-1])
-    other = taking.spec_of(said)
-    machine = places.Machine("/f", "sha256:0", "6.1", "1")
-    assert states.key_of(other, machine, "/bin/sh", 1, ()) == states.key_of(spec, machine, "/bin/sh", 1, ())
+    other = background_save.spec_of(said)
+    machine = artifacts.Machine("/f", "sha256:0", "6.1", "1")
+    assert saved_states.key_of(other, machine, "/bin/sh", 1, ()) == saved_states.key_of(spec, machine, "/bin/sh", 1, ())
     assert (other.image, other.limits_kept, said["preload"], said["folder"]) == (
         "x",
         "enforced",
@@ -421,11 +421,11 @@ class Slow:
 
 async def test_a_slow_start_is_told_that_somebody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that hears nothing for a minute ends: on a busy machine no state was ever taken."""
-    monkeypatch.setattr(ready, "PING_SECONDS", 0.01)
+    monkeypatch.setattr(state_capture, "PING_SECONDS", 0.01)
     slow: Any = Slow()
     async with within(10):
         with pytest.raises(EngineError, match=r"ended before it was ready \(exited, exit code 0\)"):
-            await ready.get_ready(slow, SPEC)
+            await state_capture.get_ready(slow, SPEC)
     assert b'"ping"' in slow.heard[0]
 
 
@@ -454,10 +454,10 @@ async def test_an_agent_that_says_nothing_of_ours_leaves_no_state(parts: tuple[b
     """Whatever it is, it is the engine's error: others are defects of ours to who starts a machine ahead."""
     saying: Any = Saying(*parts)
     with pytest.raises(EngineError, match="sent no frames"):
-        await ready.get_ready(saying, SPEC)
+        await state_capture.get_ready(saying, SPEC)
 
 
 async def test_control_an_agent_that_says_something_else_of_ours_is_heard_to_its_end() -> None:
     saying: Any = Saying(b'{"op": "something"}')
     with pytest.raises(EngineError, match="ended before it was ready"):
-        await ready.get_ready(saying, SPEC)
+        await state_capture.get_ready(saying, SPEC)

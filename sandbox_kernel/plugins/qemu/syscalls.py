@@ -1,6 +1,6 @@
 """The system calls that QEMU may make: it opens what it was given, waits, starts threads, and nothing else.
 
-No socket is made, no program started but itself, no process traced, no namespace made. Imports the list's form.
+No socket is made, no program started but itself, no process traced, no namespace made.
 """
 
 from __future__ import annotations

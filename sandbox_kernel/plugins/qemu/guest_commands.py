@@ -1,6 +1,6 @@
 """What the first process of a machine is told: the sandbox that it makes, and what lets a machine begin anew.
 
-Pure but for the clock and the host's random numbers. Imports the protections and the filter.
+Pure but for the clock and the host's random numbers.
 """
 
 from __future__ import annotations

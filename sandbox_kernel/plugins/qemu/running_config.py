@@ -1,15 +1,12 @@
-"""What a machine was made of: what has to be known of it again, by another process or at another time.
-
-Imports the roots, the box and the hardware.
-"""
+"""What a machine was made of: what has to be known of it again, by another process or at another time."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from ...engines.bubblewrap.launcher import Root, find_root
-from . import box, hardware
-from .places import Machine, find, needed
+from . import hardware, profile
+from .artifacts import Machine, find, needed
 
 
 class Made(NamedTuple):
@@ -28,11 +25,11 @@ class Made(NamedTuple):
     @property
     def inside(self) -> Root:
         """What QEMU sees of the host."""
-        return box.root(self.program, self.machine)
+        return profile.root(self.program, self.machine)
 
     def words(self) -> tuple[str, ...]:
         """Return what QEMU is started with."""
-        return hardware.words(self.program, box.FOLDER, self.memory_bytes, self.processors, self.ends)
+        return hardware.words(self.program, profile.FOLDER, self.memory_bytes, self.processors, self.ends)
 
     def facts(self) -> dict[str, Any]:
         """Return what has to be the same where a machine's state is read."""

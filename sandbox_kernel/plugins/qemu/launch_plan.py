@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ...core.model import SandboxSpec
 from ...engines.bubblewrap.launcher import Guest, Launched, Root, Way, group_for, launch, way
-from . import box, hardware
-from .made import Made
-from .places import Machine
+from . import hardware, profile
+from .artifacts import Machine
+from .running_config import Made
 
 MARK = "SANDBOX_KERNEL_QEMU"
 """The variable by which machines are found."""
@@ -60,12 +60,12 @@ class Plan(NamedTuple):
         With a `gate`, it begins when the other end of that file says so. Raises `EngineError`.
         """
         spec = self.spec
-        wanted, (monitor, theirs) = box.wanted(spec), way()
+        wanted, (monitor, theirs) = profile.wanted(spec), way()
         incoming = None if state is None else os.dup(state)
         group = None
         try:
             ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming)
-            count = box.count_of(spec)
+            count = profile.count_of(spec)
             made = Made(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory, count)
             group = group_for(spec, wanted, cgroup=self.cgroup)
             own = replace(spec, command=made.words())

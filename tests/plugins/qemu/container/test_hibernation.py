@@ -23,7 +23,7 @@ import pytest
 from sandbox_kernel import AsyncSandbox, SandboxDied
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.files import snapshots
-from sandbox_kernel.plugins.qemu import states, taking
+from sandbox_kernel.plugins.qemu import background_save, saved_states
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 from tests.plugins.qemu.container.test_snapshots import SLOW
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
@@ -218,7 +218,7 @@ async def test_a_state_that_qemu_cannot_read_ends_it_in_time(
     await rested(container, tmp_path)
     assert container.asleep is not None
     os.ftruncate(container.asleep.fd, cut)
-    monkeypatch.setattr(states, "look", lambda status: container.asleep and container.asleep.looked)
+    monkeypatch.setattr(saved_states, "look", lambda status: container.asleep and container.asleep.looked)
     async with within(90):
         with pytest.raises(EngineError):
             await container.resume()
@@ -320,8 +320,8 @@ async def test_one_that_rests_ends_with_its_owner(tmp_path: Path) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     there = tmp_path / "snapshots"
     monkeypatch.setattr(snapshots, "usual_folder", lambda: str(there))
-    monkeypatch.setattr(states, "folder_of_user", lambda: tmp_path / "states")
-    monkeypatch.setattr(taking, "begin", lambda *_, **__: None)  # it would go on into the next test
+    monkeypatch.setattr(saved_states, "folder_of_user", lambda: tmp_path / "states")
+    monkeypatch.setattr(background_save, "begin", lambda *_, **__: None)  # it would go on into the next test
     return there
 
 
@@ -379,7 +379,7 @@ async def test_one_whose_state_is_changed_says_why_it_ended(folder: Path, monkey
         await sandbox.run_code("x = 1")
         await sandbox.pause()
         await until(lambda: memory(sandbox.id) < 8 << 20)
-        monkeypatch.setattr(states, "look", lambda status: os.urandom(8))
+        monkeypatch.setattr(saved_states, "look", lambda status: os.urandom(8))
         with pytest.raises((EngineError, SandboxDied)):
             await sandbox.resume()
         async with within(120):

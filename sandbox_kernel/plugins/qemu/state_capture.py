@@ -1,6 +1,6 @@
 """Taking a state: a machine is started for nobody, attested, and written down when its kernel is ready.
 
-What it says is read here as by a session, and goes nowhere. Imports the frames and the container.
+What it says is read here as by a session, and goes nowhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...engines.shipping import command_of, new_uid
-from . import states
+from . import saved_states
 from .container import QemuContainer
 
 MAX_FRAME = 4 << 20
@@ -93,7 +93,7 @@ async def _words(container: QemuContainer) -> AsyncIterator[dict[str, Any]]:
 
 async def write_down(container: QemuContainer, scratch: Path) -> dict[str, Any]:
     """Write the machine's state into a folder. Raises `EngineError` and OSError."""
-    fd = os.open(scratch / states.STATE, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    fd = os.open(scratch / saved_states.STATE, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         return await container.save(fd)
     finally:
