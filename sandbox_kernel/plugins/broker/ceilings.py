@@ -19,9 +19,9 @@ from ...config.values import seconds, size
 from ...core.codes import Note, UsageCode
 from ...core.errors import ConfigurationError, QuotaExceeded, SandboxError
 from ...core.model import Settings, format_bytes
-from .client import words
+from .client import packets
 from .codes import BrokerCode
-from .order import IMAGE, RUNTIME, Order
+from .create_request import IMAGE, RUNTIME, Order
 
 MAX_CEILING = 100_000
 OF_ALL = 256
@@ -250,8 +250,8 @@ class _File:
                 found = float(str(seconds(1)(name, value)))
             except SandboxError as error:
                 raise self._refused(table, name, error.message) from error
-            if found > words.MAX_LIFETIME:
-                raise self._refused(table, name, f"that is longer than {words.MAX_LIFETIME:g} s")
+            if found > packets.MAX_LIFETIME:
+                raise self._refused(table, name, f"that is longer than {packets.MAX_LIFETIME:g} s")
             return found
         if name == "takes":
             return self._users(table, value)

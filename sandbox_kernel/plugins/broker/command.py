@@ -1,7 +1,4 @@
-"""`sandbox-kernel broker`: the daemon's options, its sockets and its file.
-
-Imports the daemon when it runs.
-"""
+"""`sandbox-kernel broker`: the daemon's options, its sockets and its file."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from ...engines.select import make_own_engine
     from ...engines.sockets import OPERATORS, own
     from .ceilings import load
-    from .client.places import others
+    from .client.listener_trust import others
     from .daemon import Broker, Listening, bound, on_signals
     from .pool import Pool
 
@@ -120,7 +117,7 @@ async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:
     from typing import cast
 
     from .daemon import Broker
-    from .metrics import CONTENT_TYPE
+    from .prometheus import CONTENT_TYPE
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -23,27 +23,27 @@ from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.listening import Listener
 from ...core.tasks import Tasks
-from . import order
+from . import create_request
 from .accounts import require_account
-from .caller import Caller
 from .ceilings import Policy
-from .client import words
+from .client import packets
 from .codes import BrokerCode
-from .keeping import Keeping
-from .kept import Kept
-from .lent import Lent
-from .metrics import Figures, Gauges
-from .owner import Wish
+from .connection import Caller
+from .detached_registry import Keeping
+from .detached_sandbox import Kept
+from .lease import Lent
+from .owner_pipe import Wish
 from .pool import Pool
+from .prometheus import Figures, Gauges
 from .service import Made
-from .tally import Tally
+from .usage_counters import Tally
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.about import Inspectable
     from ...engines.base import Lendable
-    from .client.places import Peer
-    from .order import Order
+    from .client.listener_trust import Peer
+    from .create_request import Order
 
 CONNECTIONS = 512
 CONNECTIONS_OF_A_USER = 128
@@ -75,7 +75,7 @@ class Broker:
         policy: Policy,
         *,
         pool: Pool | None = None,
-        read: Callable[[object], Order] = order.read,
+        read: Callable[[object], Order] = create_request.read,
         idle_seconds: float | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -166,7 +166,7 @@ class Broker:
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
         """Return a sandbox for a caller, what it needs to know of the pipe, the pipe, and whether it was ready."""
         begin = time.monotonic()
-        if said.get("protocol") != words.VERSION:
+        if said.get("protocol") != packets.VERSION:
             raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
         wanted = self._read(said["spec"])
         self.policy.of(whose.uid).check(wanted)
@@ -221,7 +221,7 @@ class Broker:
             if wish is not None:  # it is this process's, and ends with it
                 kept = Kept(container, spec, whose.uid, self.tasks, wish)
                 try:
-                    return kept, {"pipe": words.PLAIN}, kept.open(first=True), warm
+                    return kept, {"pipe": packets.PLAIN}, kept.open(first=True), warm
                 except BaseException:
                     kept.over()  # its clock would go on for as long as its lifetime
                     raise

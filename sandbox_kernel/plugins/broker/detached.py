@@ -1,7 +1,4 @@
-"""A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on from it.
-
-Imports the broker's engine, and a session's parts.
-"""
+"""A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on from it."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from ...sdk.cell import Cell
 from ...sdk.lifetimes import Lifetime
 from ...sdk.ownership import Ownership
 from ...sdk.values import Attached, Missed, SandboxInfo
-from .client import words
-from .client.kept import KeptEngine
+from .client import packets
+from .client.detached_client import KeptEngine
 from .codes import BrokerCode
 from .detached_settings import address_of, check, dumped, restored
 
@@ -52,7 +49,7 @@ class Detached(Ownership):
         check(settings)
         self.address = address_of(settings.engine)
         with _said_of("metadata"):
-            metadata = words.metadata(metadata)
+            metadata = packets.metadata(metadata)
         self.name = self.attached.name if self.attached is not None else None
         self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
@@ -119,7 +116,7 @@ class Detached(Ownership):
             request = Message(channel="shell", header=header | {"msg_id": str(said["id"])}, content=content)
             code = str(content["code"])
             if (
-                not (0 <= seconds < words.MAX_SECONDS and 0 <= elapsed < words.MAX_SECONDS)
+                not (0 <= seconds < packets.MAX_SECONDS and 0 <= elapsed < packets.MAX_SECONDS)
                 or request.type != "execute_request"
             ):
                 raise ValueError("that is no cell")
@@ -148,7 +145,7 @@ class Detached(Ownership):
             "content": content,
             "reads": request.reads[:MAX_READS] if request.reads else request.reads,
         }
-        if words.note({"cell": cell}) is None:  # what it is escaped to is longer than it is
+        if packets.note({"cell": cell}) is None:  # what it is escaped to is longer than it is
             cell["content"] = {**content, "code": ""}
         self.tell(session, {"cell": cell})
 
@@ -156,7 +153,7 @@ class Detached(Ownership):
         """Leave word for the next owner, unless there is none to be."""
         if not self.is_left:
             with contextlib.suppress(SandboxError):  # it is gone
-                if (note := words.note(said)) is not None:
+                if (note := packets.note(said)) is not None:
                     session.transmit(wire.AGENT, [note])
 
 
@@ -232,7 +229,7 @@ async def described(name: str, *, take: bool, service: Mapping[str, Any]) -> tup
     except EngineUnavailable as error:
         raise _not_there(name) from error
     settings = restored(said["settings"], engine.address, own=said["own"] is True, given=service)
-    metadata = words.metadata(said["metadata"])
+    metadata = packets.metadata(said["metadata"])
     return settings, {"detached": Attached(name, take), "metadata": metadata}
 
 
@@ -264,9 +261,9 @@ def _not_there(name: str) -> SandboxClosed:
 
 def _info(row: Mapping[str, Any]) -> SandboxInfo:
     try:
-        limits = words.limits(row["limits"])
-        runtime = "default" if row["runtime"] is None else words.text(row["runtime"])
-        image = words.text(row["image"])
+        limits = packets.limits(row["limits"])
+        runtime = "default" if row["runtime"] is None else packets.text(row["runtime"])
+        image = packets.text(row["image"])
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the broker lists is not understood: {error}") from error
     return SandboxInfo(

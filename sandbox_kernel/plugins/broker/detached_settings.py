@@ -1,7 +1,4 @@
-"""The settings of a sandbox that outlives its caller: what goes with it, and what is the next owner's own.
-
-Imports config, and the words of a broker.
-"""
+"""The settings of a sandbox that outlives its caller: what goes with it, and what is the next owner's own."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, EngineError
 from ...core.model import Limits, Monitoring, MonitorRule, OutputMode, Settings, format_bytes
 from ...engines.select import AUTO, BROKER, is_service
-from .client import words
+from .client import packets
 from .codes import BrokerCode
 
 TEXTS = ("image", "limits_kept", "outputs", "screen", "screen_overrides")
@@ -58,8 +55,8 @@ def dumped(settings: Settings) -> str:
     said["plugins"] = list(settings.plugins)
     said["monitor"] = None if settings.monitor is None else asdict(settings.monitor)
     text = json.dumps(said)
-    if (size := words.size(text)) > words.MAX_SETTINGS:
-        limit, value = format_bytes(words.MAX_SETTINGS), format_bytes(size)
+    if (size := packets.size(text)) > packets.MAX_SETTINGS:
+        limit, value = format_bytes(packets.MAX_SETTINGS), format_bytes(size)
         raise ConfigurationError(
             UsageCode.NOT_TOGETHER,
             "the settings of a detached sandbox are too long to be kept",
@@ -80,12 +77,12 @@ def restored(text: object, engine: str, *, own: bool, given: Mapping[str, Any] =
         from_keywords(**mine), engine=engine, network=(), secrets=(), packages=(), uploads=None, downloads=None
     )
     try:
-        said = json.loads(words.text(text, words.MAX_SETTINGS))
-        found: dict[str, Any] = {name: words.text(said[name]) for name in TEXTS}
-        found |= {name: None if said[name] is None else words.text(said[name], 1 << 20) for name in TEXTS_OR_NONE}
+        said = json.loads(packets.text(text, packets.MAX_SETTINGS))
+        found: dict[str, Any] = {name: packets.text(said[name]) for name in TEXTS}
+        found |= {name: None if said[name] is None else packets.text(said[name], 1 << 20) for name in TEXTS_OR_NONE}
         found |= {name: _whole(said[name]) for name in NUMBERS}
         found |= {"charts": said["charts"] is True, "limits": _limits(said["limits"])}
-        found["plugins"] = tuple(words.text(name) for name in said["plugins"])
+        found["plugins"] = tuple(packets.text(name) for name in said["plugins"])
         found["monitor"] = None if said["monitor"] is None else _monitoring(said["monitor"])
         allowed = {"outputs": get_args(OutputMode), "screen": ("off", "warn", "block")}
         allowed |= {"screen_overrides": ("allow", "forbid"), "limits_kept": ("enforced", "best-effort")}
@@ -116,5 +113,5 @@ def _monitoring(said: Mapping[str, Any]) -> Monitoring:
     for one in said["rules"]:
         if one["level"] not in get_args(levels):
             raise ValueError("that is no level")
-        rules.append(MonitorRule(words.text(one["code"]), one["level"], _whole(one["count"]), float(one["seconds"])))
+        rules.append(MonitorRule(packets.text(one["code"]), one["level"], _whole(one["count"]), float(one["seconds"])))
     return Monitoring(tuple(rules))

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 from ...container import wire
-from .client import words
+from .client import packets
 
-_NOTE = b"{" + words.KEEP
+_NOTE = b"{" + packets.KEEP
 _HEAD = struct.Struct("!IB")
 MIN_BYTES = 3
 """Bytes that a frame announces at least: its kind, and how many parts it has."""

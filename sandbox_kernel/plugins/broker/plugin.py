@@ -34,30 +34,30 @@ class BrokerProvider(ServiceProvider):
 
     def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
         from .client.ahead import ask_ahead
-        from .client.places import path_of
+        from .client.listener_trust import path_of
 
         return ask_ahead(path_of(address), spec)
 
     def answers(self) -> bool:
-        from .client import places
+        from .client import listener_trust
 
-        return places.operators_answers()
+        return listener_trust.operators_answers()
 
     def own_with(self, engine: str) -> str | None:
-        from .client import places
+        from .client import listener_trust
 
         path = sockets.own()
-        return f"{self.name}://{path}" if places.own_has(engine) else None
+        return f"{self.name}://{path}" if listener_trust.own_has(engine) else None
 
     def others(self) -> list[str]:
-        from .client import places
+        from .client import listener_trust
 
-        return places.others()
+        return listener_trust.others()
 
     def is_own(self, address: str) -> bool:
-        from .client import places
+        from .client import listener_trust
 
-        return places.is_own(places.path_of(address))
+        return listener_trust.is_own(listener_trust.path_of(address))
 
     async def begin(self, address: str) -> None:
         from .client.engine import BrokerEngine

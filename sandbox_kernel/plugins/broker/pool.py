@@ -1,7 +1,7 @@
 """Sandboxes that are ready before anybody asks: started, attested, their kernel up; claimed once and never taken back.
 
 What callers asked for lately is what is made ahead, one sandbox at a time. Each has the broker's process for its owner,
-and with it what outlives that: a broker that is killed leaves none. Imports the engine's seam and the frames.
+and with it what outlives that: a broker that is killed leaves none.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.errors import SandboxError
 from ...core.tasks import Tasks
 from ...core.version import __version__
-from .spare import SPARE_BYTES, spare_memory, under_pressure
-from .warm import Warm
+from .headroom import SPARE_BYTES, spare_memory, under_pressure
+from .warm_sandbox import Warm
 
 if TYPE_CHECKING:
     from ...engines.about import Inspectable
     from ...engines.base import Lendable
-    from .order import Order
+    from .create_request import Order
 
 START_SECONDS = 60.0
 PING_SECONDS = 5.0

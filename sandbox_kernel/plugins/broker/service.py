@@ -7,12 +7,12 @@ from typing import Any, Protocol
 from ...core.tasks import Tasks
 from ...engines.about import Inspectable
 from .ceilings import Policy
-from .client.places import Peer
-from .keeping import Keeping
-from .lent import Lent
-from .metrics import Figures
+from .client.listener_trust import Peer
+from .detached_registry import Keeping
+from .lease import Lent
 from .pool import Pool
-from .tally import Tally
+from .prometheus import Figures
+from .usage_counters import Tally
 
 Made = tuple[Lent, dict[str, Any], int, bool]
 """A sandbox, what its caller needs to know of the pipe, the pipe, and whether it was ready."""

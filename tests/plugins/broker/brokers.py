@@ -30,13 +30,13 @@ from sandbox_kernel.config.table import LIMITS_OF_A_SANDBOX
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import sockets
 from sandbox_kernel.engines.select import make_own_engine
-from sandbox_kernel.plugins.broker import lent, order
+from sandbox_kernel.plugins.broker import create_request, lease
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
-from sandbox_kernel.plugins.broker.client import places, words
+from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
-from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.client.packets import digest
+from sandbox_kernel.plugins.broker.create_request import Order
 from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound, on_signals
-from sandbox_kernel.plugins.broker.order import Order
 from sandbox_kernel.plugins.broker.pool import Pool
 from tests.support import ROOT
 
@@ -48,7 +48,7 @@ class RawBrokerEngine(BrokerEngine):
 
     def asked(self, spec: SandboxSpec) -> dict[str, Any]:
         raw = {name: getattr(spec, name) for name in ("session_id", "uid", "command")}
-        return {**words.asked(spec), "raw": {**raw, "environment": dict(spec.environment)}}
+        return {**packets.asked(spec), "raw": {**raw, "environment": dict(spec.environment)}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class RawOrder(Order):
 def read_anything(said: object) -> Order:
     assert isinstance(said, dict)
     given = {name: value for name, value in said.items() if name != "raw"}
-    found = order.read(given)
+    found = create_request.read(given)
     if "raw" not in said:
         return found
     fields = {name: getattr(found, name) for name in Order.__dataclass_fields__}
@@ -152,7 +152,7 @@ def shared(*options: str) -> Daemon:
 
 async def serve(options: argparse.Namespace) -> None:
     if options.adrift is not None:
-        lent.ADRIFT_SECONDS = options.adrift
+        lease.ADRIFT_SECONDS = options.adrift
     sock, _lock = bound(Listening(options.path, for_all=options.for_all))
     engine = make_own_engine(Settings(engine=options.engine))
     ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions, detached=options.detached)
@@ -169,7 +169,7 @@ async def serve(options: argparse.Namespace) -> None:
             answer_seconds=20.0,  # a busy machine is no reason for another one
             report=lambda line: print(line, file=sys.stderr, flush=True),
         ),
-        read=read_anything if options.anything else order.read,
+        read=read_anything if options.anything else create_request.read,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
     on_signals(broker, None)
@@ -198,10 +198,10 @@ def end_unused() -> None:
     with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(5)
         sock.connect(sockets.own())
-        sock.send(words.packed({"op": "status", "n": 1}))
-        said = words.unpacked(sock.recv(words.MAX_BYTES))
+        sock.send(packets.packed({"op": "status", "n": 1}))
+        said = packets.unpacked(sock.recv(packets.MAX_BYTES))
         if said.get("all") == 0:
-            process = psutil.Process(places.peer(sock).pid)
+            process = psutil.Process(listener_trust.peer(sock).pid)
             process.terminate()
             process.wait(20)
 

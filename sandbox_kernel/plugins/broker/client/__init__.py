@@ -1,11 +1,11 @@
 """A broker in the place of an engine: it owns one, makes sandboxes for its callers, and hands their pipes over.
 
-- `words`: What is said between a caller and a broker: one small JSON document a packet, errors as data.
-- `places`: Where a broker listens, and whether whoever listens there may be believed.
+- `packets`: What is said between a caller and a broker: one small JSON document a packet, errors as data.
+- `listener_trust`: Where a broker listens, and whether whoever listens there may be believed.
 - `ahead`: A request before there is an event loop.
 - `channel`: A caller's connection to a broker: questions with answers, and what it hears unasked.
-- `summon`: Starting the user's own broker, where none listens.
+- `autostart`: Starting the user's own broker, where none listens.
 - `container`: One sandbox that a broker made: its pipe is this process's, its end is told by the broker.
-- `kept`: Sandboxes that outlive their owner: made, found, taken over, left.
+- `detached_client`: Sandboxes that outlive their owner: made, found, taken over, left.
 - `engine`: The broker as an engine: start, adopt, list, reap.
 """

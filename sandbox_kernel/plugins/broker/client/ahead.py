@@ -1,7 +1,4 @@
-"""A sandbox that a broker is asked for before there is an event loop: it takes the time of the imports that follow.
-
-Imports neither asyncio nor what does.
-"""
+"""A sandbox that a broker is asked for before there is an event loop: it takes the time of the imports that follow."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from typing import Any
 from ....core.errors import EngineError
 from ....core.model import SandboxSpec
 from ..codes import BrokerCode
-from . import words
-from .places import peer, require_own_ground
+from . import packets
+from .listener_trust import peer, require_own_ground
 
 SEND_SECONDS = 1.0
 """For a broker to take a request in; one that is slower is asked again by those who can wait."""
@@ -46,7 +43,7 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Asked:
     try:
         sock.connect(path)
         require_own_ground(path, peer(sock).uid)
-        sock.send(words.packed({"op": "start", "n": NUMBER, **words.request(spec), "spec": asked(spec)}))
+        sock.send(packets.packed({"op": "start", "n": NUMBER, **packets.request(spec), "spec": asked(spec)}))
         sock.setblocking(False)
     except BaseException:
         sock.close()
@@ -58,4 +55,4 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
     """Return how a sandbox is asked for. Raises `EngineError` for one that is not our agent's."""
     if spec.made_of is None:
         raise EngineError(BrokerCode.BROKER_IMPROPER, "a broker starts our own agent, and nothing else")
-    return words.asked(spec)
+    return packets.asked(spec)

@@ -1,6 +1,6 @@
 """A caller's connection to a broker: questions with answers, and what the broker says unasked.
 
-A packet is one document, so a connection cannot be out of step. Imports asyncio and the words.
+A packet is one document, so a connection cannot be out of step.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from ....core.codes import EndCode
 from ....core.errors import EngineError, EngineUnavailable
 from ..codes import BrokerCode
-from . import words
-from .places import peer, require_own_ground
+from . import packets
+from .listener_trust import peer, require_own_ground
 
 CONNECT_SECONDS = 5.0
 """For a broker to take a connection from those that wait."""
@@ -102,13 +102,13 @@ class Channel:
             self._asked.pop(number, None)
         if "refused" in said:
             _close_all(files)
-            raise words.raised(said["refused"])
+            raise packets.raised(said["refused"])
         return said, files
 
     def tell(self, op: str, **fields: Any) -> None:
         """Say something. Raises `EngineError` if the broker does not take it, or is gone."""
         try:
-            self._socket.send(words.packed({"op": op, **fields}))
+            self._socket.send(packets.packed({"op": op, **fields}))
         except OSError as error:
             if "n" in fields and isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 return  # it hung up at once: why is still to be read, and then its end
@@ -133,7 +133,7 @@ class Channel:
         files = array.array("i")
         try:
             data, ancillary, flags, _ = self._socket.recvmsg(
-                words.MAX_BYTES, socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC
+                packets.MAX_BYTES, socket.CMSG_SPACE(files.itemsize), socket.MSG_CMSG_CLOEXEC
             )
         except (BlockingIOError, ConnectionResetError):
             return  # what it said before it went is still to be read, and then its end
@@ -143,7 +143,7 @@ class Channel:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 files.frombytes(content[: len(content) - len(content) % files.itemsize])
         try:
-            said = words.unpacked(data) if data and not flags & socket.MSG_TRUNC else None
+            said = packets.unpacked(data) if data and not flags & socket.MSG_TRUNC else None
         except ValueError:
             said = None
         if said is None:

@@ -23,7 +23,7 @@ from ....engines.base import Check, Witness
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.shipping import UID_RANGE
 from ..codes import BrokerCode
-from . import words
+from . import packets
 from .channel import Channel
 
 KILL_SECONDS = 5.0
@@ -146,7 +146,7 @@ class BrokerContainer(OverPipe):
         if self._channel is not None and self._channel.is_open:
             with contextlib.suppress(EngineError):
                 said, _ = await self._channel.ask("sample")
-                return words.sample(said)
+                return packets.sample(said)
         return SandboxSample()
 
     async def _told(self, op: str) -> None:

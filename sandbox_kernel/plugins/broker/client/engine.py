@@ -18,11 +18,11 @@ from ....engines.abilities import PAUSE, Ability
 from ....engines.multiplexed import Demultiplexer
 from ....engines.pipe import Pipe, Stream
 from ..codes import BrokerCode
-from . import words
+from . import packets
 from .ahead import Asked, asked
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
-from .places import is_own, path_of
+from .listener_trust import is_own, path_of
 
 if TYPE_CHECKING:
     from ....engines import base
@@ -64,7 +64,7 @@ class BrokerEngine:
         sent = isinstance(ahead, Asked) and ahead.spec == spec
         if ahead is not None and not sent:
             ahead.give_up()
-        request = {**words.request(spec), "spec": self.asked(spec), **self.beside(spec)}
+        request = {**packets.request(spec), "spec": self.asked(spec), **self.beside(spec)}
         channel = Channel(ahead.socket if isinstance(ahead, Asked) and sent else await self._connected())
         try:
             said, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
@@ -150,7 +150,7 @@ class BrokerEngine:
         """Return a connection; the user's own broker is started for it, where there is none."""
         if not self._is_own:
             return await connect(self.path)
-        from .summon import connect_or_start
+        from .autostart import connect_or_start
 
         return await connect_or_start(self.path)
 

@@ -27,7 +27,7 @@ from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import sockets
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
-from sandbox_kernel.plugins.broker.client import places, words
+from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.container import BrokerContainer
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
@@ -307,12 +307,12 @@ async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(
             assert (await one.run_code("1 + 1")).text == (await two.run_code("1 + 1")).text == "2"
             assert (await BrokerEngine().status())["yours"] == 2
             with connected(path) as sock:
-                process = psutil.Process(places.peer(sock).pid)
+                process = psutil.Process(listener_trust.peer(sock).pid)
             assert process.ppid() != os.getpid()
             assert Path(path).stat().st_mode & 0o777 == 0o600  # noqa: ASYNC240 (of a test)
     finally:
         with connected(path) as sock:
-            process = psutil.Process(places.peer(sock).pid)
+            process = psutil.Process(listener_trust.peer(sock).pid)
         process.terminate()
         await asyncio.to_thread(process.wait, 20)
 
@@ -332,9 +332,9 @@ def asking(**fields: Any) -> bytes:
     said = {
         "op": "start",
         "n": 1,
-        "protocol": words.VERSION,
-        "agent": words.digest(wanted),
-        "spec": words.asked(wanted),
+        "protocol": packets.VERSION,
+        "agent": packets.digest(wanted),
+        "spec": packets.asked(wanted),
     }
     return json.dumps({**said, **fields}).encode()
 
@@ -343,7 +343,7 @@ async def started(daemon: Daemon) -> tuple[socket.socket, dict[str, Any], int]:
     """Return a connection that has a sandbox, what was said of it, and its pipe."""
     sock = connected(daemon.path)
     sock.send(asking())
-    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MAX_BYTES, 1)
+    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, packets.MAX_BYTES, 1)
     return sock, json.loads(data), fds[0]
 
 
@@ -372,11 +372,11 @@ async def test_garbage_is_hung_up_on_and_nobody_else_notices(daemon: Daemon, eng
         b'{"op": "exec", "n": 1}',
         b'{"op": "start", "n": "1"}',
         b'{"op": "look", "n": true}',
-        b"x" * (words.MAX_BYTES + 1),
+        b"x" * (packets.MAX_BYTES + 1),
     ):
         with connected(daemon.path) as sock:
             sock.send(data)
-            assert await asyncio.to_thread(sock.recv, words.MAX_BYTES) == b""
+            assert await asyncio.to_thread(sock.recv, packets.MAX_BYTES) == b""
     assert (await engine.status())["pool"] == 1
 
 
@@ -385,7 +385,7 @@ async def test_garbage_is_hung_up_on_and_nobody_else_notices(daemon: Daemon, eng
     [
         {"spec": None},
         {"spec": {}},
-        {"spec": {**words.asked(spec()), "binds": ["/:/host"]}},
+        {"spec": {**packets.asked(spec()), "binds": ["/:/host"]}},
         {"agent": "x"},
         {"protocol": 99},
         {"op": "look"},
@@ -400,7 +400,7 @@ async def test_garbage_is_hung_up_on_and_nobody_else_notices(daemon: Daemon, eng
 async def test_an_improper_request_is_answered_with_a_refusal(daemon: Daemon, said: dict[str, Any]) -> None:
     with connected(daemon.path) as sock:
         sock.send(asking(**said))
-        answer = json.loads(await asyncio.to_thread(sock.recv, words.MAX_BYTES))
+        answer = json.loads(await asyncio.to_thread(sock.recv, packets.MAX_BYTES))
         assert answer["refused"]["code"] in {
             "broker-improper",
             "broker-other-version",
@@ -416,7 +416,7 @@ async def test_files_that_a_caller_sends_along_are_not_taken(daemon: Daemon) -> 
         with connected(daemon.path) as sock:
             fds = array.array("i", [sock.fileno()] * 100)
             sock.sendmsg([asking(op="status")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
-            assert await asyncio.to_thread(sock.recv, words.MAX_BYTES) == b""
+            assert await asyncio.to_thread(sock.recv, packets.MAX_BYTES) == b""
     async with within(10):
         # A sandbox that is made ahead meanwhile has some; one of each that was sent would be twenty.
         while len(os.listdir(place)) > before + 10:  # noqa: ASYNC110, PTH208 (it happens in another process)
@@ -457,7 +457,7 @@ async def test_a_caller_that_dies_in_the_midst_leaves_nothing(daemon: Daemon, en
                 while not (await engine.status())["yours"]:  # noqa: ASYNC110 (it happens in another process)
                     await asyncio.sleep(0.005)
         else:
-            _, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MAX_BYTES, 1)
+            _, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, packets.MAX_BYTES, 1)
             os.close(fds[0])
     await until_unused(engine)
     docker = DockerEngine()
@@ -550,7 +550,7 @@ async def test_another_user_sees_ends_and_takes_no_sandbox_of_this_one(for_all: 
             {"op": "pass_on", "ticket": said["ticket"], "pid": 1},
             {"op": "image", "image": "sandbox-kernel:data"},
             json.loads(asking()),
-            json.loads(asking(spec={**words.asked(spec()), "image": "sandbox-kernel:data"})),
+            json.loads(asking(spec={**packets.asked(spec()), "image": "sandbox-kernel:data"})),
         )
         assert rows["rows"] == []
         assert adopted["refused"]["code"] == named["refused"]["code"] == "container-not-adopted"

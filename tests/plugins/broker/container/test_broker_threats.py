@@ -20,8 +20,8 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
-from sandbox_kernel.plugins.broker.client import words
-from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.client import packets
+from sandbox_kernel.plugins.broker.client.packets import digest
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
@@ -135,7 +135,7 @@ def test_a_broker_without_room_for_its_socket_says_so(tmp_path: Path) -> None:
 async def test_a_caller_that_dies_between_two_owners_leaves_nothing(step: str) -> None:
     """Somebody has the pipe still, as a pipe holder has; the sandbox ends all the same, and counts no more."""
     spec = new_spec(Settings(image=IMAGE))
-    asked = {"op": "start", "n": 1, "protocol": words.VERSION, "agent": digest(spec), "spec": words.asked(spec)}
+    asked = {"op": "start", "n": 1, "protocol": packets.VERSION, "agent": digest(spec), "spec": packets.asked(spec)}
     adrift = "1" if step == "left" else "100"
     with a_broker("--adrift", adrift) as daemon, contextlib.ExitStack() as stack:
         one, other = (stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(2))
@@ -143,7 +143,7 @@ async def test_a_caller_that_dies_between_two_owners_leaves_nothing(step: str) -
             sock.settimeout(60)
             sock.connect(daemon.path)
         one.send(json.dumps(asked).encode())
-        data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, one, words.MAX_BYTES, 1)
+        data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, one, packets.MAX_BYTES, 1)
         stack.callback(os.close, fds[0])
         said = json.loads(data)
         one.send(b'{"op": "leave"}')
@@ -152,7 +152,7 @@ async def test_a_caller_that_dies_between_two_owners_leaves_nothing(step: str) -
             async with within(20):
                 while True:
                     other.send(json.dumps({"op": "adopt", "n": 1, "ticket": said["ticket"]}).encode())
-                    if "id" in json.loads(await asyncio.to_thread(other.recv, words.MAX_BYTES)):
+                    if "id" in json.loads(await asyncio.to_thread(other.recv, packets.MAX_BYTES)):
                         break
         other.close()
         await until_gone(said["id"])

@@ -24,8 +24,8 @@ from sandbox_kernel.core.errors import EngineError, QuotaExceeded, SandboxError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
-from sandbox_kernel.plugins.broker.client import words
-from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.client import packets
+from sandbox_kernel.plugins.broker.client.packets import digest
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.broker.container.test_broker import NOBODY, as_nobody, connected
@@ -54,7 +54,7 @@ def asking(**wish: Any) -> dict[str, Any]:
     """Return a request for a sandbox that is kept."""
     wanted = new_spec(Settings(image=IMAGE))
     kept = {"name": secrets.token_hex(16), "seconds": 600, "metadata": {}, "settings": "{}", **wish}
-    said = {"op": "start", "n": 1, "protocol": words.VERSION, "agent": digest(wanted), "spec": words.asked(wanted)}
+    said = {"op": "start", "n": 1, "protocol": packets.VERSION, "agent": digest(wanted), "spec": packets.asked(wanted)}
     return {**said, "kept": kept}
 
 
@@ -62,7 +62,7 @@ async def started(daemon: Daemon, **wish: Any) -> tuple[socket.socket, dict[str,
     """Return a connection that owns a sandbox, what was asked for, and its pipe."""
     sock, said = connected(daemon.path), asking(**wish)
     sock.send(json.dumps(said).encode())
-    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MAX_BYTES, 1)
+    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, packets.MAX_BYTES, 1)
     assert "refused" not in json.loads(data), data
     pipe = socket.socket(fileno=fds[0])
     pipe.setblocking(True)
@@ -72,7 +72,7 @@ async def started(daemon: Daemon, **wish: Any) -> tuple[socket.socket, dict[str,
 async def ask(daemon: Daemon, **said: Any) -> dict[str, Any]:
     with connected(daemon.path) as sock:
         sock.send(json.dumps({"n": 1, **said}).encode())
-        answer: dict[str, Any] = json.loads(await asyncio.to_thread(sock.recv, words.MAX_BYTES))
+        answer: dict[str, Any] = json.loads(await asyncio.to_thread(sock.recv, packets.MAX_BYTES))
         return answer
 
 
@@ -99,7 +99,7 @@ async def ask(daemon: Daemon, **said: Any) -> dict[str, Any]:
 async def test_what_is_asked_improperly_is_refused_and_starts_nothing(daemon: Daemon, wish: dict[str, Any]) -> None:
     with connected(daemon.path) as sock:
         sock.send(json.dumps(asking(**wish)).encode())
-        answer = json.loads(await asyncio.to_thread(sock.recv, words.MAX_BYTES))
+        answer = json.loads(await asyncio.to_thread(sock.recv, packets.MAX_BYTES))
     assert answer["refused"]["code"] == "broker-improper"
     assert await ids(daemon) == []
 
@@ -143,7 +143,7 @@ async def test_an_owner_that_dies_in_the_midst_of_a_frame_leaves_the_sandbox_in_
 async def ask_for_pipe(daemon: Daemon, name: str, *, take: bool = False) -> tuple[socket.socket, socket.socket]:
     sock = connected(daemon.path)
     sock.send(json.dumps({"op": "connect", "n": 1, "name": name, "take": take}).encode())
-    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, words.MAX_BYTES, 1)
+    data, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, packets.MAX_BYTES, 1)
     assert "refused" not in json.loads(data), data
     pipe = socket.socket(fileno=fds[0])
     pipe.setblocking(True)
@@ -161,7 +161,7 @@ async def ask_for_pipe(daemon: Daemon, name: str, *, take: bool = False) -> tupl
         b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "cell": {"id": "x", "seconds": NaN}}'])),
         b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "cell": {"id": "x", "seconds": 1' + b"0" * 400 + b"}}"])),
         b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", ' + b"[" * 30_000])),
-        b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "session": {"a": "' + b"x" * words.MAX_NOTE + b'"}}'])),
+        b"".join(wire.encode(wire.AGENT, [b'{"op": "keep", "session": {"a": "' + b"x" * packets.MAX_NOTE + b'"}}'])),
     ],
     ids=["huge", "no kind", "text", "no cell", "no clock", "never", "too late", "nested", "long"],
 )
@@ -186,7 +186,7 @@ async def test_a_name_is_one_sandbox_s_and_they_are_counted(daemon: Daemon) -> N
         said = asking(name=wish["name"])
         with connected(daemon.path) as other:
             other.send(json.dumps(said).encode())
-            answer = json.loads(await asyncio.to_thread(other.recv, words.MAX_BYTES))
+            answer = json.loads(await asyncio.to_thread(other.recv, packets.MAX_BYTES))
         assert answer["refused"]["code"] == "broker-improper"
     await ask(daemon, op="end", name=wish["name"])
     await until_ended(daemon, wish["name"])

@@ -21,7 +21,7 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.__main__ import main
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.engines import sockets
-from sandbox_kernel.plugins.broker.client import places
+from sandbox_kernel.plugins.broker.client import listener_trust
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.support.engines import IMAGE
@@ -101,7 +101,7 @@ def ended(place: Path) -> Iterator[Path]:
     yield place
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.connect(str(place))
-        process = psutil.Process(places.peer(sock).pid)
+        process = psutil.Process(listener_trust.peer(sock).pid)
         process.terminate()
         process.wait(20)
 
@@ -159,7 +159,7 @@ def test_a_machine_is_set_up_for_a_broker_of_the_user_s_own_that_nobody_has_star
     assert "everything a session needs is there" in printed
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.connect(str(ended))
-        psutil.Process(places.peer(sock).pid).terminate()
+        psutil.Process(listener_trust.peer(sock).pid).terminate()
         sock.settimeout(20)
         assert sock.recv(1) == b""  # it is gone, and the next command has another
     assert json.loads(said("doctor", "--json", "--image", IMAGE))["ok"] is True

@@ -257,7 +257,7 @@ import os, socket, sys
 sys.path.insert(0, sys.argv[2])
 from sandbox_kernel.plugins.broker.accounts import require_account
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.plugins.broker.client.places import peer
+from sandbox_kernel.plugins.broker.client.listener_trust import peer
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 sock.bind(sys.argv[1])
 os.chmod(sys.argv[1], 0o666)

@@ -30,14 +30,14 @@ from sandbox_kernel.core.resources import installation
 from sandbox_kernel.engines import select, sockets
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.shipping import UID_RANGE, new_spec
-from sandbox_kernel.plugins.broker import order
+from sandbox_kernel.plugins.broker import create_request
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
-from sandbox_kernel.plugins.broker.client import places, words
+from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.container import Given
-from sandbox_kernel.plugins.broker.client.places import require_own_ground
-from sandbox_kernel.plugins.broker.client.words import digest
+from sandbox_kernel.plugins.broker.client.listener_trust import require_own_ground
+from sandbox_kernel.plugins.broker.client.packets import digest
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.broker.tally import HOUR, Tally
+from sandbox_kernel.plugins.broker.usage_counters import HOUR, Tally
 from tests.plugins.broker.brokers import a_request
 from tests.support import ROOT
 from tests.support.cases import each
@@ -45,7 +45,7 @@ from tests.support.cases import each
 
 def asked(**fields: Any) -> dict[str, Any]:
     """Return what a caller sends for its settings, with `fields` in place of its own."""
-    sent: dict[str, Any] = json.loads(words.packed(words.asked(new_spec(Settings(time_zone=None)))))
+    sent: dict[str, Any] = json.loads(packets.packed(packets.asked(new_spec(Settings(time_zone=None)))))
     return {**sent, **fields}
 
 
@@ -55,7 +55,7 @@ def asked(**fields: Any) -> dict[str, Any]:
 def test_a_broker_makes_of_a_request_what_its_caller_would_have_made() -> None:
     """Only then is it of the same version; the number and the user id are the broker's own."""
     mine = new_spec(Settings(time_zone=None, environment=(("A", "1"),), charts=True))
-    theirs = order.read(json.loads(words.packed(words.asked(mine)))).spec()
+    theirs = create_request.read(json.loads(packets.packed(packets.asked(mine)))).spec()
     assert digest(theirs) == digest(mine)
     assert theirs.session_id != mine.session_id
     assert theirs.uid != mine.uid
@@ -64,8 +64,8 @@ def test_a_broker_makes_of_a_request_what_its_caller_would_have_made() -> None:
 
 def test_a_request_has_no_word_for_an_option_of_a_container() -> None:
     """Whatever a proper request says, of the engine's document only names and numbers that it may choose differ."""
-    spec = order.read(asked(image="other:tag", runtime="runsc", variables=[["X", "$(id)"]])).spec()
-    plain = order.read(asked()).spec()
+    spec = create_request.read(asked(image="other:tag", runtime="runsc", variables=[["X", "$(id)"]])).spec()
+    plain = create_request.read(asked()).spec()
     one, other = container_arguments(spec), container_arguments(plain)
     assert {name for name in one if one[name] != other[name]} <= {"Image", "User", "Entrypoint", "Labels", "HostConfig"}
     assert {name for name in one["HostConfig"] if one["HostConfig"][name] != other["HostConfig"].get(name)} <= {
@@ -115,12 +115,12 @@ LIMITS = a_request()["limits"]
 )
 def test_an_improper_request_is_refused(said: object) -> None:
     with pytest.raises(SandboxError):
-        order.read(said)
+        create_request.read(said)
 
 
 def test_a_proper_request_is_read() -> None:
     """The control of the refusals above."""
-    assert order.read(a_request()).image == "sandbox-kernel:base"
+    assert create_request.read(a_request()).image == "sandbox-kernel:base"
 
 
 def test_whatever_is_in_a_sandbox_is_in_the_key_of_those_that_wait() -> None:
@@ -134,24 +134,24 @@ def test_whatever_is_in_a_sandbox_is_in_the_key_of_those_that_wait() -> None:
         ({"limits_kept": "best-effort"}, ()),
         *(({"limits": {**LIMITS, name: LIMITS[name] * 2, "memory": 8 * GIB}}, ()) for name in LIMITS),
     )
-    keys = [order.read(asked(**fields)).key(preload) for fields, preload in kinds]
+    keys = [create_request.read(asked(**fields)).key(preload) for fields, preload in kinds]
     assert len(set(keys)) == len(keys)
-    assert order.read(asked()).key(()) == order.read(asked()).key(())
+    assert create_request.read(asked()).key(()) == create_request.read(asked()).key(())
 
 
 def test_what_is_for_one_session_alone_is_never_made_ahead() -> None:
-    assert order.read(asked()).is_plain
-    assert not order.read(asked(variables=[["TOKEN", "x"]])).is_plain
+    assert create_request.read(asked()).is_plain
+    assert not create_request.read(asked(variables=[["TOKEN", "x"]])).is_plain
     inside = {"environment": [], "trust": "/tmp/x", "certificates": "", "lines": []}
-    assert not order.read(asked(inside=inside)).is_plain
+    assert not create_request.read(asked(inside=inside)).is_plain
 
 
 def test_a_packet_has_an_end() -> None:
     with pytest.raises(EngineError, match="bytes of a request"):
-        words.packed({"x": "x" * words.MAX_BYTES})
+        packets.packed({"x": "x" * packets.MAX_BYTES})
     for data in (b"[]", b"\xff", b"{", b"[" * 100_000, b"3"):
         with pytest.raises(ValueError, match=r".*"):
-            words.unpacked(data)
+            packets.unpacked(data)
 
 
 # --- errors as data -------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_packet_has_an_end() -> None:
     ],
 )
 def test_a_caller_is_told_the_error_that_the_broker_met(error: SandboxError) -> None:
-    told = words.raised(json.loads(json.dumps(words.refusal(error))))
+    told = packets.raised(json.loads(json.dumps(packets.refusal(error))))
     assert type(told) is type(error)
     assert str(told) == str(error)
     assert told.code is error.code
@@ -175,7 +175,7 @@ def test_a_caller_is_told_the_error_that_the_broker_met(error: SandboxError) -> 
 
 @each("said", [None, 3, {}, {"code": "no-such"}, {"code": 3, "error": "SystemExit"}])
 def test_a_refusal_that_cannot_be_read_is_an_error_of_the_broker_s(said: object) -> None:
-    assert words.raised(said).code is BrokerCode.BROKER_IMPROPER
+    assert packets.raised(said).code is BrokerCode.BROKER_IMPROPER
 
 
 @each("uid", [0, 1000, -5, "300000001", None, 2_000_000_000, True])
@@ -203,7 +203,7 @@ def test_a_sandbox_under_a_user_s_own_number_is_not_taken(uid: object) -> None:
 def test_what_is_over_a_ceiling_is_refused_with_its_setting(
     ceiling: Ceiling, fields: dict[str, Any], setting: str
 ) -> None:
-    wanted = order.read(a_request(**fields))
+    wanted = create_request.read(a_request(**fields))
     with pytest.raises(QuotaExceeded, match="Set by") as caught:
         ceiling.check(wanted)
     assert caught.value.setting == setting
@@ -274,9 +274,9 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
 
 def test_a_user_s_own_broker_serves_nobody_else() -> None:
     policy = Policy(only=1000)
-    policy.of(1000).check(order.read(a_request()))
+    policy.of(1000).check(create_request.read(a_request()))
     with pytest.raises(QuotaExceeded, match="whose own it is"):
-        policy.of(1001).check(order.read(a_request()))
+        policy.of(1001).check(create_request.read(a_request()))
 
 
 # --- counting -------------------------------------------------------------------------------------------------------
@@ -361,9 +361,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes 
             except OSError:
                 return
             with caller:
-                if not (asked := caller.recv(words.MAX_BYTES)):  # it is not believed
+                if not (asked := caller.recv(packets.MAX_BYTES)):  # it is not believed
                     continue
-                answer = answers.pop(0) if words.unpacked(asked)["op"] == "status" else None
+                answer = answers.pop(0) if packets.unpacked(asked)["op"] == "status" else None
                 if answer == b"":  # it says nothing
                     caller.recv(1)
                 elif answer is not None:
@@ -378,7 +378,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes 
 
 
 def says(**fields: Any) -> bytes:
-    return words.packed({"n": 1, "version": __version__, "engine": DOCKERS, **fields})
+    return packets.packed({"n": 1, "version": __version__, "engine": DOCKERS, **fields})
 
 
 def test_a_session_takes_the_user_s_own_broker_where_it_has_the_same_engine(own: list[bytes | None]) -> None:
@@ -396,13 +396,13 @@ STRANGE: dict[str, bytes | None] = {
     "another version": says(version="0.0.1"),
     "another installation": says(package="0" * 64),
     "another engine": says(engine="bubblewrap"),
-    "no engine": words.packed({"n": 1, "version": __version__}),
+    "no engine": packets.packed({"n": 1, "version": __version__}),
     "an end": None,
     "nothing": b"",
     "no JSON": b"\xff{",
     "no object": b"[1]",
     "depth": b"[" * 60_000,
-    "more than a packet": b" " * (words.MAX_BYTES + 1000) + says(),
+    "more than a packet": b" " * (packets.MAX_BYTES + 1000) + says(),
 }
 
 
@@ -435,7 +435,7 @@ def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_no
 ) -> None:
     for answers, taken in ((True, {"broker"}), (False, {"docker", "bubblewrap"})):
         monkeypatch.setattr(sockets, "operators_is_there", lambda: True)
-        monkeypatch.setattr(places, "operators_answers", lambda answers=answers: answers)
+        monkeypatch.setattr(listener_trust, "operators_answers", lambda answers=answers: answers)
         assert select.chosen(Settings()) in taken
         assert select.chosen(Settings(engine="docker")) == "docker"
         assert not select.make_own_engine(Settings()).address.startswith("broker")
@@ -449,9 +449,9 @@ def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_no
 def test_the_file_that_is_shipped_is_in_order(tmp_path: Path) -> None:
     shipped = (ROOT / "system" / "broker.toml").read_text(encoding="utf-8")
     policy = load(written(tmp_path, shipped))
-    policy.of(4_000_000_000).check(order.read(a_request(image="sandbox-kernel:data")))
+    policy.of(4_000_000_000).check(create_request.read(a_request(image="sandbox-kernel:data")))
     with pytest.raises(QuotaExceeded):
-        policy.of(4_000_000_000).check(order.read(a_request(image="other:1")))
+        policy.of(4_000_000_000).check(create_request.read(a_request(image="other:1")))
 
 
 def test_the_unit_that_is_shipped_takes_every_right_it_can_do_without() -> None:

@@ -19,7 +19,7 @@ from sandbox_kernel.cli import ps_command
 from sandbox_kernel.core import resources, stamp
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import select, sockets
-from sandbox_kernel.plugins.broker.client import places, words
+from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from tests.support import ROOT
 
 WHERE = """
@@ -123,8 +123,8 @@ def listening(path: str, package: str) -> Iterator[None]:
             except OSError:
                 return
             with caller:
-                if caller.recv(words.MAX_BYTES):
-                    caller.send(words.packed(said))
+                if caller.recv(packets.MAX_BYTES):
+                    caller.send(packets.packed(said))
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -148,7 +148,7 @@ def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(
     monkeypatch.setattr(ps_command, "engine_call", lambda options, call, *rest: ())
     strange = str(tmp_path / "broker-00000000.sock")
     with listening(strange, "0" * 64), listening(str(tmp_path / "broker.sock"), "1" * 64):
-        assert places.others() == [strange, str(tmp_path / "broker.sock")]
+        assert listener_trust.others() == [strange, str(tmp_path / "broker.sock")]
         assert select.of_session(Settings()).engine == "auto"
         assert f"not the broker at {strange}" in select.explained(Settings())
         ps_command.ps(type("Options", (), {"json": False})())
@@ -159,4 +159,4 @@ def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(
         with listening(sockets.own(), resources.installation()):
             assert select.of_session(Settings()).engine == f"broker://{sockets.own()}"
             assert "this user's own" in select.explained(Settings())
-            assert strange in places.others()
+            assert strange in listener_trust.others()

@@ -12,7 +12,7 @@ import pytest
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, SandboxError
-from sandbox_kernel.plugins.broker import order, pool
+from sandbox_kernel.plugins.broker import create_request, pool
 from sandbox_kernel.plugins.broker.pool import Pool
 from tests.plugins.broker.brokers import a_request
 from tests.support.patience import within
@@ -81,7 +81,7 @@ async def test_a_pool_goes_on_after_whatever_one_sandbox_meets(
     reported: list[str] = []
     one = Pool(cast("Any", engine), size=1, busy=lambda: False, report=reported.append, rest_seconds=0.001)
     one.begin()
-    wanted = order.read(a_request())
+    wanted = create_request.read(a_request())
 
     async def nobody(warm: object) -> None:
         raise AssertionError("there is none to claim")
@@ -105,7 +105,7 @@ async def test_a_pool_whose_engine_is_away_for_weeks_goes_on(monkeypatch: pytest
     engine = Engine((EngineError(EndCode.ENGINE_SILENT), None))
     one = Pool(cast("Any", engine), size=1, busy=lambda: False, rest_seconds=0.0)
     one.begin()
-    assert await one.claim(order.read(a_request()), lambda warm: asyncio.sleep(0)) is None
+    assert await one.claim(create_request.read(a_request()), lambda warm: asyncio.sleep(0)) is None
     try:
         async with within(60):
             while engine.asked < 1200:  # noqa: ASYNC110 (as above)
@@ -123,10 +123,10 @@ async def test_a_pool_that_fails_waits_longer_each_time(monkeypatch: pytest.Monk
     try:
         async with within(20):
             while not one.lost:
-                assert await one.claim(order.read(a_request()), lambda warm: asyncio.sleep(0)) is None
+                assert await one.claim(create_request.read(a_request()), lambda warm: asyncio.sleep(0)) is None
                 await asyncio.sleep(0.001)
         for _ in range(20):
-            assert await one.claim(order.read(a_request()), lambda warm: asyncio.sleep(0)) is None
+            assert await one.claim(create_request.read(a_request()), lambda warm: asyncio.sleep(0)) is None
             await asyncio.sleep(0.001)
     finally:
         await one.close()

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from sandbox_kernel.core.model import ProcessSample, SandboxSample
-from sandbox_kernel.plugins.broker.client import words
+from sandbox_kernel.plugins.broker.client import packets
 from tests.support.cases import each
 
 FULL = SandboxSample(
@@ -15,8 +15,8 @@ FULL = SandboxSample(
 
 
 def test_the_largest_sample_fits_into_a_packet_and_is_read_as_it_was() -> None:
-    assert words.sample(words.unpacked(words.packed(FULL._asdict()))) == FULL
-    assert words.sample(json.loads(json.dumps(SandboxSample()._asdict()))) == SandboxSample()
+    assert packets.sample(packets.unpacked(packets.packed(FULL._asdict()))) == FULL
+    assert packets.sample(json.loads(json.dumps(SandboxSample()._asdict()))) == SandboxSample()
 
 
 LIES: tuple[dict[str, Any], ...] = (
@@ -33,7 +33,7 @@ LIES: tuple[dict[str, Any], ...] = (
 
 @each("said", LIES)
 def test_what_is_no_sample_is_unknown(said: dict[str, Any]) -> None:
-    assert words.sample(said) == SandboxSample()
+    assert packets.sample(said) == SandboxSample()
 
 
 def test_a_sample_is_no_refusal_of_a_broker() -> None:

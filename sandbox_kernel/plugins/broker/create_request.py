@@ -17,8 +17,8 @@ from ...core import zone
 from ...core.errors import EngineError, SandboxError
 from ...core.model import AgentOptions, Limits, LimitsKept, SandboxSpec
 from ...engines.shipping import command_of, new_uid
-from .client import words
-from .client.words import digest
+from .client import packets
+from .client.packets import digest
 from .codes import BrokerCode
 
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
@@ -45,7 +45,7 @@ class Order:
     def key(self, preload: tuple[str, ...]) -> str:
         """Return a digest of everything that the sandbox is made of, but for its number and its user id."""
         spec = self.spec(warm=True, preload=preload)
-        said = [spec.command, spec.image, spec.runtime, words.asked(spec), sorted(spec.environment.items())]
+        said = [spec.command, spec.image, spec.runtime, packets.asked(spec), sorted(spec.environment.items())]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def digest(self) -> str:
@@ -79,21 +79,21 @@ def read(said: object) -> Order:
 
 
 def _read(said: Mapping[str, Any]) -> Order:
-    options = words.options(said)
+    options = packets.options(said)
     if options.zone is not None and not ZONE.fullmatch(options.zone):
         raise ValueError("that is no time zone")
     if said["limits_kept"] not in {"enforced", "best-effort"}:
         raise ValueError("that is no choice")
-    image = words.text(said["image"])
+    image = packets.text(said["image"])
     if not IMAGE.fullmatch(image) or ".." in image:
         raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of an image", setting="image")
     runtime = said["runtime"]
-    if runtime is not None and not RUNTIME.fullmatch(words.text(runtime)):
+    if runtime is not None and not RUNTIME.fullmatch(packets.text(runtime)):
         raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
     return Order(
         image=image,
         runtime=runtime,
-        limits=words.limits(said["limits"]),
+        limits=packets.limits(said["limits"]),
         limits_kept=said["limits_kept"],
         options=options,
     )

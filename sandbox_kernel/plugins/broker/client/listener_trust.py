@@ -1,4 +1,4 @@
-"""Whether whoever listens in a broker's place may be believed. Imports no engine.
+"""Whether whoever listens in a broker's place may be believed.
 
 The operator's is in a folder that root made; the user's own in one of this user's that is closed to others. So nobody
 else can have put a socket there; and the system says whose process is at the other end. Each installation of this
@@ -97,7 +97,7 @@ def own_has(engine: str) -> bool:
 
 def _asked(path: str) -> dict[str, Any] | None:
     """Return what a broker of this user's own says of itself, None if none that may be believed does at once."""
-    from . import words
+    from . import packets
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(OWN_SECONDS)
@@ -105,8 +105,8 @@ def _asked(path: str) -> dict[str, Any] | None:
             sock.connect(path)
             uid = peer(sock).uid
             require_own_ground(path, uid)
-            sock.send(words.packed({"op": "status", "n": 1}))
-            said = words.unpacked(sock.recv(words.MAX_BYTES))
+            sock.send(packets.packed({"op": "status", "n": 1}))
+            said = packets.unpacked(sock.recv(packets.MAX_BYTES))
         except (OSError, ValueError, EngineUnavailable):
             return None
     return said if uid == os.geteuid() else None

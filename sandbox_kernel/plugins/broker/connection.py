@@ -19,12 +19,12 @@ from ...core.model import ExitReason, SandboxSample
 from ...core.tasks import Tasks, log_defect
 from ...engines.abilities import PAUSE, Ability, abilities_of, demand
 from ...engines.machines import Pausable, Sampled
-from .answers import ANSWERS
-from .client import words
-from .client.places import Peer, peer
+from .client import packets
+from .client.listener_trust import Peer, peer
 from .codes import BrokerCode
-from .kept import Kept
-from .lent import Lent
+from .detached_sandbox import Kept
+from .lease import Lent
+from .queries import ANSWERS
 from .service import Service
 
 NEXT_SECONDS = 10.0
@@ -67,7 +67,7 @@ class Caller:
 
     def refuse(self, error: SandboxError) -> None:
         """Say why there is no place for it, and hang up; a request is not waited for."""
-        self._say({"refused": words.refusal(error), "n": 1})
+        self._say({"refused": packets.refusal(error), "n": 1})
         self.hang_up()
 
     def release(self) -> None:
@@ -80,7 +80,7 @@ class Caller:
     def _hear(self) -> None:
         try:
             # Without room for them, the system takes the files that a caller sends along out of the world again.
-            data, _, flags, _ = self._socket.recvmsg(words.MAX_BYTES)
+            data, _, flags, _ = self._socket.recvmsg(packets.MAX_BYTES)
         except (BlockingIOError, ConnectionResetError):
             return  # what it said before it went is still to be read, and then its end
         except OSError:
@@ -92,7 +92,7 @@ class Caller:
         try:
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or self._requests > MAX_REQUESTS:
                 raise ValueError("too much was sent")
-            said = words.unpacked(data)
+            said = packets.unpacked(data)
             op, number = said["op"], said.get("n")
             if op == "leave" and number is None:
                 self._leave()
@@ -141,11 +141,11 @@ class Caller:
             answer = await serve({**said, "n": number})
         except SandboxError as error:
             self._broker.figures.refused(error.code.code)
-            answer = {"refused": words.refusal(error)}
+            answer = {"refused": packets.refusal(error)}
         except (LookupError, TypeError, ValueError) as error:
             self._broker.figures.refused("broker-improper")
             improper = EngineError(BrokerCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
-            answer = {"refused": words.refusal(improper)}
+            answer = {"refused": packets.refusal(improper)}
         finally:
             self._busy -= 1
             self._wait()
@@ -195,7 +195,7 @@ class Caller:
                 "uid": kept.spec.uid,
                 "ticket": kept.ticket,
                 "held": kept.container.held,
-                "pipe": words.PLAIN,
+                "pipe": packets.PLAIN,
                 "kept": {**kept.told(), "own": kept.uid == self.peer.uid},
             }
             self.lent = kept
@@ -282,7 +282,7 @@ class Caller:
 
     def _say(self, said: Answer, fd: int | None = None) -> None:
         try:
-            data = words.packed(said)
+            data = packets.packed(said)
             if fd is None:
                 self._socket.send(data)
             else:

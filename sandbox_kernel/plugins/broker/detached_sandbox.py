@@ -23,8 +23,8 @@ from ...core.tasks import Tasks
 from ...engines.pipe import Pipe
 from .codes import BrokerCode
 from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
-from .lent import Lent
-from .owner import Owner, Wish, noted
+from .lease import Lent
+from .owner_pipe import Owner, Wish, noted
 from .transcript import OF_A_FRAME, Transcript
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """One sandbox that waits: attested, its kernel up, and asked now and then whether it is there.
 
-Imports the engine's seam and the frames. What it says before its claim is read here and goes nowhere.
+What it says before its claim is read here and goes nowhere.
 """
 
 from __future__ import annotations

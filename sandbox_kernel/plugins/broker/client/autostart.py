@@ -1,4 +1,4 @@
-"""Starting the user's own broker, for the first session that asks for one where none listens. Imports the channel."""
+"""Starting the user's own broker, for the first session that asks for one where none listens."""
 
 from __future__ import annotations
 

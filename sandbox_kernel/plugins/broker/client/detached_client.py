@@ -1,6 +1,6 @@
 """Sandboxes that a broker keeps, so that they outlive their owner: made, found, taken over, left and ended.
 
-One engine is for one sandbox. Imports the broker as an engine.
+One engine is for one sandbox.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.codes import EndCode
 from ....core.errors import EngineError
 from ..codes import BrokerCode
-from . import words
+from . import packets
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
 from .engine import BrokerEngine
@@ -99,7 +99,7 @@ class KeptEngine(BrokerEngine):
                 found = Found(
                     fd=fd,
                     state=said,
-                    settings=words.text(kept["settings"], words.MAX_SETTINGS),
+                    settings=packets.text(kept["settings"], packets.MAX_SETTINGS),
                     session=kept["session"] if isinstance(kept["session"], dict) else {},
                     cell=kept["cell"] if isinstance(kept["cell"], dict) else None,
                     row=row(kept),
@@ -160,12 +160,12 @@ class KeptEngine(BrokerEngine):
 
 def row(said: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a list, each value of its own kind. Raises LookupError, TypeError or ValueError."""
-    if not words.NAME.fullmatch(name := words.text(said["name"])):
+    if not packets.NAME.fullmatch(name := packets.text(said["name"])):
         raise ValueError("that is no name")
     return {
         **said,
         "name": name,
-        "metadata": words.metadata(said["metadata"]),
+        "metadata": packets.metadata(said["metadata"]),
         "age": _number(said["age"]),
         "left": _number(said["left"]),
         "owned": said["owned"] is True,
@@ -174,6 +174,6 @@ def row(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(said: Any) -> float:
-    if type(said) not in {int, float} or not abs(said) < words.MAX_SECONDS:
+    if type(said) not in {int, float} or not abs(said) < packets.MAX_SECONDS:
         raise EngineError(BrokerCode.BROKER_IMPROPER, "what the broker says is no number")
     return float(said)

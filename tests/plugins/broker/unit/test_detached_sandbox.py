@@ -17,8 +17,8 @@ from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.broker.ceilings import Policy, load
-from sandbox_kernel.plugins.broker.client import words
-from sandbox_kernel.plugins.broker.client.kept import row
+from sandbox_kernel.plugins.broker.client import packets
+from sandbox_kernel.plugins.broker.client.detached_client import row
 from sandbox_kernel.plugins.broker.detached import moment
 from sandbox_kernel.plugins.broker.detached_settings import dumped, restored
 from sandbox_kernel.plugins.broker.frames import Frames, is_note, op_of, parts
@@ -112,8 +112,8 @@ def test_many_small_frames_cost_more_than_their_bytes() -> None:
 )
 def test_metadata_are_a_few_plain_texts(said: Any) -> None:
     with pytest.raises(ValueError, match="metadata"):
-        words.metadata(said)
-    assert words.metadata({"user": "42", "größe": "ä"}) == {"user": "42", "größe": "ä"}
+        packets.metadata(said)
+    assert packets.metadata({"user": "42", "größe": "ä"}) == {"user": "42", "größe": "ä"}
 
 
 @each("change", [{"name": "../x"}, {"age": "x"}, {"left": float("nan")}, {"metadata": {"a": "\x1b"}}, {"left": True}])
@@ -130,11 +130,11 @@ def test_no_calendar_has_every_moment() -> None:
 
 
 def test_a_note_that_is_too_long_is_left_out() -> None:
-    note = words.note({"cell": None})
+    note = packets.note({"cell": None})
     assert note is not None
     assert json.loads(note) == {"op": "keep", "cell": None}
-    assert words.KEEP in note[:64]
-    assert words.note({"cell": "x" * words.MAX_NOTE}) is None
+    assert packets.KEEP in note[:64]
+    assert packets.note({"cell": "x" * packets.MAX_NOTE}) is None
     [piece] = Frames(1 << 20, 1 << 16).feed(frame(wire.AGENT, note))
     assert is_note(piece)
     assert parts(piece) == (note,)
@@ -192,7 +192,7 @@ def test_settings_that_are_not_proper_are_refused(change: dict[str, Any]) -> Non
 
 def test_settings_that_are_too_long_to_be_kept_are_refused() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        dumped(Settings(screen_rules="x" * words.MAX_SETTINGS))
+        dumped(Settings(screen_rules="x" * packets.MAX_SETTINGS))
     assert caught.value.setting == "screen_rules"
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from .ceilings import Policy
-from .client import words
-from .client.places import Peer
+from .client import packets
+from .client.listener_trust import Peer
 from .codes import BrokerCode
-from .kept import Kept
-from .lent import Lent
-from .owner import Wish
+from .detached_sandbox import Kept
+from .lease import Lent
+from .owner_pipe import Wish
 
 MAX_PASSING = 8
 """Owners, one after another, whose words a sandbox that does not listen has not taken yet."""
@@ -99,7 +99,7 @@ class Keeping:
 
     def named(self, said: Answer, whose: Peer) -> Kept:
         """Return the one of that name. Raises `EngineError`: one that is not there, and one that is another's."""
-        name = words.text(said["name"], 200)
+        name = packets.text(said["name"], 200)
         for one in self.of(whose):
             if one.wish.name == name and one.verdict is None and one.reason is None:
                 return one
@@ -130,14 +130,14 @@ class Keeping:
 def _read(said: object, most: float, set_by: str) -> Wish:
     if not isinstance(said, Mapping) or said.keys() != {"name", "seconds", "metadata", "settings"}:
         raise ValueError("other fields than those of a sandbox that is kept")
-    name = words.text(said["name"])
-    if not words.NAME.fullmatch(name):
+    name = packets.text(said["name"])
+    if not packets.NAME.fullmatch(name):
         raise ValueError("that is no name")
     return Wish(
         name=name,
-        seconds=words.seconds(said["seconds"]),
+        seconds=packets.seconds(said["seconds"]),
         most_seconds=most,
         set_by=set_by,
-        metadata=words.metadata(said["metadata"]),
-        settings=words.text(said["settings"], words.MAX_SETTINGS),
+        metadata=packets.metadata(said["metadata"]),
+        settings=packets.text(said["settings"], packets.MAX_SETTINGS),
     )

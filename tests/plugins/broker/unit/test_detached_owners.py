@@ -18,15 +18,15 @@ from sandbox_kernel.core.errors import EngineError, QuotaExceeded
 from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines.pipe import OverPipe, Pipe
-from sandbox_kernel.plugins.broker import order
+from sandbox_kernel.plugins.broker import create_request
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
-from sandbox_kernel.plugins.broker.client import words
-from sandbox_kernel.plugins.broker.client.places import Peer
+from sandbox_kernel.plugins.broker.client import packets
+from sandbox_kernel.plugins.broker.client.listener_trust import Peer
 from sandbox_kernel.plugins.broker.daemon import Broker
+from sandbox_kernel.plugins.broker.detached_registry import MAX_PASSING
+from sandbox_kernel.plugins.broker.detached_sandbox import Kept
 from sandbox_kernel.plugins.broker.frames import SLICE, Frames, cut
-from sandbox_kernel.plugins.broker.keeping import MAX_PASSING
-from sandbox_kernel.plugins.broker.kept import Kept
-from sandbox_kernel.plugins.broker.owner import Wish, noted
+from sandbox_kernel.plugins.broker.owner_pipe import Wish, noted
 from tests.support.cases import each
 from tests.support.patience import within
 
@@ -57,13 +57,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def asked() -> dict[str, Any]:
     spec = SandboxSpec(session_id=NAME, image=IMAGE, runtime=None, command=(), limits=Limits(), uid=70_000)
-    return words.asked(spec)
+    return packets.asked(spec)
 
 
 def a_kept(broker: Broker, tasks: Tasks) -> tuple[Kept, Deaf]:
     container = Deaf()
     wish = Wish(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}")
-    kept = Kept(cast("Any", container), order.read(asked()).spec(), ME.uid, tasks, wish)
+    kept = Kept(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
     broker.lent[kept.ticket] = kept
     return kept, container
 
@@ -73,7 +73,12 @@ def test_a_start_that_is_refused_leaves_no_name_behind() -> None:
 
     async def tried() -> None:
         broker = Broker(cast("Any", object()), Policy(everybody=Ceiling(sessions=0, detached=1)))
-        said = {"protocol": words.VERSION, "spec": asked(), "agent": order.read(asked()).digest(), "kept": WISH}
+        said = {
+            "protocol": packets.VERSION,
+            "spec": asked(),
+            "agent": create_request.read(asked()).digest(),
+            "kept": WISH,
+        }
         for _ in range(2):
             with pytest.raises(QuotaExceeded, match="0 sandboxes at once"):
                 await broker.make(said, ME)
@@ -84,16 +89,16 @@ def test_a_start_that_is_refused_leaves_no_name_behind() -> None:
 
 def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
     with pytest.raises(ValueError, match="too long"):
-        noted(b"no JSON" * words.MAX_NOTE)
+        noted(b"no JSON" * packets.MAX_NOTE)
     with pytest.raises(ValueError, match="too long"):
-        noted(b'{"op": "keep", "session": {"a": "%s"}}' % (b"x" * words.MAX_SESSION))
+        noted(b'{"op": "keep", "session": {"a": "%s"}}' % (b"x" * packets.MAX_SESSION))
     assert noted(b'{"op": "keep", "session": {}}')["session"] == {}  # the control
 
 
 def told_of(broker: Broker, kept: Kept) -> bytes:
     """Return the answer to the next owner, as a packet. Raises `EngineError` if it does not fit into one."""
     answer = {"id": "x" * 200, "session": "x" * 200, "uid": 1 << 31, "ticket": "x" * 32, "held": True}
-    return words.packed({**answer, "pipe": words.PLAIN, "kept": {**kept.told(), "own": True}, "n": 1})
+    return packets.packed({**answer, "pipe": packets.PLAIN, "kept": {**kept.told(), "own": True}, "n": 1})
 
 
 @each("letter", ["x", '"', "\n", "\x01", "\x7f", "é", "€", "\U0001f600"])
@@ -102,18 +107,18 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
 
     async def tried() -> None:
         broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        metadata = {str(number): "€" * 30 for number in range(words.MAX_METADATA)}
-        settings = longest(letter, words.MAX_SETTINGS)
+        metadata = {str(number): "€" * 30 for number in range(packets.MAX_METADATA)}
+        settings = longest(letter, packets.MAX_SETTINGS)
         said = {**WISH, "settings": settings, "metadata": metadata}
         with pytest.raises(EngineError):
             broker.keeping.wish({**said, "settings": settings + letter}, ME)
         wish = broker.keeping.wish(said, ME)
         assert wish is not None
         container = Deaf()
-        kept = Kept(cast("Any", container), order.read(asked()).spec(), ME.uid, tasks, wish)
+        kept = Kept(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
         cell = {"id": "x", "seconds": 1, "numbers": [1e15] * 1000}
         for plain in (True, False):
-            for most in (1000, 2000, words.MAX_SESSION, words.MAX_NOTE):
+            for most in (1000, 2000, packets.MAX_SESSION, packets.MAX_NOTE):
                 text = longest(letter, most // 12 * 10)
                 for note in ({"session": {"a": text}}, {"cell": {**cell, "a": text}}):
                     data = json.dumps(note, ensure_ascii=plain).encode("utf-8")
@@ -121,7 +126,7 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
                         kept._note(data)  # noqa: SLF001 (as an owner's frame has it)
         assert kept.noted
         assert kept.cell
-        assert len(told_of(broker, kept)) <= words.MAX_BYTES
+        assert len(told_of(broker, kept)) <= packets.MAX_BYTES
         kept.over()
         await container.kill()
         await tasks.close()
@@ -136,9 +141,9 @@ def longest(letter: str, most: int) -> str:
 
 
 def test_numbers_that_are_longer_when_they_are_written_anew_are_counted_so() -> None:
-    numbers = b",".join([b"9e15"] * (words.MAX_NOTE // 6))
+    numbers = b",".join([b"9e15"] * (packets.MAX_NOTE // 6))
     note = b'{"op": "keep", "cell": {"id": "x", "seconds": 1, "more": [%s]}}' % numbers
-    assert len(note) < words.MAX_NOTE
+    assert len(note) < packets.MAX_NOTE
     with pytest.raises(ValueError, match="too long"):
         noted(note)
 

@@ -15,13 +15,13 @@ from ...core.errors import ImageMissing, SandboxError
 from ...core.resources import installation
 from ...core.version import __version__
 from ...engines.about import Condition, Shown
-from .client import words
-from .client.places import Peer
+from .client import packets
+from .client.listener_trust import Peer
 from .service import Service
 
 MAX_ROWS = 300
 """That fit in one answer."""
-MAX_ANSWER = words.MAX_BYTES - 4096
+MAX_ANSWER = packets.MAX_BYTES - 4096
 """Bytes of the rows of one answer; the rest is asked for with the number of the last."""
 
 Answer = dict[str, Any]
@@ -79,7 +79,7 @@ async def conditions(broker: Service, peer: Peer, said: Answer) -> Answer:
 
 async def shown(broker: Service, peer: Peer, said: Answer) -> Answer:
     """How the machine shows one of this user's sandboxes; of others, and of those that are gone, nothing."""
-    container = words.text(said["container"])
+    container = packets.text(said["container"])
     own = any(one.container.id == container and one.uid == peer.uid for one in broker.lent.values())
     found = asdict(await broker.engine.shown(container) if own else Shown())
     return {"shown": {**found, **{name: sorted(found[name]) for name in ("inside", "own", "mounts")}}}
@@ -87,7 +87,7 @@ async def shown(broker: Service, peer: Peer, said: Answer) -> Answer:
 
 async def image(broker: Service, peer: Peer, said: Answer) -> Answer:
     """What the engine says of an image that this user may have; of no other whether it is there."""
-    name, ceiling = words.text(said["image"]), broker.policy.of(peer.uid)
+    name, ceiling = packets.text(said["image"]), broker.policy.of(peer.uid)
     allowed = name in ceiling.images if ceiling.images is not None else ceiling.own or not name.startswith("/")
     if ceiling.denied or not allowed:
         raise ImageMissing(EndCode.IMAGE_MISSING, f"the broker has no image {name[:100]!r} for this user")
@@ -120,7 +120,7 @@ async def kept(broker: Service, peer: Peer, said: Answer) -> Answer:
     rows: list[Answer] = []
     size = 0
     for one in found[after:]:
-        limits = words.asked(one.spec)["limits"]
+        limits = packets.asked(one.spec)["limits"]
         row = {**one.shown(), "image": one.spec.image, "runtime": one.spec.runtime, "limits": limits}
         size += len(json.dumps(row))
         if size > MAX_ANSWER:
@@ -141,7 +141,7 @@ async def end(broker: Service, peer: Peer, said: Answer) -> Answer:
 
 async def extend(broker: Service, peer: Peer, said: Answer) -> Answer:
     one = broker.keeping.named(said, peer)
-    one.extend(words.seconds(said["lasts"]))
+    one.extend(packets.seconds(said["lasts"]))
     return {"left": one.left}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import EngineError
 from ...engines.pipe import Pipe
-from .client import words
+from .client import packets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,15 @@ class Owner:
 
 def noted(data: bytes) -> dict[str, Any]:
     """Return what an owner notes of its session. Raises LookupError, TypeError or ValueError for what is improper."""
-    if len(data) > words.MAX_NOTE:  # which is known before millions of lists are made of it
+    if len(data) > packets.MAX_NOTE:  # which is known before millions of lists are made of it
         raise ValueError("a note is too long")
-    said = words.unpacked(data)
+    said = packets.unpacked(data)
     session, cell = said.get("session", {}), said.get("cell")
     # It is written anew for the next owner, where a number or a letter can be longer than it came.
-    if words.size(said) > words.MAX_NOTE or words.size(session) > words.MAX_SESSION:
+    if packets.size(said) > packets.MAX_NOTE or packets.size(session) > packets.MAX_SESSION:
         raise ValueError("a note is too long")
     if not isinstance(session, dict) or not (cell is None or isinstance(cell, dict)):
         raise ValueError("that is no note")
-    if cell is not None and not (words.text(cell["id"], 200) and words.seconds(cell["seconds"])):
+    if cell is not None and not (packets.text(cell["id"], 200) and packets.seconds(cell["seconds"])):
         raise ValueError("that is no cell")
     return said
