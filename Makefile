@@ -104,8 +104,8 @@ test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: syste
 test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its table, its ends, files, words and every escape, emulated
 	@$(BIN)/sandbox-kernel build --engine qemu --kind data --from-image sandbox-kernel:data
 	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 --numprocesses auto --dist loadscope \
-		tests/container/engines/test_contract.py tests/container/engines/test_standing.py tests/plugins/qemu/container \
-		tests/container/engines/test_enforced.py tests/attacks/escape/test_attacks.py \
+		tests/container/engines/test_contract.py tests/container/engines/test_pause.py tests/plugins/qemu/container \
+		tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter, 50 at most

@@ -24,7 +24,7 @@ import psutil  # type: ignore[import-untyped]
 
 from sandbox_kernel import AsyncSandbox, SandboxError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines import guard
+from sandbox_kernel.engines import container_reaper
 from sandbox_kernel.engines.select import make_engine
 
 T = TypeVar("T")
@@ -125,7 +125,9 @@ def held() -> dict[str, int]:
     return {
         "sockets": sum(link.startswith("socket:") for link in links()),
         # The guard is the process's own, and goes with it: that it does is a test of its own.
-        "child processes": sum(guard.__file__ not in child.cmdline() for child in process.children(recursive=True)),
+        "child processes": sum(
+            container_reaper.__file__ not in child.cmdline() for child in process.children(recursive=True)
+        ),
         "threads of ours": sum(thread.name == "sandbox_kernel" for thread in threading.enumerate()),
     }
 

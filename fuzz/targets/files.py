@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from sandbox_kernel.files import scratch, transfer
-from sandbox_kernel.files.names import FileLimits, check_name
+from sandbox_kernel.files.file_rules import FileLimits, check_name
 from sandbox_kernel.files.scratch import Stamp
 from sandbox_kernel.files.transfer import Downloads, SyncState, Uploads
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from sandbox_kernel.core.errors import FileRefused
-from sandbox_kernel.files.names import check_copied_name, check_downloaded_name, check_name, printable
+from sandbox_kernel.files.file_rules import check_copied_name, check_downloaded_name, check_name, printable
 
 from ..judge import require
 from ..words import NAMES

@@ -62,7 +62,7 @@ def set_up(options: argparse.Namespace) -> int:
     """
     from ..setup import browser_wall
     from ..setup.doctor import diagnose
-    from ..setup.rows import table
+    from ..setup.doctor_rows import table
 
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
@@ -140,7 +140,7 @@ def build(options: argparse.Namespace) -> int:
     An ordinary user can build a root, of this machine's Python and libraries and the packages of the image.
     For an engine of a plugin: what its sandboxes start from, such as a kernel and a disk beside a root.
     """
-    from ..setup import exported, image, roots
+    from ..setup import exported_root, image, roots
 
     its = provider(options.engine)
     if options.from_image and its.image_kind == "image":
@@ -148,7 +148,7 @@ def build(options: argparse.Namespace) -> int:
     if options.from_image and options.requirements:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an image has its packages: --requirements has no use there")
     if options.from_image:
-        made = exported.build(options.from_image, tag=options.tag, force=options.force, progress=_progress)
+        made = exported_root.build(options.from_image, tag=options.tag, force=options.force, progress=_progress)
     else:
         make, wanted = image.build if its.image_kind == "image" else roots.build, options.requirements
         made = make(options.kind, tag=options.tag, requirements=wanted, force=options.force, progress=_progress)
@@ -194,7 +194,7 @@ def doctor(options: argparse.Namespace) -> int:
     It uses the settings of the installed kernel. Settings given here replace them.
     """
     from ..setup.doctor import diagnose
-    from ..setup.rows import as_json, table
+    from ..setup.doctor_rows import as_json, table
 
     if options.walls:
         return _walls(options)
@@ -241,7 +241,7 @@ def show_settings(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
     elif options.markdown:
-        from ..setup.reference import page
+        from ..setup.settings_page import page
 
         print(page(), end="")
     else:

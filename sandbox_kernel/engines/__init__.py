@@ -8,7 +8,7 @@
 - `attestation`: Is the container what was asked for? Two witnesses against the spec.
 - `sightings`: What the process that owns a sandbox is for.
 - `owner`: Whose container it is: a process, told apart from a later one with its number.
-- `guard`: A process that outlives the owner of containers, and ends those that do not end with it.
+- `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
 - `processes`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
 - `abilities`: What an engine can do with a sandbox that runs: pause it, write it down, fork it.

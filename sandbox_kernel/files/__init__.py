@@ -1,14 +1,14 @@
 """The host's disk: folders, names, and all that moves between them and scratch.
 
-- `names`: Rules for names and sizes of files that enter and leave.
+- `file_rules`: Rules for names and sizes of files that enter and leave.
 - `path_walk`: A way through the host's folders, one name at a time, on which nearly no link is followed.
 - `host_paths`: Every path that somebody names: opened by one rule, kept as a handle, written whole.
 - `folder_policy`: Which folders a cell may fill: ones where no program runs, loads or obeys what it finds.
 - `tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
 - `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
-- `disk`: A thread for the files of one folder of the host.
+- `disk_thread`: A thread for the files of one folder of the host.
 - `transfer`: Both folders kept in step with scratch.
-- `beside`: Whether a file that a cell asked for lies beside the notebook.
+- `notebook_files`: Whether a file that a cell asked for lies beside the notebook.
 - `snapshot_parts`: What a folder of snapshots holds, looked at without believing it.
 - `snapshots`: The snapshots of one user: taken whole, and believed in nothing.
 - `folders`: The two hooks of a session: copy in before a cell, copy out after it.

@@ -194,7 +194,7 @@ class NewFile:
 
     def __init__(self, folder: Folder, name: str) -> None:
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
-            from .names import printable  # slow to import, and a start waits for this module
+            from .file_rules import printable  # slow to import, and a start waits for this module
 
             raise FileRefused(FileCode.NAME_IMPROPER.note(name=printable(name)))
         self._folder = folder

@@ -177,12 +177,12 @@ class PathWalk:
     def _follow(self, name: str, status: os.stat_result) -> None:
         """Go where a link leads, if it is one of the system's or in the home folder; raise `FileRefused` otherwise."""
         if not stat.S_ISLNK(status.st_mode):
-            from .names import printable  # slow to import, and a start waits for this module
+            from .file_rules import printable  # slow to import, and a start waits for this module
 
             raise FileRefused(FileCode.FOLDER_EXPECTED.note(name=printable(name), what=kind(status)))
         self._links += 1
         if self._links > MAX_LINKS or not self._is_trusted(status):
-            from .names import printable  # as above
+            from .file_rules import printable  # as above
 
             raise FileRefused(FileCode.LINK_NOT_FOLLOWED.note(name=printable(name)))
         target = os.readlink(name, dir_fd=self.end)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..core.errors import FileNotThere, FileRefused, SandboxError
 from ..core.file_codes import FileCode
-from .names import CHUNK_BYTES, FileLimits, check_name, check_size
+from .file_rules import CHUNK_BYTES, FileLimits, check_name, check_size
 
 Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
 """`await ask(op, data=b"", **fields)` returns the agent's reply and its data. Raises `SandboxError`."""

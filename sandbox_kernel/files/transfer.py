@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
-from .disk import Disk
-from .names import HABITS, FileLimits, check_downloaded_name, check_size, folded, printable
+from .disk_thread import Disk
+from .file_rules import HABITS, FileLimits, check_downloaded_name, check_size, folded, printable
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 from .tree import DownloadFolder, HostFile, HostStamp, UploadFolder
 

@@ -22,8 +22,8 @@ from ..core.errors import FileRefused
 from ..core.file_codes import FileCode
 from ..core.model import format_bytes
 from . import folder_policy
+from .file_rules import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size
 from .host_paths import Folder, Held, require_regular
-from .names import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size
 from .path_walk import kind
 
 __all__ = ["DownloadFolder", "FileLimits", "HostFile", "HostStamp", "UploadFolder", "check_name"]

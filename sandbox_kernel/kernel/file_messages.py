@@ -21,7 +21,7 @@ from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
 from ..files import scratch
-from ..files.names import CHUNK_BYTES, check_name, check_size, printable
+from ..files.file_rules import CHUNK_BYTES, check_name, check_size, printable
 from ..files.scratch import Ask, Stamp
 
 VERSION = 1

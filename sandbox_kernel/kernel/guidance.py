@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..session.hints import Audience
 
 if TYPE_CHECKING:
-    from ..files.beside import Beside
+    from ..files.notebook_files import Beside
 
 NOTEBOOK = Audience(
     bring=(
@@ -35,6 +35,6 @@ def lies_beside(paths: Sequence[str]) -> str | None:
 @lru_cache(maxsize=1)
 def _beside(pid: int) -> Beside:
     """Return the folder of one process: a copy of it has another one, and has closed the file that this one has."""
-    from ..files.beside import Beside
+    from ..files.notebook_files import Beside
 
     return Beside()

@@ -18,7 +18,7 @@ from ..core.errors import SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
 from ..files import scratch
-from ..files.names import CHUNK_BYTES
+from ..files.file_rules import CHUNK_BYTES
 from ..files.scratch import Ask
 from ..policy.display_budget import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
 from ..policy.mime import JSON

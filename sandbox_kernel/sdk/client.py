@@ -19,7 +19,7 @@ from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import ConfigurationError, SandboxClosed, SandboxDied
 from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
-from ..files.names import FileLimits
+from ..files.file_rules import FileLimits
 from ..files.snapshot_parts import Snapshot
 from ..session.session import Session
 from . import snapshotting, variables

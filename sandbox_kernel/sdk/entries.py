@@ -20,7 +20,7 @@ from ..core.file_codes import FileCode
 from ..core.model import format_bytes
 from ..core.tasks import Tasks
 from ..files import scratch
-from ..files.names import check_name, printable
+from ..files.file_rules import check_name, printable
 from ..files.scratch import Ask, Stamp
 from .callbacks import Callback, Callbacks
 

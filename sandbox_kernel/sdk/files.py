@@ -17,8 +17,8 @@ from typing import IO, Any, Literal, TypeVar, overload
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..files import scratch
+from ..files.file_rules import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, printable
 from ..files.host_paths import Folder, is_folder, open_file, open_folder, open_parent
-from ..files.names import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, printable
 from ..files.scratch import Ask, Stamp
 from .entries import FileInfo, FileList
 from .folders import AsyncFolders, Scratch, check_service

@@ -29,7 +29,7 @@ from ..core.errors import (
 )
 from ..core.model import Settings, format_bytes
 from ..core.resources import PACKAGE
-from ..files.names import printable
+from ..files.file_rules import printable
 from ..policy.safe_text import Stream
 from . import variables
 from .execution import Execution

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import SCRATCH
-from ..files.names import check_name
+from ..files.file_rules import check_name
 
 T = TypeVar("T")
 Name = str | PurePath

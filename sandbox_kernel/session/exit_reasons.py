@@ -7,7 +7,7 @@ import signal
 from ..core.codes import EndCode, Note, Survived
 from ..core.errors import KernelDied, OutOfMemory, SandboxDied, SandboxError
 from ..core.model import ExitReason, Limits, format_bytes
-from ..files.names import printable
+from ..files.file_rules import printable
 from .agent_words import Death
 
 OF_A_BROKER = {

@@ -9,13 +9,13 @@
 - `generations`: The folders of roots, of which a new one takes the place of the one before.
 - `additions`: What such a root has besides packages.
 - `roots`: Making a root for an engine without images.
-- `exported`: A root that is an image's file system.
+- `exported_root`: A root that is an image's file system.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
-- `rows`: The rows that the doctor fills, and how they are shown.
+- `doctor_rows`: The rows that the doctor fills, and how they are shown.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
-- `enforced`: What each of these walls enforces, row by row.
+- `enforcement`: What each of these walls enforces, row by row.
 - `walls`: Which engine and runtime is for whom, and which of them are here.
-- `reference`: The page of all settings.
+- `settings_page`: The page of all settings.
 - `codes_page`: The page of all codes, and the same for a terminal.
 """

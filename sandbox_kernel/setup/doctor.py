@@ -23,8 +23,8 @@ from ..engines import base
 from ..engines.about import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, begin, explained, make_engine, provider
 from ..plugins import index
+from .doctor_rows import Check, Status
 from .install import NAME, check
-from .rows import Check, Status
 
 FREE_DISK_BYTES = 4 * GIB
 """The data image takes 1.5 GiB, and its build as much again; below this, `build` may fail half-way."""

@@ -15,7 +15,7 @@ from ..core.errors import SandboxError
 from ..core.model import Settings
 from ..engines.select import AUTO, BUBBLEWRAP, DOCKER, is_service, make_engine, of_plugins, provider
 from ..engines.wall import Wall
-from . import enforced
+from . import enforcement
 
 ASKED_SECONDS = 20.0
 """How long a wall may take to say whether it is here."""
@@ -131,7 +131,7 @@ def as_json(seen: Iterable[Seen]) -> str:
     """Return a list of what is in `Wall`, each with "here", "found" and what it enforces."""
     rows = []
     for one in seen:
-        cells = enforced.of(one.wall)
+        cells = enforcement.of(one.wall)
         held = {code: {"holds": cell.holds, "words": cell.words} for code, cell in cells.items()}
         said = {field.name: getattr(one.wall, field.name) for field in fields(one.wall) if field.name != "enforces"}
         rows.append({**said, "here": one.here, "found": one.found, "enforced": held})
@@ -153,7 +153,7 @@ def as_text(seen: Iterable[Seen]) -> str:
                 "Enforces",
                 "Not",
             ),
-            enforced.sentences(one.wall),
+            enforcement.sentences(one.wall),
             strict=True,
         )
         for title, text in said:

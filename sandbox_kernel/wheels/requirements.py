@@ -28,8 +28,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import MIB
+from ..files.file_rules import printable
 from ..files.host_paths import open_file
-from ..files.names import printable
 
 SETTING = "requirements"
 MAX_BYTES = 4 * MIB

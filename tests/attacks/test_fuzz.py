@@ -34,7 +34,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "terminal": ("policy.terminal", "is_plain", lambda text: True),
     "markup": ("policy.css", "allowed", lambda name, value, *, in_sheet=False: True),
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),
-    "names": ("files.names", "_UNREADABLE", ()),
+    "names": ("files.file_rules", "_UNREADABLE", ()),
     "secrets": ("plugins.network.codings", "READINGS", ()),
     "files": ("files.transfer", "printable", lambda text, limit=0: text),
     "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),

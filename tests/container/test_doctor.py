@@ -23,8 +23,8 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.docker.errors import refusal
 from sandbox_kernel.session import trial
 from sandbox_kernel.setup import doctor, image
+from sandbox_kernel.setup.doctor_rows import Check, table
 from sandbox_kernel.setup.install import install
-from sandbox_kernel.setup.rows import Check, table
 from tests.support.engines import IMAGE, containers_of, new_spec
 
 Change = Callable[[dict[str, Any]], object]

@@ -29,7 +29,7 @@ from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.core.model import GIB, MIB, Message, SandboxSpec
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.select import make_engine
-from sandbox_kernel.files.names import CHUNK_BYTES
+from sandbox_kernel.files.file_rules import CHUNK_BYTES
 from sandbox_kernel.kernel.file_messages import MAX_UPLOADS, MAX_WAITING, FileMessages
 from sandbox_kernel.session.session import Session
 from tests.support.examples import examples

@@ -21,7 +21,7 @@ from sandbox_kernel.core.resources import brought
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
-from sandbox_kernel.setup import additions, exported, generations, host, machine, roots
+from sandbox_kernel.setup import additions, exported_root, generations, host, machine, roots
 from sandbox_kernel.wheels import wheels
 from sandbox_kernel.wheels.pip_process import Target
 from tests.support.roots import let_others_in
@@ -280,19 +280,19 @@ def image() -> Iterator[str]:
 
 
 def test_a_root_has_the_files_of_an_image(image: str, place: Place) -> None:
-    name = exported.build(image, progress=place.lines.append)
+    name = exported_root.build(image, progress=place.lines.append)
     folder, said = generations.folder_of(name), generations.read(generations.folder_of(name))
     tree = folder / said["tree"]
     assert (tree / "usr/bin/tool").read_text() == "tool"
     assert (tree / "usr/bin/tool").stat().st_mode & 0o7777 == 0o755
-    assert all((tree / "etc" / name).is_file() for name in exported.ETC)
+    assert all((tree / "etc" / name).is_file() for name in exported_root.ETC)
     assert said["environment"] == {"PATH": "/usr/bin"}
     assert said["contents"].startswith("sha256:")
-    exported.build(image, progress=place.lines.append)
+    exported_root.build(image, progress=place.lines.append)
     assert place.lines[-1].endswith("is up to date")
     assert roots.state(name)[0] == "ok"
 
 
 def test_an_image_that_is_not_there_is_said(place: Place) -> None:
     with pytest.raises(ImageMissing, match="sandbox-kernel-tests/none"):
-        exported.build("sandbox-kernel-tests/none", progress=place.lines.append)
+        exported_root.build("sandbox-kernel-tests/none", progress=place.lines.append)

@@ -24,7 +24,7 @@ BOUNDS = {
     ),
     "engines.docker.discovery": ("ANSWER_SECONDS",),
     "engines.docker.engine": ("REQUEST_SECONDS", "REAP_SECONDS"),
-    "engines.guard": ("REQUEST_SECONDS", "SILENT_SECONDS"),
+    "engines.container_reaper": ("REQUEST_SECONDS", "SILENT_SECONDS"),
     "engines.bubblewrap.container": ("KILL_SECONDS", "START_SECONDS", "JUST_BEFORE_SECONDS"),
     "engines.bubblewrap.conditions": ("TRY_SECONDS",),
     "engines.bubblewrap.engine": ("REAP_SECONDS",),

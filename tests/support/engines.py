@@ -24,7 +24,7 @@ from sandbox_kernel.engines import cgroups, shipping
 from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
-from sandbox_kernel.engines.bubblewrap.finding import Found, sandboxes
+from sandbox_kernel.engines.bubblewrap.process_labels import Found, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins import index
 from tests.support.plain_engine import SESSION, PlainEngine

@@ -23,7 +23,7 @@ from ..owner import Owner
 from . import errors, roots
 from .discovery import bubblewrap_program, reachable
 from .launch import Launched, await_end, drops, launch
-from .warden import kill
+from .reaper import kill
 
 FIRST_SECONDS = 0.5
 STATUS_BYTES = 4096

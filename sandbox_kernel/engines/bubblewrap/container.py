@@ -1,7 +1,7 @@
 """One running sandbox of bubblewrap's: its pipe, and why it ended.
 
 Two processes of the machine are followed by their pidfds: bubblewrap's own, which stays outside and says with which
-code the sandbox ended, and the sandbox's first, with which all others end. Imports asyncio, the pipe and the model.
+code the sandbox ended, and the sandbox's first, with which all others end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..pipe import TAIL_BYTES, OverPipe, Pipe
 from ..processes import of_cgroup, of_processes
 from . import errors
 from .arguments import Descriptors, arguments
-from .finding import MARK, command_of, has_ended, mark_of
+from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
+from .pause import Standing
+from .process_labels import MARK, command_of, has_ended, mark_of
+from .reaper import kill, warden
 from .roots import Root, find
-from .standing import Standing
-from .warden import kill, warden
 from .watch import MayUse, UsageWatch, confine, family
-from .witness import look, witness
 
 KILL_SECONDS = 4.0
 """How long an end is waited for. One that takes longer is left to the warden."""

@@ -1,7 +1,4 @@
-"""The bubblewrap engine: a sandbox for each session, of the machine's own namespaces; no daemon, no root, no image.
-
-Imports asyncio, the pipe, and the parts beside it.
-"""
+"""The bubblewrap engine: a sandbox for each session, of the machine's own namespaces; no daemon, no root, no image."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ from .ahead import Begun, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program
-from .finding import MARK, Found, age_of, holders, mark_of, sandboxes
 from .launch import drops
+from .process_labels import MARK, Found, age_of, holders, mark_of, sandboxes
 from .watch import MayUse, family
 
 if TYPE_CHECKING:
@@ -260,7 +257,7 @@ def _may_end(pid: int) -> bool:
 
 def _end(found: Found, variable: str) -> None:
     """Kill a sandbox that is nobody's, and remove its cgroups."""
-    from .warden import kill
+    from .reaper import kill
 
     try:
         monitor = os.pidfd_open(found.pid)
@@ -282,7 +279,7 @@ def _end(found: Found, variable: str) -> None:
 
 def _end_all(folder: str) -> None:
     """Kill all that is in a cgroup; what is paused dies when it goes on."""
-    from .warden import let_go_on
+    from .reaper import let_go_on
 
     let_go_on(folder)
     for pid in filter(None, cgroups.processes(folder)):

@@ -34,11 +34,11 @@ from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, pr
 from ..owner import Owner
 from . import errors, users
 from .arguments import Descriptors, Machine, arguments, etc
-from .finding import MARK
+from .process_labels import MARK
+from .reaper import kill, warden
 from .roots import Root, locate
 from .roots import program as program_of
 from .users import Space
-from .warden import kill, warden
 
 GATE = 'read -r line && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@"'
 GATE_OF_A_PIPE = 'read -r line <&1 && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@" >&0'

@@ -11,15 +11,15 @@ from .container import KILL_SECONDS, SIGKILLED, BubblewrapContainer, BubblewrapH
 from .discovery import bubblewrap_program, reachable
 from .engine import BubblewrapEngine
 from .errors import missing, unreachable
-from .finding import has_ended
+from .inspection import compared, look
 from .launch import Guest, Launched, Way, await_end, drops, launch, machine, way
+from .process_labels import has_ended
+from .reaper import kill, warden
 from .roots import Root
 from .roots import find as find_root
 from .roots import folders as root_folders
 from .roots import program as program_in
-from .warden import kill, warden
 from .watch import MayUse
-from .witness import compared, look
 
 __all__ = (
     "ETC_MOUNTS",

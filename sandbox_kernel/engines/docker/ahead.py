@@ -15,7 +15,7 @@ from typing import Any
 
 from ...core.model import SandboxSpec
 from ...core.version import __version__
-from .. import guard
+from .. import container_reaper
 from ..owner import Owner, host_name
 from .arguments import LABEL, container_arguments, digest
 
@@ -43,7 +43,7 @@ class Ahead:
     def give_up(self) -> None:
         """Have the container removed as soon as it is there."""
         self.socket.close()
-        guard.of(self.path).remove(self.name)
+        container_reaper.of(self.path).remove(self.name)
 
 
 def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
@@ -57,7 +57,7 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
         raise
     name, since = Owner.of(os.getpid()).container_name(spec.session_id), time.time()
     ahead = Ahead(spec, path, name, since, creation(spec), engine)
-    guard.of(path).expect(name)  # should this process end now, the engine creates it all the same
+    container_reaper.of(path).expect(name)  # should this process end now, the engine creates it all the same
     try:
         engine.sendall(encode("POST", create_target(name), ahead.body))
         engine.setblocking(False)

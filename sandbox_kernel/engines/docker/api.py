@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import Any
 from urllib.parse import quote
 
-from .. import guard
+from .. import container_reaper
 from ..multiplexed import Demultiplexer
 from ..owner import Owner
 from ..pipe import Pipe
@@ -26,7 +26,7 @@ class DockerApi:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.guard = guard.of(path)
+        self.guard = container_reaper.of(path)
 
     async def request(self, method: str, target: str, body: object = None) -> Any:
         """Return the engine's answer, decoded."""

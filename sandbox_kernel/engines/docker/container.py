@@ -20,7 +20,7 @@ from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attestation import as_list, at, checks, demand, only, same, short
 from ..base import Check, Witness
-from ..guard import kill_processes
+from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
 from ..processes import of_cgroup

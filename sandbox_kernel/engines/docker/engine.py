@@ -17,7 +17,7 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
-from .. import guard
+from .. import container_reaper
 from ..abilities import PAUSE
 from ..multiplexed import Demultiplexer
 from ..owner import UNKNOWN_HOST, Owner, host_name
@@ -176,7 +176,7 @@ class DockerEngine(DockerApi):
         done = [each for each, found in lost.items() if found["State"] in AT_REST]
         running = lost.keys() - done
         count, failure = await self._remove_all(done, begin + REAP_SECONDS)
-        handed_over = begin + guard.HANDED_OVER_SECONDS
+        handed_over = begin + container_reaper.HANDED_OVER_SECONDS
         while running:
             left = handed_over - time.monotonic()
             await asyncio.sleep(max(0.0, min(left, HANDED_OVER_PAUSE)))

@@ -24,9 +24,9 @@ from ...config.values import seconds
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings, format_bytes
+from ...files.file_rules import FileLimits, printable
 from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
-from ...files.names import FileLimits, printable
 from .exit_codes import End, decide, of_error
 from .output_stream import OutputStream
 from .receipt import ReceiptFile
@@ -195,7 +195,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
 
 def _unbrought(plan: Plan) -> list[str]:
     """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
-    from ...files.beside import Beside
+    from ...files.notebook_files import Beside
     from .inferred_inputs import literal_paths, modules
     from .source import is_run
 

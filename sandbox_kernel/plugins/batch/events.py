@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...core.codes import Code, MessageCode, Severity
-from ...files.names import printable
+from ...files.file_rules import printable
 from .. import index
 from .codes import BatchCode
 

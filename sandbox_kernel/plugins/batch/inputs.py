@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, cast
 
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import format_bytes
+from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable
 from ...files.host_paths import Folder, Held, is_folder, open_folder, open_parent
-from ...files.names import CHUNK_BYTES, check_name, check_size, printable
 from ...files.tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
 from .codes import BatchCode
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from ...core.model import MIB, format_bytes
-from ...files.names import printable
+from ...files.file_rules import printable
 from .output_stream import OutputStream
 
 MUCH = 32 * MIB

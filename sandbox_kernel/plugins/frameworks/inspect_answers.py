@@ -14,7 +14,7 @@ from typing import Any
 
 from inspect_ai.util import ExecResult, SandboxUnavailableError
 
-from ...files.names import printable
+from ...files.file_rules import printable
 from . import inspect_commands
 
 MODULE = "_sandbox_commands"

@@ -18,7 +18,7 @@ from ...core.codes import Code
 from ...core.errors import SandboxError
 from ...core.model import Settings
 from ...core.tasks import Tasks
-from ...files.names import FileLimits, check_size
+from ...files.file_rules import FileLimits, check_size
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.paths import relative
 from ...session.hints import Audience

@@ -10,7 +10,7 @@ import re
 from ...config.sources import SETTINGS
 from ...core.model import SCRATCH, Limits, Settings, format_bytes
 from ...core.resources import brought
-from ...files.names import FileLimits
+from ...files.file_rules import FileLimits
 from .clients import ServerLimits
 
 CALL_BYTES = 32 << 20

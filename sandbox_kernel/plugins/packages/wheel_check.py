@@ -16,7 +16,7 @@ from packaging.version import Version
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, format_bytes
-from ...files.names import printable
+from ...files.file_rules import printable
 from .codes import PackageCode
 
 MAX_ENTRIES = 20_000

@@ -3,7 +3,7 @@
 - `chain`: How a line is sealed: its number, what binds it to the lines before, and a code that needs the key.
 - `keys`: The key: a file that only its owner reads, and what is derived from it.
 - `locks`: A lock on a file among processes, waited for within a bound.
-- `witness`: A second memory of the last line, beside the key.
+- `tail_pin`: A second memory of the last line, beside the key.
 - `ledger`: The file: one chain that several processes write, rotated by size.
 - `audit`: One bounded line of JSON for each cell and each refusal, on its way into the file.
 - `tally`: What happened between the ends of two cells, counted for the line of the second.

@@ -18,7 +18,7 @@ from ...config.sources import from_files_for_all
 from ...core.codes import Note, UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.extras import install_words
-from ...files.names import check_name, printable
+from ...files.file_rules import check_name, printable
 from .codes import RecordCode
 
 if TYPE_CHECKING:

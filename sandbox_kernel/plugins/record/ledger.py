@@ -20,7 +20,7 @@ from . import chain
 from .chain import Gap, Head, Sealed
 from .keys import RecordKey
 from .locks import release, take
-from .witness import Witness
+from .tail_pin import Witness
 
 ANCHOR_LINES = 1000
 """The last of so many lines is an anchor."""

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigurationError, FileRefused
+from ...files.file_rules import printable
 from ...files.host_paths import open_file
-from ...files.names import printable
 from .chain import MAX_LINE, Head, parse
 from .codes import RecordCode
 from .keys import RecordKey
+from .tail_pin import remembered
 from .verifying import Result, Verifier
-from .witness import remembered
 
 _PLAIN = re.compile(r"[\w./:+-]+")
 """A value that cannot be mistaken for several."""

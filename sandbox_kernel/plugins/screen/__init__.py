@@ -5,16 +5,16 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `plugin`: What this plugin adds.
 - `settings`: Its settings, with how an operator's rules are written.
 - `codes`: What code that is about to run looks like it would do.
-- `guard`: What the screen says of a request before it goes into the sandbox.
+- `request_guard`: What the screen says of a request before it goes into the sandbox.
 - `screen`: The screen of one session: cells in their order.
 - `reader`: The Python of a cell: names by their imports and simple assignments, constant texts, and what is called.
 - `constants`: What is known of an expression; constant texts that are composed or decoded.
 - `library`: What the reader knows of Python's library: calls that start programs, arguments that are paths.
 - `magics`: IPython's magics: which of them run Python, which a shell, which another language.
 - `shell`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
-- `paths`: What it means to read, write, delete or search a path.
+- `path_rules`: What it means to read, write, delete or search a path.
 - `rule_index`: The rules, which are files in `rules/`, by what they look for.
-- `changes`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
+- `operator_rules`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `findings`: The findings of one cell while it is read.
 - `command`: The command: reads notebooks and scripts, and prints what is found for people, as JSON, and as SARIF.
 - `sarif`: Findings of files in SARIF 2.1.0, the form that code hosts show beside a change.

@@ -63,7 +63,7 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
-    from .changes import changes
+    from .operator_rules import changes
     from .rule_index import RuleIndex
     from .screen import Screen
 

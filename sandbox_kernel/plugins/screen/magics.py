@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .codes import ScreenCode
 from .constants import words
 from .findings import Findings
-from .paths import judge
+from .path_rules import judge
 from .shell import ShellReader
 
 _SHELLS = frozenset(words("bash sh sx system ! ksh zsh"))

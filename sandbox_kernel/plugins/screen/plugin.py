@@ -29,14 +29,14 @@ def screen(options: argparse.Namespace) -> int:
 
 def service(settings: Settings, session: SessionHandle) -> SessionService:
     """Return the guard of one session."""
-    from .guard import ScreenGuard
+    from .request_guard import ScreenGuard
 
     return ScreenGuard(settings, session)
 
 
 def sdk(sandbox: Any) -> Any:
     """Return what says what would be found in a cell that ran next: the guard of the session, if it has one."""
-    from .guard import ScreenGuard
+    from .request_guard import ScreenGuard
 
     return sandbox.session.services.of("screen") or ScreenGuard(sandbox.settings, sandbox.session)
 

@@ -19,7 +19,7 @@ from .codes import ScreenCode
 from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
 from .findings import Findings
 from .magics import Magics
-from .paths import judge
+from .path_rules import judge
 from .rule_index import RuleIndex
 from .shell import ShellReader
 

@@ -1,7 +1,4 @@
-"""The settings of the screen. Its rules are a TOML file of the host, read by the rule by which its files are opened.
-
-Imports the rules when there is a file to read: a start without one does not wait for them.
-"""
+"""The settings of the screen. Its rules are a TOML file of the host, read by the rule by which its files are opened."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def _rules(name: str, raw: object) -> str | None:
         path = f"{home_folder(user) or ''}/{rest}"
     if not path.startswith("/") or not path.isprintable():
         raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
-    from .changes import BadRules, changes
+    from .operator_rules import BadRules, changes
 
     text = _text(name, path)
     try:

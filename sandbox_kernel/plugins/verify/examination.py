@@ -26,9 +26,9 @@ from ...escape.canaries import Canaries, laid
 from ...escape.program import cell, heard, table
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
-from . import cells, ends, outside, shows, standing
-from .findings import Finding, complete, decided, failed, not_applicable, of_attacks
+from . import cells, end_probes, host_view, output_probes, process_inspection
 from .probes import PROBES, Probe, Where
+from .verdicts import Finding, complete, decided, failed, not_applicable, of_attacks
 
 SMALL = Limits(memory=256 * MIB, scratch_size=32 * MIB, tmp_size=16 * MIB, shm_size=16 * MIB)
 """At most so much for sandboxes that use up what they have."""
@@ -105,22 +105,22 @@ class _Run:
             if isinstance(outcome, BaseException):
                 raise outcome
         if self.wanted & {"end-containers", "end-processes"}:
-            self.found += await ends.remains(self.engine, self.sessions, self.containers)
+            self.found += await end_probes.remains(self.engine, self.sessions, self.containers)
         self._look_back()
 
     def _apart(self) -> Iterator[Any]:
         """What needs sandboxes of its own, which it ends."""
         if self.wanted.intersection(FLOODS):
-            yield self._try(FLOODS, self._in_small(lambda one: ends.flood_kill_and_memory(one, self.wanted)))
+            yield self._try(FLOODS, self._in_small(lambda one: end_probes.flood_kill_and_memory(one, self.wanted)))
         if self.wanted.intersection(BUSY):
             marker, wanted = str(self.canaries.given["marker"]), self.wanted
 
             def work(one: AsyncSandbox) -> Awaitable[list[Finding]]:
-                return ends.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow)
+                return end_probes.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow)
 
             yield self._try(BUSY, self._in_small(work))
         if self.wanted.intersection(ATTESTED):
-            yield self._try(ATTESTED, ends.attested(self.settings, self.engine))
+            yield self._try(ATTESTED, end_probes.attested(self.settings, self.engine))
         if "end-owner" in self.wanted:
             yield self._try(("end-owner",), self._orphaned())
 
@@ -129,10 +129,10 @@ class _Run:
         try:
             self.found += await work
         except (SandboxError, TimeoutError) as error:
-            self.found += [failed(code, ends.reason(error)) for code in codes if code in self.wanted]
+            self.found += [failed(code, end_probes.reason(error)) for code in codes if code in self.wanted]
 
     async def _orphaned(self) -> list[Finding]:
-        return [await ends.orphaned(small(self.settings), self.engine)]
+        return [await end_probes.orphaned(small(self.settings), self.engine)]
 
     async def _in_small(self, work: Callable[[AsyncSandbox], Awaitable[list[Finding]]]) -> list[Finding]:
         async with self._sandbox(small(self.settings)) as sandbox:
@@ -203,8 +203,8 @@ class _Run:
     async def _show(self, main: AsyncSandbox) -> None:
         if any(code.startswith("output-") for code in self.wanted):
             messages: list[Message] = []
-            await main.run_code(shows.CELL, on_message=messages.append)
-            self.found += shows.judge(messages, self.settings.outputs)
+            await main.run_code(output_probes.CELL, on_message=messages.append)
+            self.found += output_probes.judge(messages, self.settings.outputs)
 
     async def _past_the_rules(self, main: AsyncSandbox) -> None:
         code = "network-past-the-rules"
@@ -213,7 +213,7 @@ class _Run:
         if not self.settings.has_way_out:
             self.found.append(not_applicable(code, "the settings give no way out"))
             return
-        if any(shows.NOWHERE in rule for rule in self.settings.network):
+        if any(output_probes.NOWHERE in rule for rule in self.settings.network):
             self.found.append(not_applicable(code, "a rule names the address that is tried"))
             return
         self.found.append(of_denials(await main.run_code(cells.BEYOND)))
@@ -234,14 +234,14 @@ class _Run:
         seen = await asyncio.to_thread(stand, one, shown)
         near = await asyncio.to_thread(stand, other, await self.engine.shown(other))
         limits, runtime = main.settings.limits, self.settings.runtime
-        own = outside.own()
-        self.found += standing.judge(seen, near, own, limits, gvisor=self.gvisor, runtime=runtime)
+        own = host_view.own()
+        self.found += process_inspection.judge(seen, near, own, limits, gvisor=self.gvisor, runtime=runtime)
         code = "program-stays-inside"
         if not seen.processes:
-            self.found.append(not_applicable(code, standing.HIDDEN))
+            self.found.append(not_applicable(code, process_inspection.HIDDEN))
             return
-        programs = await asyncio.to_thread(outside.called, str(self.canaries.given["marker"]))
-        away = set(programs) - await asyncio.to_thread(outside.members, one, await self.engine.shown(one))
+        programs = await asyncio.to_thread(host_view.called, str(self.canaries.given["marker"]))
+        away = set(programs) - await asyncio.to_thread(host_view.members, one, await self.engine.shown(one))
         inside = len(programs) - len(away)
         text = "it is no process of the host's" if not programs else f"{inside} in its sandbox's control group"
         fine = not away and (not programs if shown.is_machine else bool(programs) or self.gvisor)
@@ -265,21 +265,21 @@ class _Run:
         self.found.append(results(self.results, str(self.canaries.given["marker"])))
 
 
-def stand(container: str, shown: Shown) -> standing.Standing:
+def stand(container: str, shown: Shown) -> process_inspection.Standing:
     """Return how the host's kernel shows a container; `shown` is what its engine knows of that."""
-    processes = outside.processes(container, shown)
+    processes = host_view.processes(container, shown)
     if not processes:
-        return standing.Standing(())
+        return process_inspection.Standing(())
     pid = processes[0].pid
-    limits = {name: outside.limit(pid, name) for name in ("memory", "pids", "cpu")}
-    return standing.Standing(
-        processes, outside.interfaces(pid), outside.routes(pid), outside.mounts(pid), limits, shown
+    limits = {name: host_view.limit(pid, name) for name in ("memory", "pids", "cpu")}
+    return process_inspection.Standing(
+        processes, host_view.interfaces(pid), host_view.routes(pid), host_view.mounts(pid), limits, shown
     )
 
 
 def of_denials(execution: Execution) -> Finding:
     """Judge a cell that asked for a host which no rule names."""
-    denied = sorted({each.code for each in execution.denied if each.host == shows.NOWHERE})
+    denied = sorted({each.code for each in execution.denied if each.host == output_probes.NOWHERE})
     text = f"the host denied it: {', '.join(denied)}" if denied else "the host denied nothing"
     return decided("network-past-the-rules", bool(denied), text)
 

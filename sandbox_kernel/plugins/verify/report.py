@@ -18,8 +18,8 @@ from ... import __version__
 from ...core.model import format_bytes
 from ...policy.safe_text import ours
 from .examination import Examination
-from .findings import Finding, Verdict, counts, groups
 from .probes import QUESTIONS, Word
+from .verdicts import Finding, Verdict, counts, groups
 
 VERSION = 1
 """Of the JSON's form: a new meaning is a new version."""

@@ -34,7 +34,7 @@ from sandbox_kernel.engines.bubblewrap.arguments import arguments
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
-from sandbox_kernel.engines.bubblewrap.finding import sandboxes
+from sandbox_kernel.engines.bubblewrap.process_labels import sandboxes
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.hardening import OF_A_USER

@@ -31,7 +31,7 @@ from sandbox_kernel.engines.bubblewrap.conditions import conditions
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
-from sandbox_kernel.engines.bubblewrap.finding import holders, sandboxes
+from sandbox_kernel.engines.bubblewrap.process_labels import holders, sandboxes
 from sandbox_kernel.engines.bubblewrap.watch import MayUse, UsageWatch
 from sandbox_kernel.engines.hardening import protections
 from tests.support import ROOT
@@ -86,7 +86,7 @@ def open_files() -> set[str]:
 def wardens_of(pid: int) -> list[psutil.Process]:
     """Return the wardens that a process has started, found by the script that they run."""
     children = [each for each in psutil.Process(pid).children() if each.status() != psutil.STATUS_ZOMBIE]
-    return [each for each in children if any("warden.py" in word for word in each.cmdline())]
+    return [each for each in children if any("bubblewrap/reaper.py" in word for word in each.cmdline())]
 
 
 # --- how it begins ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines import guard
+from sandbox_kernel.engines import container_reaper
 from sandbox_kernel.engines.docker import api
 from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker import engine as docker
@@ -91,7 +91,7 @@ async def test_an_owner_that_closes_every_file_keeps_its_container_until_it_ends
 ) -> None:
     spec = make_spec(DEAF)
     with an_owner(spec, "closing") as owner:
-        await asyncio.sleep(4 * guard.GRACE_SECONDS)  # that nothing happens cannot be waited for
+        await asyncio.sleep(4 * container_reaper.GRACE_SECONDS)  # that nothing happens cannot be waited for
         assert await containers_of(engine, spec.session_id)
         owner.kill()
         owner.wait()
@@ -104,7 +104,7 @@ async def test_a_guard_that_somebody_ended_is_replaced(engine: DockerEngine, mak
         "    print(",
         """    import psutil
     from dataclasses import replace
-    (process,) = [p for p in psutil.Process().children() if any("guard.py" in part for part in p.cmdline())]
+    (process,) = [p for p in psutil.Process().children() if any("container_reaper.py" in part for part in p.cmdline())]
     process.kill()
     process.wait()
     await DockerEngine().start(replace(spec, session_id=session_id[::-1]))
@@ -541,7 +541,7 @@ async def test_reap_leaves_what_is_on_its_way_to_the_next_process(
     adopted: list[DockerContainer] = []
     monkeypatch.setattr(docker, "REAP_AGE_SECONDS", -5)
     monkeypatch.setattr(docker, "HANDED_OVER_PAUSE", 0.05)
-    monkeypatch.setattr(guard, "HANDED_OVER_SECONDS", 0.3)
+    monkeypatch.setattr(container_reaper, "HANDED_OVER_SECONDS", 0.3)
 
     class Another(DockerEngine):
         """Another process, whose look comes just before."""

@@ -11,7 +11,7 @@ from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.values import home_folder
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files import folder_policy, host_paths, path_walk
-from sandbox_kernel.files.names import FileLimits
+from sandbox_kernel.files.file_rules import FileLimits
 from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
 from sandbox_kernel.setup.install import install
 

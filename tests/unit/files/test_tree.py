@@ -17,7 +17,7 @@ from sandbox_kernel.core.codes import FileCode
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import tree as files
-from sandbox_kernel.files.names import (
+from sandbox_kernel.files.file_rules import (
     FileLimits,
     check_copied_name,
     check_downloaded_name,

@@ -16,7 +16,7 @@ import pytest
 from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
-from sandbox_kernel.setup import build_lock, exported, generations, host, layout, roots
+from sandbox_kernel.setup import build_lock, exported_root, generations, host, layout, roots
 from sandbox_kernel.setup.steps import Steps
 from sandbox_kernel.wheels.pip_process import Target, platform_tags
 
@@ -311,7 +311,7 @@ def test_files_folders_and_links_come_out_of_an_archive(tmp_path: Path) -> None:
         ("bin", tarfile.SYMTYPE, {"linkname": "usr/bin"}),
         ("etc/alternative", tarfile.SYMTYPE, {"linkname": "/usr/bin/tool"}),
     )
-    exported.unpack(members, tmp_path)
+    exported_root.unpack(members, tmp_path)
     assert (tmp_path / "etc" / "passwd").read_bytes() == b"body"
     assert (tmp_path / "etc" / "passwd").stat().st_mtime == 1_000_000_000, (
         "bytecode would be made again in each session"
@@ -330,7 +330,7 @@ def test_device_nodes_fifos_and_the_kernel_s_own_folders_are_left_out(tmp_path: 
         ("pipe", tarfile.FIFOTYPE, {}),
         ("kept", tarfile.REGTYPE, {}),
     )
-    exported.unpack(members, tmp_path)
+    exported_root.unpack(members, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -360,7 +360,7 @@ def test_no_name_of_an_archive_leads_out_of_a_root(
         for name, kind, fields in members
     ]
     with pytest.raises((ValueError, FileExistsError)):
-        exported.unpack(archive(*filled), tree)
+        exported_root.unpack(archive(*filled), tree)
     assert [path.name for path in outside.iterdir()] == ["secret"]
     assert (outside / "secret").stat().st_nlink == 1
     assert not (tmp_path / "escaped").exists()

@@ -1,4 +1,4 @@
-"""Whether whoever listens in a broker's place may be believed.
+"""Whether whoever listens in a broker's place may be believed. Imports no engine.
 
 The operator's is in a folder that root made; the user's own in one of this user's that is closed to others. So nobody
 else can have put a socket there; and the system says whose process is at the other end. Each installation of this

@@ -30,8 +30,8 @@ from sandbox_kernel.core.errors import (
     SandboxError,
 )
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.files.file_rules import FileLimits, check_downloaded_name
 from sandbox_kernel.files.host_paths import fetch, open_folder
-from sandbox_kernel.files.names import FileLimits, check_downloaded_name
 from sandbox_kernel.plugins.batch import events, inputs, source
 from sandbox_kernel.plugins.batch.events import Event, Events, classify
 from sandbox_kernel.plugins.batch.exit_codes import End, decide, kind_of, of_error

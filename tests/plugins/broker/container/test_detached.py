@@ -18,7 +18,7 @@ from sandbox_kernel import AsyncSandbox, Sandbox
 from sandbox_kernel.cli.ps_command import for_people
 from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
-from sandbox_kernel.engines.bubblewrap.finding import sandboxes
+from sandbox_kernel.engines.bubblewrap.process_labels import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from tests.plugins.broker.brokers import Daemon, a_broker

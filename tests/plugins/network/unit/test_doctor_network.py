@@ -13,8 +13,8 @@ from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.network import diagnosis
 from sandbox_kernel.setup import doctor
+from sandbox_kernel.setup.doctor_rows import Check
 from sandbox_kernel.setup.install import install
-from sandbox_kernel.setup.rows import Check
 
 HOST = "api.example.test"
 VARIABLE = "A_VARIABLE_OF_THE_TESTS"

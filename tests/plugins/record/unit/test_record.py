@@ -55,7 +55,7 @@ def bent(honest: Folder, tmp_path: Path) -> Folder:
 
 
 def witness_of(folder: Folder) -> str:
-    from sandbox_kernel.plugins.record.witness import name_of
+    from sandbox_kernel.plugins.record.tail_pin import name_of
 
     return name_of(folder.path)
 

@@ -24,8 +24,10 @@ from sandbox_kernel.engines.about import EngineInfo
 from sandbox_kernel.escape import canaries
 from sandbox_kernel.escape.differences import DIFFERENCES
 from sandbox_kernel.escape.program import heard, table
-from sandbox_kernel.plugins.verify import ends, examination, report, shows, standing
-from sandbox_kernel.plugins.verify.findings import (
+from sandbox_kernel.plugins.verify import end_probes, examination, output_probes, process_inspection, report
+from sandbox_kernel.plugins.verify.host_view import UNLIMITED, Process
+from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
+from sandbox_kernel.plugins.verify.verdicts import (
     Finding,
     Verdict,
     complete,
@@ -34,8 +36,6 @@ from sandbox_kernel.plugins.verify.findings import (
     of_attacks,
     passed,
 )
-from sandbox_kernel.plugins.verify.outside import UNLIMITED, Process
-from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.values import NetworkDenial
 from sandbox_kernel.setup.install import install, values_of
@@ -114,7 +114,9 @@ def test_what_the_host_saw_is_not_taken_back() -> None:
 def process(number: int, *, user: int = 300_000_000, **status: str) -> Process:
     lines = {"Uid": "\t".join([str(user)] * 4), "Gid": "\t".join([str(user)] * 4), "NoNewPrivs": "1", "Seccomp": "2"}
     lines |= dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), "0" * 16) | status
-    return Process(number, lines, {kind: f"{kind}:[{number}]" for kind in standing.SHARED}, 500, "/usr/bin/python", "")
+    return Process(
+        number, lines, {kind: f"{kind}:[{number}]" for kind in process_inspection.SHARED}, 500, "/usr/bin/python", ""
+    )
 
 
 LIMITS = Limits()
@@ -122,41 +124,44 @@ MOUNTS: list[dict[str, object]] = [
     {"path": "/", "type": "overlay", "root": "/", "options": ["ro"]},
     {"path": "/tmp", "type": "tmpfs", "root": "/", "options": ["rw"]},
 ]
-SEEN = standing.Standing(
+SEEN = process_inspection.Standing(
     [process(10)], ["lo"], [], MOUNTS, {"memory": LIMITS.memory, "pids": LIMITS.pids, "cpu": 200_000}
 )
-BESIDE = standing.Standing([process(20, user=300_000_001)])
+BESIDE = process_inspection.Standing([process(20, user=300_000_001)])
 HOST = process(1, user=0)
 
 
-def judged(seen: standing.Standing, *, gvisor: bool = False) -> dict[str, Finding]:
+def judged(seen: process_inspection.Standing, *, gvisor: bool = False) -> dict[str, Finding]:
     runtime = "runsc" if gvisor else None
-    return {one.probe.code: one for one in standing.judge(seen, BESIDE, HOST, LIMITS, gvisor=gvisor, runtime=runtime)}
+    return {
+        one.probe.code: one
+        for one in process_inspection.judge(seen, BESIDE, HOST, LIMITS, gvisor=gvisor, runtime=runtime)
+    }
 
 
 def test_a_sandbox_as_it_is_to_be_passes_and_each_finding_is_the_host_s() -> None:
     found = judged(SEEN)
-    assert set(found) == set(standing.OF_PROCESSES)
+    assert set(found) == set(process_inspection.OF_PROCESSES)
     assert {one.word for one in found.values()} == {Word.HOST}
     verdicts = {code for code, one in found.items() if one.verdict is not Verdict.PASS}
     assert verdicts == {"technology-kernel"}
     assert found["technology-kernel"].verdict is Verdict.NOT_APPLICABLE
 
 
-def with_process(**status: str) -> standing.Standing:
+def with_process(**status: str) -> process_inspection.Standing:
     return replace(SEEN, processes=[process(10), process(10, user=300_000_000, **status)])
 
 
-def sharing(kind: str, other: Process) -> standing.Standing:
+def sharing(kind: str, other: Process) -> process_inspection.Standing:
     spaces = {**process(10).namespaces, kind: other.namespaces[kind]}
     return replace(SEEN, processes=[replace(process(10), namespaces=spaces)])
 
 
-def limited(**limits: int) -> standing.Standing:
+def limited(**limits: int) -> process_inspection.Standing:
     return replace(SEEN, limits={**(SEEN.limits or {}), **limits})
 
 
-WEAKER: dict[str, tuple[standing.Standing, set[str]]] = {
+WEAKER: dict[str, tuple[process_inspection.Standing, set[str]]] = {
     "root": (replace(SEEN, processes=[process(10, user=0)]), {"rights-user-of-processes"}),
     "two users": (replace(SEEN, processes=[process(10), process(10, user=300_000_009)]), {"rights-user-of-processes"}),
     "the user beside": (
@@ -193,7 +198,7 @@ def test_what_the_host_s_kernel_says_otherwise_fails(case: str) -> None:
 
 
 def test_what_cannot_be_seen_is_not_guessed() -> None:
-    assert {one.verdict for one in judged(standing.Standing(())).values()} == {Verdict.NOT_APPLICABLE}
+    assert {one.verdict for one in judged(process_inspection.Standing(())).values()} == {Verdict.NOT_APPLICABLE}
 
 
 def test_gvisor_by_name_only_has_no_kernel_of_its_own() -> None:
@@ -214,7 +219,7 @@ RAW = [
     message("display_data", {"data": {"text/plain": "shown", "application/javascript": "alert(1)"}}),
     message("display_data", {"data": {"text/html": '<img src="http://192.0.2.1/a" onerror=x>'}}),
     message("execute_reply", {"status": "ok", "payload": [{"source": "set_next_input"}]}),
-    message("stream", {"name": "stdout", "text": shows.FORGED}),
+    message("stream", {"name": "stdout", "text": output_probes.FORGED}),
     message("shutdown_reply", {}),
 ]
 CLEAN = [
@@ -232,9 +237,9 @@ CLEAN = [
 
 
 def test_outputs_as_a_kernel_sends_them_fail_and_clean_ones_pass() -> None:
-    assert {one.verdict for one in shows.judge(RAW, "safe")} == {Verdict.FAIL}
-    assert {one.verdict for one in shows.judge(CLEAN, "safe")} == {Verdict.PASS}
-    assert {one.verdict for one in shows.judge([], "safe")} == {Verdict.FAIL}, "nothing was tried"
+    assert {one.verdict for one in output_probes.judge(RAW, "safe")} == {Verdict.FAIL}
+    assert {one.verdict for one in output_probes.judge(CLEAN, "safe")} == {Verdict.PASS}
+    assert {one.verdict for one in output_probes.judge([], "safe")} == {Verdict.FAIL}, "nothing was tried"
 
 
 @pytest.mark.parametrize(
@@ -246,11 +251,11 @@ def test_outputs_as_a_kernel_sends_them_fail_and_clean_ones_pass() -> None:
 )  # fmt: skip
 def test_html_that_acts_is_seen(html: str) -> None:
     shown = [CLEAN[0], message("display_data", {"data": {"text/html": html}})]
-    assert {one.probe.code: one.verdict for one in shows.judge(shown, "safe")}["output-script"] is Verdict.FAIL
+    assert {one.probe.code: one.verdict for one in output_probes.judge(shown, "safe")}["output-script"] is Verdict.FAIL
 
 
 def test_trusted_outputs_are_no_pass() -> None:
-    found = {one.probe.code: one.verdict for one in shows.judge(CLEAN, "trusted")}
+    found = {one.probe.code: one.verdict for one in output_probes.judge(CLEAN, "trusted")}
     assert found.pop("output-forged") is Verdict.PASS
     assert set(found.values()) == {Verdict.NOT_APPLICABLE}
 
@@ -263,9 +268,9 @@ def ended(code: EndCode | None = None, *, by_host: bool = True, said: str = "") 
 def test_only_the_host_s_reason_counts_as_an_end() -> None:
     """A cell can raise an error of any name."""
     wanted = EndCode.CELL_TIMEOUT
-    assert ends.of_end("end-time", ended(wanted), wanted).verdict is Verdict.PASS
+    assert end_probes.of_end("end-time", ended(wanted), wanted).verdict is Verdict.PASS
     for other in (ended(), ended(EndCode.KERNEL_DIED), ended(wanted, by_host=False)):
-        assert ends.of_end("end-time", other, wanted).verdict is Verdict.FAIL
+        assert end_probes.of_end("end-time", other, wanted).verdict is Verdict.FAIL
 
 
 def test_processes_without_end_end_in_the_way_of_their_runtime() -> None:
@@ -273,10 +278,10 @@ def test_processes_without_end_end_in_the_way_of_their_runtime() -> None:
         ended(said='["processes_without_end", "EAGAIN", ""]'),
         ended(said='["processes_without_end", "worked", ""]'),
     )
-    assert ends.of_processes(bounded, gvisor=False).verdict is Verdict.PASS
-    assert ends.of_processes(endless, gvisor=False).verdict is Verdict.FAIL
-    assert ends.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=False).verdict is Verdict.FAIL
-    assert ends.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=True).verdict is Verdict.NOT_APPLICABLE
+    assert end_probes.of_processes(bounded, gvisor=False).verdict is Verdict.PASS
+    assert end_probes.of_processes(endless, gvisor=False).verdict is Verdict.FAIL
+    assert end_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=False).verdict is Verdict.FAIL
+    assert end_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=True).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_host_that_no_rule_names_has_to_be_denied_by_the_host() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.container import start
 from sandbox_kernel.engines.bubblewrap import users
-from sandbox_kernel.engines.bubblewrap.finding import may_hold
+from sandbox_kernel.engines.bubblewrap.process_labels import may_hold
 from tests.support.kernels import eventually
 
 

@@ -1,7 +1,7 @@
 """What the machine says of a sandbox, seen from outside: its process's own files in /proc, and its cgroup.
 
 bubblewrap is gone once the sandbox's program runs, and remembers nothing; the system does. Fails closed: what is
-missing or unreadable differs. `look` reads; the comparison is pure. Imports attestation, base, the protections.
+missing or unreadable differs. `look` reads; the comparison is pure.
 """
 
 from __future__ import annotations

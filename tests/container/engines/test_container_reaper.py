@@ -18,7 +18,7 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines import guard
+from sandbox_kernel.engines import container_reaper
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -170,12 +170,12 @@ def test_a_restart_soon_after_another_is_no_end_of_its_container(
     monkeypatch: pytest.MonkeyPatch, handed_over: bool, looks: int
 ) -> None:
     """The first process's guard sees a second pipe holder, which is dead, before the third process has put its name."""
-    monkeypatch.setattr(guard, "GRACE_SECONDS", -1.0)
+    monkeypatch.setattr(container_reaper, "GRACE_SECONDS", -1.0)
     pipe_holders = Owner(os.getpid(), 1), Owner(os.getpid(), 2)  # others of before, with the number of this process
     names = [pipe_holders[0], Owner.of(os.getpid()), pipe_holders[1], Owner.of(os.getppid())]
     seen: list[Owner] = []
 
-    class Charge(guard.Charge):
+    class Charge(container_reaper.Charge):
         def _appears(self) -> bool:
             return True
 

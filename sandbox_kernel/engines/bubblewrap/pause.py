@@ -1,4 +1,4 @@
-"""A sandbox of bubblewrap's that stands still: by its cgroup, where it has one that can. Imports the freezer."""
+"""A sandbox of bubblewrap's that stands still: by its cgroup, where it has one that can."""
 
 from __future__ import annotations
 

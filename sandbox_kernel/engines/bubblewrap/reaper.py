@@ -2,7 +2,7 @@
 
 It is given a copy of the sandbox's own end, and the system tells it when the owner's is closed, however that came
 about: the owner ended, let go of it, or whoever took it over did. Then it kills the sandbox, and removes its cgroups.
-One for each process that owns sandboxes; it ends with the last of them. It runs as a script (`python -I -S warden.py`)
+One for each process that owns sandboxes; it ends with the last of them. It runs as a script (`python -I -S reaper.py`)
 and imports the standard library only.
 """
 

@@ -36,7 +36,7 @@ class ScreenGuard(SessionService):
     @property
     def _screen(self) -> Screen:
         if self._made is None:
-            from .changes import changes
+            from .operator_rules import changes
             from .rule_index import RuleIndex
             from .screen import Screen
 

@@ -24,9 +24,9 @@ from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
 from ...session import trial
 from . import cells
-from .findings import Finding, Verdict, decided, failed, not_applicable, of_attacks
-from .outside import members
+from .host_view import members
 from .probes import BY_CODE, Word
+from .verdicts import Finding, Verdict, decided, failed, not_applicable, of_attacks
 
 CELL_SECONDS = 1.5
 """The limit of the cell that never ends."""

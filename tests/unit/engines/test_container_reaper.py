@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.resources import environment_of_helpers
-from sandbox_kernel.engines.guard import Guard
+from sandbox_kernel.engines.container_reaper import Guard
 from tests.support import ROOT
 
 VALUE = "sk-live-8Jd02kQm3vXz71LpRt5W"

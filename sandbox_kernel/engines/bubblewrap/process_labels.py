@@ -1,7 +1,6 @@
 """What is seen of sandboxes from outside, in /proc: which there are, whose they are, whether a process has ended.
 
-Whose a sandbox is, is not written down anywhere: it is the process that has the other end of its pipe. Imports owner
-and the standard library.
+Whose a sandbox is, is not written down anywhere: it is the process that has the other end of its pipe.
 """
 
 from __future__ import annotations

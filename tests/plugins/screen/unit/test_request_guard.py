@@ -14,7 +14,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, KernelDied
 from sandbox_kernel.core.model import Channel, Limits, Message, Settings
 from sandbox_kernel.plugins.api import SessionHandle
-from sandbox_kernel.plugins.screen.guard import ScreenGuard
+from sandbox_kernel.plugins.screen.request_guard import ScreenGuard
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.session.requests.scheduler import Scheduler
 

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Sequence
 
 from ..core.errors import FileRefused
-from .names import check_name
+from .file_rules import check_name
 from .path_walk import PathWalk
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -3,8 +3,8 @@
 A container ends by itself when its pipe closes. This small process is for one in which nobody hears that, and for one
 that the engine is still creating: it is told of each container by its name before the engine is asked for it, waits for
 the end of its own stdin, which comes with the owner's however that ends, and then removes what is left through the
-engine. One for each process and engine. It runs as a script (`python -I -S guard.py ...`), so it imports the standard
-library only, and next to nothing of that before there is something to end: it is started beside a kernel.
+engine. One for each process and engine. It runs as a script (`python -I -S container_reaper.py`), so it imports the
+standard library only, and next to nothing of that before there is something to end: it is started beside a kernel.
 """
 
 from __future__ import annotations

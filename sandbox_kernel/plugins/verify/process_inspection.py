@@ -12,8 +12,8 @@ from ...core.model import Limits, format_bytes
 from ...engines.about import Shown
 from ...engines.attestation import FALLBACK_TUNNELS, known_mount
 from ...engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
-from .findings import Finding, decided, not_applicable
-from .outside import UNLIMITED, Process
+from .host_view import UNLIMITED, Process
+from .verdicts import Finding, decided, not_applicable
 
 MIN_USER = 100_000
 """User ids below this may be those of people and services of the machine."""

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from ...core.model import Message
-from .findings import Finding, decided, failed, not_applicable
+from .verdicts import Finding, decided, failed, not_applicable
 
 NOWHERE = "192.0.2.1"
 FORGED = "forged-by-a-cell"
