@@ -6,7 +6,6 @@
 - `folder_policy`: Which folders a cell may fill: ones where no program runs, loads or obeys what it finds.
 - `tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
 - `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
-- `disk_thread`: A thread for the files of one folder of the host.
 - `transfer`: Both folders kept in step with scratch.
 - `notebook_files`: Whether a file that a cell asked for lies beside the notebook.
 - `snapshot_parts`: What a folder of snapshots holds, looked at without believing it.

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
-from .disk_thread import Disk
 from .file_rules import HABITS, FileLimits, check_downloaded_name, check_size, folded, printable
 from .scratch import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
 from .tree import DownloadFolder, HostFile, HostStamp, UploadFolder
@@ -23,6 +24,8 @@ __all__ = ["Ask", "Downloads", "Report", "SyncState", "Uploads"]
 
 T = TypeVar("T")
 F = TypeVar("F", "HostFile", "ScratchFile")
+FOLDER_SECONDS = 15.0
+"""How long a folder of the host may take for one step; the walk through it is the longest."""
 MAX_OTHERS = 100
 """Things in scratch that are no regular files, of which a listing is believed."""
 MAX_REPORTED = 50
@@ -38,6 +41,32 @@ _KINDS = {
     "unreadable": FileCode.FOLDER_UNREADABLE.note(),
 }
 _OTHER_KIND = FileCode.NOT_A_FILE.note(what="no regular file")
+
+
+class Disk:
+    """A thread for one folder's files: a slow disk holds up neither the loop, nor the order of the steps."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "sandbox-files")
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Return what `function` does. Raises `FileRefused` after `FOLDER_SECONDS`; later steps wait for this one."""
+        try:
+            async with asyncio.timeout(FOLDER_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+        except TimeoutError:
+            raise FileRefused(FileCode.FOLDER_SILENT, limit=f"{FOLDER_SECONDS:.0f} s") from None
+
+    async def finish(self, function: Callable[[], None]) -> None:
+        """Run `function` after all steps before it, also when the caller was cancelled, and wait for it a little."""
+        done = self._thread.submit(function)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FOLDER_SECONDS):
+                await asyncio.shield(asyncio.wrap_future(done))
+
+    def close(self) -> None:
+        """Have the thread end after the steps that it has; waits for nothing. There are no steps any more."""
+        self._thread.shutdown(wait=False)
 
 
 class Refusal(NamedTuple):

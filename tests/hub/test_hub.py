@@ -26,7 +26,7 @@ import psutil
 import pytest
 
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.plugins.broker.headroom import under_pressure
+from sandbox_kernel.plugins.broker.pool import under_pressure
 from tests.hub import hub as hubs
 from tests.hub import places
 from tests.hub.hub import Hub, Member

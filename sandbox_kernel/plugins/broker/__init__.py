@@ -10,7 +10,6 @@ Its callers' side is in `client/`.
 - `usage_counters`: Who has how many sandboxes, and what was refused.
 - `pool`: Sandboxes that are ready before anybody asks.
 - `warm_sandbox`: One of them, from its start to its claim.
-- `headroom`: What the machine has to spare for it.
 - `detached_sandbox`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.
 - `detached_registry`: Who may have such a one, and for how long.
 - `owner_pipe`: What is asked for with one that is kept, and its owner's end of the pipe.

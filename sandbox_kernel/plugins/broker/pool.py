@@ -12,12 +12,13 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.errors import SandboxError
+from ...core.model import GIB
 from ...core.tasks import Tasks
 from ...core.version import __version__
-from .headroom import SPARE_BYTES, spare_memory, under_pressure
 from .warm_sandbox import Warm
 
 if TYPE_CHECKING:
@@ -40,6 +41,31 @@ KINDS = 8
 """How many different sandboxes are remembered."""
 STALE_SECONDS = 1800.0
 """How long one that nobody asked for again is kept ready."""
+PRESSURE = 60.0
+"""Percent of the last ten seconds in which something waited for a processor; above it nothing is made ahead."""
+SPARE_BYTES = GIB
+"""Of memory that must be left over."""
+
+
+def under_pressure() -> bool:
+    """Return whether somebody waits for a processor, or there is little memory left."""
+    try:
+        first = Path("/proc/pressure/cpu").read_text(encoding="ascii").split("\n", 1)[0]
+        share = float(first.partition("avg10=")[2].split(" ", 1)[0])
+    except (OSError, ValueError):
+        share = 0.0  # a kernel that does not say so
+    return share > PRESSURE or spare_memory() < SPARE_BYTES
+
+
+def spare_memory() -> int:
+    """Return the bytes that could be had without swapping."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError, IndexError):
+        pass
+    return 1 << 62
 
 
 class Kind:

@@ -10,8 +10,7 @@ What runs in the machine before the agent is in `inside/`.
 - `build`: Making it.
 - `artifacts`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.
 - `hardware`: The machine's devices and features in QEMU's words, each with why it is there; pure.
-- `syscalls`: The system calls that QEMU may make.
-- `profile`: What QEMU has of the host's: its protections, in which bubblewrap starts it.
+- `profile`: What QEMU has of the host's: its protections and system calls, with which bubblewrap starts it.
 - `guest_commands`: What the machine's first process is told to start.
 - `line_protocol`: A channel of lines of JSON, bounded: the machine's words, and QEMU's own monitor.
 - `qmp`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sandbox_kernel.container import files as agent_files
 from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.core.model import GIB, MIB
-from sandbox_kernel.files import disk_thread, scratch, transfer
+from sandbox_kernel.files import scratch, transfer
 from sandbox_kernel.files.file_rules import CHUNK_BYTES, FileLimits
 from sandbox_kernel.files.scratch import Ask, Stamp
 from sandbox_kernel.files.transfer import Downloads, Report, SyncState, Uploads
@@ -367,7 +367,7 @@ async def test_an_agent_that_stops_answering_costs_a_bounded_time(place: Place) 
 
 
 async def test_the_loop_is_free_while_a_disk_is_slow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_thread, "FOLDER_SECONDS", 0.2)
+    monkeypatch.setattr(transfer, "FOLDER_SECONDS", 0.2)
     go_on = asyncio.Event()
     loop = asyncio.get_running_loop()
 

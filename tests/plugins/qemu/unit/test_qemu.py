@@ -29,7 +29,6 @@ from sandbox_kernel.plugins.qemu import (
     line_protocol,
     profile,
     qmp,
-    syscalls,
 )
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.container import QemuContainer
@@ -90,13 +89,15 @@ def test_qemu_is_held_as_a_sandbox_is() -> None:
 
 
 def test_qemu_makes_no_socket_starts_no_process_and_traces_none() -> None:
-    free = {name for rule in syscalls.rules() if rule.error is None and not rule.conditions for name in rule.names}
+    free = {
+        name for rule in profile.system_calls() if rule.error is None and not rule.conditions for name in rule.names
+    }
     assert not free & {"socket", "connect", "bind", "listen", "accept", "fork", "vfork", "clone", "ptrace", "mount"}
     assert not free & {"unshare", "setns", "prctl", "ioctl", "bpf", "setuid", "chmod", "unlink", "rename", "mkdir"}
-    (clone,) = [rule for rule in syscalls.rules() if rule.names == ("clone",)]
+    (clone,) = [rule for rule in profile.system_calls() if rule.names == ("clone",)]
     (one,) = clone.conditions
     assert one.mask is not None
-    assert one.value & one.mask == syscalls.THREAD  # a thread, and in no new namespace
+    assert one.value & one.mask == profile.THREAD  # a thread, and in no new namespace
 
 
 def test_the_order_to_start_holds_the_protections(tmp_path: Path) -> None:
