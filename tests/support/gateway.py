@@ -22,10 +22,10 @@ from cryptography.x509.oid import NameOID
 from sandbox_kernel.core.codes import Note
 from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.plugins.network.codes import NetworkCode
+from sandbox_kernel.plugins.network.dial import SocketDuplex
 from sandbox_kernel.plugins.network.egress import Egress
 from sandbox_kernel.plugins.network.limits import EgressLimits
 from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, Refused
-from sandbox_kernel.plugins.network.sockets import SocketDuplex
 from tests.support.patience import within
 
 CELL = Cell("cell-1")
@@ -111,7 +111,7 @@ async def proxy(egress: Egress, cell: Cell = CELL) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
     numbers = count(1)
     tasks: set[asyncio.Task[None]] = set()
-    with listening() as listener:
+    with listening() as listener, contextlib.ExitStack() as held:  # also what is cancelled before it begins
 
         async def serve(accepted: socket.socket) -> None:
             stream = CellEnd(accepted, next(numbers))
@@ -120,20 +120,20 @@ async def proxy(egress: Egress, cell: Cell = CELL) -> AsyncIterator[int]:
             finally:
                 stream.reset("left-open")
 
-        async def accept() -> None:
-            while True:
-                accepted, _ = await loop.sock_accept(listener)
-                accepted.setblocking(False)
-                task = asyncio.create_task(serve(accepted))
-                tasks.add(task)
+        def accept() -> None:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                accepted, _ = listener.accept()
+                held.enter_context(accepted).setblocking(False)
+                tasks.add(asyncio.create_task(serve(accepted)))
 
-        accepting = asyncio.create_task(accept())
+        loop.add_reader(listener, accept)
         try:
             yield listener.getsockname()[1]
         finally:
-            for task in (accepting, *tasks):
+            loop.remove_reader(listener)
+            for task in tasks:
                 task.cancel()
-            outcomes = await asyncio.gather(accepting, *tasks, return_exceptions=True)
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             faults = [one for one in outcomes if isinstance(one, Exception)]
             assert not faults, faults
 
