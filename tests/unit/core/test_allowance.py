@@ -16,6 +16,7 @@ import json
 import struct
 import sys
 import time
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from decimal import Decimal
@@ -69,20 +70,29 @@ def as_image(raw: bytes) -> dict[str, Any]:
 
 
 def peak(call: Callable[[], Any]) -> int:
-    """Return how far a call raises the memory of this process at its highest, in bytes."""
+    """Return how far a call raises the memory of this process at its highest, in bytes.
+
+    What the process grows by lacks what takes the place of what earlier tests freed, and what Python counts lacks what
+    libraries allocate by themselves: the larger one counts.
+    """
 
     def status(name: str) -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(name)).split()[1]) << 10
 
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what earlier tests freed would hide what is taken
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # the highest so far is the present again
     before = status("VmRSS")
     kept = call()
-    after = status("VmHWM") - before
+    grown = status("VmHWM") - before
     del kept
-    return after
+    tracemalloc.start()
+    try:
+        call()
+        return max(grown, tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
 
 
 def seconds(call: Callable[[], Any]) -> float:
