@@ -15,8 +15,7 @@ from sandbox_kernel.plugins.network.codings import texts
 from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.substitution import Held, Substitution
-from sandbox_kernel.plugins.network.unpacking import FREE_BYTES, MAX_TIMES
+from sandbox_kernel.plugins.network.substitution import FREE_BYTES, MAX_TIMES, Held, Substitution
 from sandbox_kernel.plugins.network.value import Value
 from tests.support.spellings import SPELLINGS
 

@@ -13,15 +13,12 @@
 - `snapshot_codes`: Why a snapshot is not taken, or not begun from.
 - `usage_codes`: What was asked for and cannot be: settings, arguments, notebooks, packages and places.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
-- `texts`: JSON that is mostly long texts, parsed without a copy of the whole.
 - `tasks`: Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 - `descriptors`: Open files from one process to another, whatever cells of the same user have on their way.
-- `listening`: Connections taken from a socket that listens; where there is no room for one more, none for a moment.
 - `allowance`: What one answer of a sandbox may make this process build.
 - `weight`: What a piece of JSON will cost in memory, found before it is parsed.
 - `extras`: How the packages of an extra are installed.
 - `zone`: The time zone of this machine.
 - `version`: The version of the package.
-- `stamp`: What tells one installation of this package from another.
 - `resources`: Where the package lies, and what it brings along besides code.
 """

@@ -6,7 +6,6 @@
 - `about`: What an engine says of itself, its sandboxes and its images: values of ours.
 - `hardening`: From a spec to the protections of a sandbox, in values of ours.
 - `attestation`: Is the container what was asked for? Two witnesses against the spec.
-- `sightings`: What the process that owns a sandbox is for.
 - `owner`: Whose container it is: a process, told apart from a later one with its number.
 - `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.

@@ -9,7 +9,6 @@
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `overflow`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.
-- `parent`: The end of the process that started a kernel.
 - `guidance`: What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside it.
 - `state_message`: How the sandbox stands, for front ends that show it.
 - `kernel_info`: What a kernel says of itself: its language, its limits, and what its cells may reach.

@@ -30,12 +30,27 @@ from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
 from .kernel_info import kernel_info
 from .overflow import Overflow
-from .parent import until_left
 from .state_message import state
 
 if TYPE_CHECKING:
     from ..engines.about import Inspectable
     from .sockets import FrontSockets
+
+PARENT_SECONDS = 1.0
+
+
+async def until_left(stopping: asyncio.Event) -> None:
+    """Set `stopping` when the process that started this one is gone; nothing is known of one without a starter."""
+    starter, parent = os.environ.get("JPY_PARENT_PID"), os.getppid()
+    if starter is None or starter == "1":
+        return
+    # Process 1 inherits the orphans: the starter was gone before this process could look.
+    while parent != 1:
+        await asyncio.sleep(PARENT_SECONDS)
+        if os.getppid() != parent:
+            break
+    stopping.set()
+
 
 LISTENERS_SECONDS = 5.0
 """How long a request for the kernel waits at most, for those who listened before a restart, or for the first to listen.

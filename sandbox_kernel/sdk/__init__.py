@@ -6,7 +6,6 @@
 - `execution`: What `run_code` brings back, and how it is put together from messages.
 - `callbacks`: The functions that a caller gives along: plain or async, and none can lose a cell.
 - `lifetimes`: What ends a container: its time, and an owner that goes without a word.
-- `starts`: Turns for starts on one event loop.
 - `values`: What callers give and get besides executions and files.
 - `variables`: Variables of the environment, for a sandbox or for one call.
 - `options`: What a caller opens a sandbox with.
@@ -22,7 +21,6 @@
 - `keeper`: Who keeps sandboxes that outlive their caller.
 - `ownership`: Whose a sandbox is, and with what it ends.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
-- `metrics`: What a sandbox uses.
 - `snapshotting`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
 - `internal_cells`: Cells of this package's own, which do something for a caller.

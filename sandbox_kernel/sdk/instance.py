@@ -27,12 +27,33 @@ from ..plugins import index
 from ..session import snapshot_facts
 from ..session.session import Session
 from ..session.streams import works_for
-from . import starts
 from .cell import Cell, Front, Tell, submit_silently
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .options import SandboxOptions
 from .values import NetworkDenial, seconds
+
+STARTS_PER_CPU = 2
+"""Sandboxes that start at once on one loop: more of them would only take turns within their time limits."""
+
+_turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+    """Return what a start holds while it runs."""
+    if loop not in _turns:
+        _turns[loop] = asyncio.Semaphore(STARTS_PER_CPU * (os.cpu_count() or 1))
+    return _turns[loop]
+
+
+async def reap(session: Session) -> None:
+    """Remove, once in a process, what others left that were killed between creating a container and starting it."""
+    try:
+        if count := await session.engine.reap():
+            session.emit("reaped", containers=count)
+    except (SandboxError, TimeoutError, OSError) as error:
+        session.emit("reap_failed", reason=str(error))
+
 
 MARGIN_SECONDS = 5.0
 
@@ -223,12 +244,12 @@ class Instance:
             if session.is_gone and (not fresh or self.ownership.is_detached):
                 raise session.failure or SandboxDied(EndCode.SANDBOX_DIED, "the sandbox is gone", kept=Survived.NOTHING)
             self._begin(handle, asyncio.get_running_loop())
-            async with starts.turn(asyncio.get_running_loop()):
+            async with turn(asyncio.get_running_loop()):
                 self.check()
                 await self._started()
         if not Instance._reaped:
             Instance._reaped = True
-            self._tasks.start(starts.reap(session), "removing what others left")
+            self._tasks.start(reap(session), "removing what others left")
 
     def _begin(self, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
         if self._finalizers is None:

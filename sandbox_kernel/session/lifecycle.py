@@ -7,6 +7,7 @@ requests what became of them. The next container has a life of its own.
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,11 +16,12 @@ import orjson
 
 from ..container import wire
 from ..core.codes import EndCode, MessageCode, Note, Survived
-from ..core.errors import EngineError, EngineUnavailable, SandboxDied, SandboxError, WireError
-from ..core.model import ExitReason, SandboxSpec, Settings
+from ..core.errors import EngineError, EngineUnavailable, KernelDied, OutOfMemory, SandboxDied, SandboxError, WireError
+from ..core.model import ExitReason, Limits, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
-from . import exit_reasons, protocol
+from ..files.file_rules import printable
+from . import protocol
 from .agent_words import Death, Oversized
 from .handshake import KernelHandshake
 from .link import Link
@@ -27,6 +29,74 @@ from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
 from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
 from .streams import RESET_BY_KERNEL, NoStreams, Streams
+
+OF_A_BROKER = {
+    "taken": EndCode.DETACHED_TAKEN,
+    "expired": EndCode.LIFETIME_OVER,
+    "flooded": EndCode.NOBODY_READ,
+    "broker_ended": EndCode.BROKER_ENDED,
+}
+
+
+def out_of_memory(limit: int, kept: Survived, because: str | None = None) -> OutOfMemory:
+    return OutOfMemory(EndCode.OUT_OF_MEMORY, limit=format_bytes(limit), setting="memory", kept=kept, because=because)
+
+
+def restarted() -> KernelDied:
+    return KernelDied(EndCode.KERNEL_RESTARTED, kept=Survived.FILES)
+
+
+def too_slow(what: str, limits: Limits) -> SandboxDied:
+    limit = f"{limits.start_timeout:g} s"
+    return SandboxDied(EndCode.START_TOO_SLOW.note(what=what), limit=limit, setting="start_timeout")
+
+
+def unused(limits: Limits) -> SandboxDied:
+    limit = f"{limits.idle_timeout:g} s"
+    return SandboxDied(EndCode.SANDBOX_IDLE, limit=limit, setting="idle_timeout", kept=Survived.NOTHING)
+
+
+def no_kernel(image: str, death: Death, error: SandboxError) -> SandboxDied:
+    """Name the end of a sandbox in which kernel after kernel ends; `error` is the last one's."""
+    return SandboxDied(EndCode.NO_KERNEL_STARTS.note(image=image, why=_last_words(death.tail) or error.message))
+
+
+def of_kernel(death: Death, memory_bytes: int) -> SandboxError:
+    """Name the reason of a kernel's death from what the agent saw."""
+    if death.signal == signal.SIGKILL and death.ooms:
+        return out_of_memory(memory_bytes, Survived.FILES)
+    if death.signal is not None:
+        try:
+            how = f"was ended by signal {death.signal} ({signal.Signals(death.signal).name})"
+        except ValueError:
+            how = f"was ended by signal {death.signal}"
+    else:
+        how = f"ended itself with exit code {'unknown' if death.code is None else death.code}"
+    return KernelDied(EndCode.KERNEL_DIED, f"the kernel {how}", kept=Survived.FILES)
+
+
+def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) -> SandboxError:
+    """Name the reason why a container's stream ended; `link_failure` says why its pipe was given up, if it was."""
+    detail = _last_words(reason.detail)
+    if reason.kind == "out_of_memory":
+        return out_of_memory(limits.memory, Survived.NOTHING, "the whole sandbox was ended")
+    if reason.kind == "out_of_processes":
+        return SandboxDied(EndCode.OUT_OF_PROCESSES, limit=f"{limits.pids}", setting="pids", kept=Survived.NOTHING)
+    if reason.kind == "engine_lost":
+        return SandboxDied(EndCode.ENGINE_STOPPED.note(why=detail), kept=Survived.NOTHING)
+    if (code := OF_A_BROKER.get(reason.kind)) is not None:
+        return SandboxDied(code, kept=Survived.NOTHING)
+    if link_failure is not None:
+        return SandboxDied(link_failure, kept=Survived.NOTHING)
+    how = "was killed" if reason.kind == "killed" else f"ended with exit code {reason.exit_code}"
+    return SandboxDied(
+        EndCode.SANDBOX_DIED, f"the sandbox {how}{': ' + detail if detail else ''}", kept=Survived.NOTHING
+    )
+
+
+def _last_words(text: str) -> str:
+    return printable(text.strip()[-1000:], 1000)
+
 
 MAX_FAILED_KERNELS = 3
 """Kernels that end before they take up a cell, in a row, before their sandbox is given up: a cell can plant code that
@@ -125,7 +195,7 @@ class Lifecycle:
     def retire(self) -> None:
         """End it, since nobody uses it."""
         self._go(Event.IDLE)
-        self._tasks.start(self.end(exit_reasons.unused(self._limits)), "the end of a sandbox")
+        self._tasks.start(self.end(unused(self._limits)), "the end of a sandbox")
 
     async def end(self, error: SandboxError) -> None:
         """End it for a reason; does nothing without a container."""
@@ -178,7 +248,7 @@ class Lifecycle:
             async with asyncio.timeout_at(deadline):
                 container = await opens()
         except TimeoutError:
-            error: SandboxError = exit_reasons.too_slow("the container engine", self._limits)
+            error: SandboxError = too_slow("the container engine", self._limits)
         except SandboxError as failure:
             error = failure
         except OSError as failure:
@@ -244,7 +314,7 @@ class Lifecycle:
                 reason = await link.container.wait()
         except TimeoutError:
             reason = ExitReason(kind="killed", detail="its stream ended")
-        return exit_reasons.of_sandbox(reason, self._limits, link.failure)
+        return of_sandbox(reason, self._limits, link.failure)
 
     def _expect_kernel(self, deadline: float) -> None:
         """End the sandbox unless a kernel is ready in time; a cell can plant what makes the next one hang."""
@@ -259,7 +329,7 @@ class Lifecycle:
         if self._state in AWAITING_KERNEL and self._link is not None and self._link.is_held:
             self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_timeout)
         elif self._state in AWAITING_KERNEL:
-            self._tasks.start(self.end(exit_reasons.too_slow("the kernel", self._limits)), "the end of a sandbox")
+            self._tasks.start(self.end(too_slow("the kernel", self._limits)), "the end of a sandbox")
 
     # --- what it sends ---
 
@@ -337,12 +407,12 @@ class Lifecycle:
         self._go(Event.KERNEL_EXITED)
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
-        error = exit_reasons.restarted() if restarting else exit_reasons.of_kernel(death, self._limits.memory)
+        error = restarted() if restarting else of_kernel(death, self._limits.memory)
         self._emit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._requests.inbound.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
-            raise exit_reasons.no_kernel(self._settings.image, death, error)
+            raise no_kernel(self._settings.image, death, error)
         link.tell("start_kernel")
         self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_timeout)
         self._requests.kernel_died(error, asked_for=restarting)

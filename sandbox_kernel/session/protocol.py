@@ -6,6 +6,7 @@ in a front end never sees a duplicate key, a NaN or a stray byte that ours did n
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,10 +14,94 @@ from typing import Any, Literal
 import orjson
 
 from ..container import wire
-from ..core import texts, weight
+from ..core import weight
 from ..core.codes import MessageCode, Note
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
+
+PIECE, LOOK = 1 << 18, 1 << 12
+"""Bytes of a long text that are parsed at a time, and bytes of a string that is not one."""
+MAX_STRINGS = 1000
+"""Strings among which long texts are looked for."""
+
+
+def parse(data: bytes) -> Any:
+    """Parse JSON. Raises `ProtocolError` for what is none."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise ProtocolError(MessageCode.NOT_JSON.note(why=error)) from None
+
+
+def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
+    """Parse one of `parts` within `factor` times `max_bytes` of memory; what is mostly long texts is taken out of them.
+
+    A copy is spared where it would not leave one of those times free. Long texts of ASCII are then parsed piece by
+    piece, and put where a name that nobody can know stands for them. Raises `ProtocolError` for what is no JSON, and
+    for a long text that is a key, or the first of two values of one key.
+    """
+    data = parts[place]
+    if factor * len(data) <= (factor - 1) * max_bytes or not data.isascii() or (b"\\" in data and b"\\u" in data):
+        return parse(data)
+    rest, found = _without_texts(data)
+    if not found:
+        return parse(data)
+    parts[place] = data = b""
+    result = [parse(rest)]
+    waiting: list[Any] = [result]
+    while waiting:
+        inside = waiting.pop()
+        for where, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
+            if isinstance(value, (dict, list)):
+                waiting.append(value)
+            elif isinstance(value, str) and value in found:
+                inside[where] = "".join(found.pop(value))
+    if found:
+        raise ProtocolError(MessageCode.KEY_IMPROPER)
+    return result[0]
+
+
+def _without_texts(data: bytes) -> tuple[bytes, dict[str, list[str]]]:
+    """Return JSON with names in place of its long texts, and the pieces of those by name.
+
+    Nothing, if a quarter or more is anything else: all the rest is copied.
+    """
+    rest, found = bytearray(), dict[str, list[str]]()
+    copied = end = 0
+    for _ in range(MAX_STRINGS):
+        if (begin := data.find(b'"', end)) < 0:
+            break
+        end, pieces = _text(data, begin + 1)
+        if pieces:
+            name = secrets.token_hex(16)
+            found[name] = pieces
+            rest += data[copied:begin] + f'"{name}"'.encode()
+            copied = end
+    if not found or 4 * (len(rest) + len(data) - copied) > len(data):
+        return b"", {}
+    return bytes(rest + data[copied:]), found
+
+
+def _text(data: bytes, start: int) -> tuple[int, list[str]]:
+    """Return where a string whose inside begins at `start` ends, and its pieces; none of a short one."""
+    pieces: list[str] = []
+    size = LOOK
+    while start < len(data):
+        piece = data[start : start + size]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece += data[start + size : start + size + 1]  # the character that is escaped
+        end = piece.find(b'"')
+        if end >= 0 and b"\\" in piece:
+            end = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..").find(b'"')
+        if end >= 0 and not pieces:
+            return start + end + 1, []
+        pieces.append(parse(b'"%b"' % (piece if end < 0 else piece[:end])))
+        if end >= 0:
+            return start + end + 1, pieces
+        start += len(piece)
+        size = PIECE
+    raise ProtocolError(MessageCode.NOT_JSON.note(why="a text has no end"))
+
 
 PROTOCOL_VERSION = "5.4"
 """With subshells (JEP 91) and iopub_welcome (JEP 65)."""
@@ -200,7 +285,7 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
         metadata=metadata,
         memory=weight.kept(parts[3]) if channel == "iopub" and header["msg_type"] != "stream" else 0,
         plain=_is_plain(parts[3]),
-        content=_known(header["msg_type"], _object(texts.take(parts, 3, max_message, MEMORY_FACTOR))),
+        content=_known(header["msg_type"], _object(take(parts, 3, max_message, MEMORY_FACTOR))),
         buffers=tuple(parts[4:]),
     )
     for name, kinds in _REQUIRED.get(message.type, ()):
@@ -259,7 +344,7 @@ def _check_type(channel: Channel, kind: str) -> None:
 
 def parse_object(part: bytes) -> dict[str, Any]:
     """Parse a JSON object. Raises `ProtocolError` for anything else."""
-    return _object(texts.parse(part))
+    return _object(parse(part))
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@
 - `host`: What of this machine a root can be made from.
 - `layout`: Where everything lies in such a root.
 - `generations`: The folders of roots, of which a new one takes the place of the one before.
-- `additions`: What such a root has besides packages.
 - `roots`: Making a root for an engine without images.
 - `exported_root`: A root that is an image's file system.
 - `install`: The kernelspec.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import runpy
 import shutil
 import subprocess
 import tempfile
@@ -33,11 +34,42 @@ from ..wheels import wheels
 from ..wheels.pip_process import Target
 from ..wheels.requirements import Wanted
 from ..wheels.requirements import read as read_requirements
-from . import additions, host, layout
+from . import host, layout
 from .build_lock import alone
 from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
 from .steps import Say, Steps, step, tail
+
+MODULES = ("plots", "measures")
+"""Each kernel's start calls the first, which loads the other when it is needed."""
+LIBRARIES = "libraries.py"
+"""What makes the JavaScript libraries of charts small."""
+FILES = (*(f"{name}.py" for name in MODULES), LIBRARIES)
+"""All that is taken from images/."""
+
+
+def add(recipes: Path, environment: Path, home: Path) -> None:
+    """Add all, of the folder images/, to an environment and to the home that each session's begins with."""
+    packages = next((environment / "lib").glob("python*/site-packages"))
+    _add_modules(recipes, packages, home)
+    _link_fonts(packages, environment / "share" / "fonts")
+    runpy.run_path(str(recipes / LIBRARIES))["prepare"](packages)
+
+
+def _add_modules(recipes: Path, packages: Path, home: Path) -> None:
+    startup = home / ".ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    for name in MODULES:
+        shutil.copyfile(recipes / f"{name}.py", packages / f"sandbox_{name}.py")
+    (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
+
+
+def _link_fonts(packages: Path, folder: Path) -> None:
+    """Put the fonts of packages where programs look for fonts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for font in (*packages.glob("fontpkg_*/files/*.ttf"), *packages.glob("noto_cjk_*/*.ttc")):
+        (folder / font.name).symlink_to(os.path.relpath(font, folder))
+
 
 RECIPE = 2
 """Of the steps in this module: a root that was made by others is stale."""
@@ -103,7 +135,7 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     python = host.find_python()
     target = host.target(python)
     laid = layout.lay_out(python, host.look(python))
-    texts = [(recipes / name).read_text() for name in (*additions.FILES, "warm.py", "installer.lock")]
+    texts = [(recipes / name).read_text() for name in (*FILES, "warm.py", "installer.lock")]
     lock = wheels.lock_of(recipes, kind, python.minor).read_text()
     # Not what the Python maps: an update of the machine's libraries changes nothing here.
     parts = [str(RECIPE), python.version, python.tag, *(repr(astuple(value)) for value in (laid, target))]
@@ -170,7 +202,7 @@ def _make(plan: Plan, steps: Steps) -> None:
         copied = copy_programs(made.path / "bin", Path(plan.layout.python))
         with steps.during(f"installing {len(ready.files) - 1} wheels, offline, beside {copied} programs"):
             _install(made.path / "env", plan, ready)
-        additions.add(brought("images"), made.path / "env", made.path / "home")
+        add(brought("images"), made.path / "env", made.path / "home")
         with steps.during("compiling the packages"):
             _compile(made.path / "env", python)
         with steps.during("preparing caches, in a sandbox"):

@@ -16,10 +16,10 @@ import pytest
 
 from sandbox_kernel import Sandbox, __version__, cli
 from sandbox_kernel.cli import commands, manual, ps_command
+from sandbox_kernel.cli import ps_command as sightings
 from sandbox_kernel.cli.arguments import parse, parser
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
-from sandbox_kernel.engines import sightings
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.engines.docker import documents
 from sandbox_kernel.setup.install import check

@@ -26,7 +26,7 @@ from sandbox_kernel import (
 )
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.sdk.client import session_of
-from sandbox_kernel.sdk.starts import STARTS_PER_CPU
+from sandbox_kernel.sdk.instance import STARTS_PER_CPU
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import containers_of
 from tests.support.patience import Stopwatch, within

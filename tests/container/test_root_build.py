@@ -21,7 +21,8 @@ from sandbox_kernel.core.resources import brought
 from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
-from sandbox_kernel.setup import additions, exported_root, generations, host, machine, roots
+from sandbox_kernel.setup import exported_root, generations, host, machine, roots
+from sandbox_kernel.setup import roots as additions
 from sandbox_kernel.wheels import wheels
 from sandbox_kernel.wheels.pip_process import Target
 from tests.support.roots import let_others_in

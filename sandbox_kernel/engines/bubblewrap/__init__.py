@@ -12,7 +12,6 @@
 - `ahead`: The beginning of a sandbox, which needs no event loop.
 - `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
 - `inspection`: What the machine says of a sandbox, compared with what it was asked for.
-- `pause`: A sandbox that stands still, by its cgroup.
 - `container`: One running sandbox: its pipe, and why it ended.
 - `engine`: The bubblewrap engine: start, adopt, list, reap.
 - `launcher`: What others may use of all this.

@@ -19,9 +19,11 @@ from typing import Any
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
+from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
 from ..base import Check, Witness
 from ..cgroups import Group
+from ..freezer import Freezer
 from ..limit_watch import LimitWatch, Place, watch_memory
 from ..owner import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
@@ -30,11 +32,41 @@ from . import errors
 from .arguments import Descriptors, arguments
 from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
-from .pause import Standing
 from .process_labels import MARK, command_of, has_ended, mark_of
 from .reaper import kill, warden
 from .roots import Root, find
 from .watch import MayUse, UsageWatch, confine, family
+
+
+class Standing:
+    """The part of a container that is paused."""
+
+    paused = False
+    _launched: Launched
+    _freezer: Freezer | None = None
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        return PAUSE if self._switch().there else NONE
+
+    async def pause(self) -> None:
+        await self._switch().freeze()
+        self.paused = True
+
+    async def resume(self) -> None:
+        self._let_go_on()
+
+    def _let_go_on(self) -> None:
+        """Let its processes go on: a frozen one of version 1 could not even be killed."""
+        if self._freezer is not None:
+            self._freezer.thaw()
+        self.paused = False
+
+    def _switch(self) -> Freezer:
+        if self._freezer is None:
+            self._freezer = Freezer(self._launched.group)
+        return self._freezer
+
 
 KILL_SECONDS = 4.0
 """How long an end is waited for. One that takes longer is left to the warden."""

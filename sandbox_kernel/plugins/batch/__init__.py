@@ -6,7 +6,6 @@
 - `events`: What was refused during a run, and which of it honest code would not have done.
 - `source`: A notebook or a script, with its parameters, as a notebook without outputs.
 - `report`: The report of a run; a JSON Schema beside it describes it.
-- `receipt`: The receipt of a run: what the report knows, signed.
 - `inferred_inputs`: The files that code reads by names which stand in it.
 - `inputs`: Files that go in before the first cell, and hashes of what came out.
 - `notebook`: Messages as outputs of the executed notebook, by nbclient.

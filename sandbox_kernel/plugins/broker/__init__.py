@@ -14,7 +14,6 @@ Its callers' side is in `client/`.
 - `detached_registry`: Who may have such a one, and for how long.
 - `owner_pipe`: What is asked for with one that is kept, and its owner's end of the pipe.
 - `frames`: A pipe's bytes cut into frames, without reading them.
-- `transcript`: What a cell has sent, for whoever takes its sandbox over.
 - `lease`: A sandbox whose pipe a caller has: its end, and whose it is.
 - `service`: What a broker is for its connections.
 - `connection`: One connection: a few bounded requests, each answered once.

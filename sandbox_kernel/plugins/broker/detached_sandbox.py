@@ -25,11 +25,55 @@ from .codes import BrokerCode
 from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
 from .lease import Lent
 from .owner_pipe import Owner, Wish, noted
-from .transcript import OF_A_FRAME, Transcript
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.base import Lendable
+
+MAX_BYTES = 8 << 20
+RESERVED_BYTES = 1 << 20
+"""For what tells how a cell ended. An honest one needs a few kilobytes of it."""
+OF_A_FRAME = 256
+"""Bytes that a frame costs beside its own."""
+
+
+class Transcript:
+    """The frames of one cell, as they came."""
+
+    def __init__(self, most: int = MAX_BYTES, reserved: int = RESERVED_BYTES) -> None:
+        self._most, self._reserved = most, reserved
+        self._pieces: list[bytes] = []
+        self._cost = 0
+        self.dropped_messages = self.dropped_bytes = 0
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes."""
+        return self._cost
+
+    @property
+    def pieces(self) -> list[bytes]:
+        return list(self._pieces)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._pieces.clear()
+        self._cost = self.dropped_messages = self.dropped_bytes = 0
+
+    def reserve(self, size: int, *, essential: bool = False) -> bool:
+        """Return whether there is room for a frame of `size` bytes, which is taken then; else it counts as dropped."""
+        cost = size + OF_A_FRAME
+        if self._cost + cost > self._most + (self._reserved if essential else 0):
+            self.dropped_messages += 1
+            self.dropped_bytes += size
+            return False
+        self._cost += cost
+        return True
+
+    def add(self, data: bytes) -> None:
+        """Add a piece for which there is room."""
+        self._pieces.append(data)
+
 
 STATUS_BYTES = 4096
 PING_SECONDS = 10.0

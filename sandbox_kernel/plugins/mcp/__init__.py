@@ -10,7 +10,6 @@ imported when the command runs.
 - `clients`: Clients, the sessions of each, and their ends.
 - `descriptions`: What a model is told before it calls anything.
 - `tools`: What the tools take, do and give back.
-- `catalogue`: The table of tools with their words, schemas and hints.
 - `service`: Tools and resources for whoever is connected, without a transport.
 - `connections`: Connections: a clock for whatever each waits for, and room for those that ask something.
 - `http`: Tokens, the gate before them, the names of this server, clients that leave, and the address to listen on.

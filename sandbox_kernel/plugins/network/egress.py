@@ -13,10 +13,10 @@ from collections.abc import Callable
 from ...core.codes import Note
 from ...session.streams import RESET_CROWDED, Identified
 from ..api import Cell, SessionService, Stream, StreamReset
-from . import proxy_head, tunnel
+from . import proxy_head
 from .answers import is_denial, refusal
 from .buffered import Buffered
-from .client_hello import ALERT_ACCESS_DENIED
+from .client_hello import ALERT_ACCESS_DENIED, HelloReader, asks_again
 from .codes import NetworkCode
 from .dial import Dialled, Dialler
 from .exchange import Duplex, Insight
@@ -26,6 +26,73 @@ from .lookup import Lookups, Resolver, is_own
 from .operator_proxy import Proxies
 from .policy import Address, NetworkPolicy, Refused, Target
 from .reporter import NetworkDenied, Reporter
+
+CheckName = Callable[[str | None], None]
+"""Raises Refused for a server that a hello must not name."""
+
+
+async def checked_hello(client: Buffered, check: CheckName, seconds: float, *, second: bool = False) -> bytes:
+    """Return the bytes of a client's hello that names the right server, and nothing behind it. Raises Refused."""
+    reader = HelloReader(second=second)
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                data = await client.receive()
+                if not data:
+                    raise Refused(NetworkCode.NOT_TLS.note())
+                try:
+                    hello = reader.feed(data)
+                except Refused:
+                    client.take_back(data)  # for whoever says so in the client's own language
+                    raise
+                if hello is not None:
+                    break
+    except TimeoutError:
+        raise Refused(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{seconds:g}")) from None
+    client.take_back(reader.rest)
+    if hello.hides:
+        raise Refused(NetworkCode.SERVER_NAME_HIDDEN.note())
+    check(hello.server_name)
+    return reader.taken
+
+
+async def run(client: Buffered, host: Buffered, first: bytes, check: CheckName, seconds: float) -> None:
+    """Pass on a hello that was checked, and then everything, until both sides have finished.
+
+    A server may ask for another hello, and that one counts. Raises Refused, StreamReset, OSError.
+    """
+    await host.send(first)
+    begun = b""
+    while (again := asks_again(begun)) is None and (data := await host.receive()):
+        begun += data
+    if begun:
+        await client.send(begun)
+    if again:
+        await host.send(await checked_hello(client, check, seconds, second=True))
+    await both_ways(client, host)
+
+
+async def both_ways(client: Duplex, host: Duplex) -> None:
+    """Copy until both have finished; raises what breaks either way, and then nothing more is copied."""
+    outward = asyncio.get_running_loop().create_task(_copy(client, host))
+    inward = asyncio.get_running_loop().create_task(_copy(host, client))
+    ways = (outward, inward)
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_EXCEPTION)
+        for way in ways:
+            if way.done():
+                way.result()
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+
+
+async def _copy(source: Duplex, sink: Duplex) -> None:
+    while data := await source.receive():
+        await sink.send(data)
+    await sink.finish()
+
 
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1 << 20
@@ -203,14 +270,14 @@ class _Connection:
             self._client.take_back(first)
             await self._look_into(insight, target, host)
         else:
-            await tunnel.run(self._client, Buffered(host), first, self._check(target), self._egress.limits.head_seconds)
+            await run(self._client, Buffered(host), first, self._check(target), self._egress.limits.head_seconds)
         self._passed("CONNECT")
 
     async def _hello(self, target: Target) -> bytes | None:
         """Return the first word of TLS; None if it was refused, which is said in the language of the client."""
         try:
             self._idle(True)
-            hello = await tunnel.checked_hello(self._client, self._check(target), self._egress.limits.head_seconds)
+            hello = await checked_hello(self._client, self._check(target), self._egress.limits.head_seconds)
         except Refused as refused:
             spoken = refusal(refused.note) if refused.code is NetworkCode.NOT_TLS else ALERT_ACCESS_DENIED
             await self._refuse(refused.note, spoken)
@@ -218,7 +285,7 @@ class _Connection:
         self._idle(False)
         return hello
 
-    def _check(self, target: Target) -> tunnel.CheckName:
+    def _check(self, target: Target) -> CheckName:
         return lambda name: self._egress.policy.check_server_name(target, name)
 
     async def _look_into(self, insight: Insight, target: Target, host: Duplex) -> None:

@@ -5,8 +5,6 @@ What runs in the kernel is the package `inside`. Needs the plugin `tools`: cells
 - `plugin`: What this plugin adds.
 - `settings`: How packages that cells may install are written.
 - `codes`: Why packages cannot come.
-- `wheel_check`: What is in a wheel, looked at before it goes into a sandbox.
-- `package_rules`: Which packages cells may ask for.
 - `packages`: Packages for a session that runs: chosen, fetched, checked.
 - `installing`: Their way into one session.
 - `caller`: `install`, for the caller of a sandbox.

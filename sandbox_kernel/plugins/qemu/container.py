@@ -6,10 +6,13 @@ What ends the machine from outside is bubblewrap's; how its sandbox ended, the m
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
+import os
 import secrets
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,11 +22,13 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, SandboxError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
+from ...engines import filter as system_calls
 from ...engines.abilities import Ability
 from ...engines.attestation import checks, same
 from ...engines.base import Check, Witness
 from ...engines.bubblewrap.launcher import (
     ETC_MOUNTS,
+    PROC,
     SIGKILLED,
     BubblewrapHandover,
     Launched,
@@ -31,6 +36,7 @@ from ...engines.bubblewrap.launcher import (
     Root,
     arguments,
     compared,
+    etc,
     look,
     machine,
     variables,
@@ -38,13 +44,62 @@ from ...engines.bubblewrap.launcher import (
 from ...engines.hardening import protections
 from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
-from . import guest_commands, hardware, profile
+from . import hardware, profile
 from .codes import QemuCode
 from .hibernation import Resting, ending
 from .launch_plan import Plan
 from .line_protocol import Lines
 from .qmp import Monitor
 from .running_config import Made
+
+SEED_BYTES = 64
+MACHINE = "x86_64"
+
+
+def anew() -> dict[str, Any]:
+    """Return the time and a seed: what a machine that is, or may be, another's copy has to be told first."""
+    return {"time_ns": time.time_ns(), "seed": base64.b64encode(os.urandom(SEED_BYTES)).decode()}
+
+
+def clock() -> dict[str, Any]:
+    """Return the order to set the clock."""
+    return {"op": "clock", "time_ns": time.time_ns()}
+
+
+def start(spec: SandboxSpec, root: Root, *, watch_draws: bool = False) -> dict[str, Any]:
+    """Return the order to start a sandbox for `spec`; `watch_draws` has the machine note who draws random numbers."""
+    wanted = protections(spec)
+    return {
+        "op": "start",
+        **anew(),
+        "watched_draws": watch_draws,
+        "command": list(spec.command),
+        "environment": {**root.environment, **wanted.environment},
+        "uid": wanted.uid,
+        "folder": wanted.working_folder,
+        "hostname": wanted.hostname,
+        "memory_bytes": wanted.memory_bytes,
+        "pids": wanted.pids,
+        "cpu_quota": wanted.cpu_quota_microseconds,
+        "cpu_period": wanted.cpu_period_microseconds,
+        "open_files": wanted.open_files,
+        "masked": [path for path in wanted.masked_paths if path.startswith(PROC)],
+        "readonly": list(wanted.readonly_paths),
+        "etc": etc(wanted),
+        "writable": [
+            {
+                "path": place.path,
+                "bytes": place.size_bytes,
+                "files": place.files,
+                "mode": place.mode,
+                "owner": place.owner or 0,
+            }
+            for place in wanted.writable
+        ],
+        "shm_bytes": wanted.shm_bytes,
+        "calls": base64.b64encode(system_calls.program(wanted.system_calls, MACHINE)).decode(),
+    }
+
 
 ABILITIES = frozenset(Ability)
 MAX_DETAIL = 8192
@@ -101,9 +156,7 @@ class QemuContainer(Resting):
         await self.running()
         await self._asked(None, "up", BOOT_SECONDS * patience)
         seconds = ANSWER_SECONDS * patience
-        said = await self._asked(
-            guest_commands.start(spec, root, watch_draws=watch_draws), "started", seconds, other="refused"
-        )
+        said = await self._asked(start(spec, root, watch_draws=watch_draws), "started", seconds, other="refused")
         if said["op"] == "refused":
             why = str(said.get("why"))[:300]
             text = why.replace("[Errno 2] No such", "no such")
@@ -136,9 +189,9 @@ class QemuContainer(Resting):
         if claimed:
             self.claim()  # it is read by who is let go on
         seconds = patience * (THAW_SECONDS if claimed else BOOT_SECONDS)
-        thawed = self._asked({"op": "thaw", **guest_commands.anew()}, "thawed", seconds)
+        thawed = self._asked({"op": "thaw", **anew()}, "thawed", seconds)
         await asyncio.gather(self.running(), thawed)
-        await self._asked(guest_commands.clock(), "clock", patience * ANSWER_SECONDS)
+        await self._asked(clock(), "clock", patience * ANSWER_SECONDS)
 
     # --- standing still ---------------------------------------------------------------------------------------------
 
@@ -166,7 +219,7 @@ class QemuContainer(Resting):
             await self._awake()
             await self._monitored().ask("cont")
             self.paused = False
-            await self._asked({"op": "thaw", **guest_commands.anew()}, "thawed", ANSWER_SECONDS)
+            await self._asked({"op": "thaw", **anew()}, "thawed", ANSWER_SECONDS)
 
     async def save(self, fd: int) -> dict[str, Any]:
         monitor = self._monitored()

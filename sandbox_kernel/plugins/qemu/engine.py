@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import SandboxSpec
+from ...core.model import SandboxSpec, format_bytes
 from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
+from ...engines.about import Condition
 from ...engines.bubblewrap.launcher import (
     BubblewrapEngine,
     bubblewrap_program,
@@ -36,6 +38,44 @@ from .running_config import Made
 
 if TYPE_CHECKING:
     from ...engines.about import Condition, EngineInfo, Shown
+
+KVM = "/dev/kvm"
+INSTALL = "apt-get install --no-install-recommends qemu-system-x86"
+
+
+def conditions() -> tuple[Condition, ...]:
+    """Return all of them."""
+    program = artifacts.qemu_program()
+    if program is None:
+        rows = [Condition("qemu", met=False, found="there is none", remedy=INSTALL)]
+    else:
+        rows = [Condition("qemu", met=True, found=program)]
+    firmware = any(Path(share, "bios-256k.bin").exists() for share in artifacts.SHARES)
+    rows.append(Condition("firmware", met=firmware, found="there" if firmware else "there is none", remedy=INSTALL))
+    kind = platform.machine()
+    if kind != "x86_64":
+        found = f"{kind}: machines are x86_64's, emulated"
+        rows.append(Condition("processor", met=False, found=found, remedy="use another engine"))
+    there = os.access(KVM, os.R_OK | os.W_OK)
+    found = "there, and not used: this version emulates" if there else "not there: machines are emulated"
+    rows.append(Condition("kvm", met=True, found=found))
+    rows.append(Condition("states", met=True, found=_states()))
+    return tuple(rows)
+
+
+def _states() -> str:
+    """Say which states there are to start from; of another sandbox, the first start takes one."""
+    try:
+        folder = saved_states.folder_of_user()
+        found = list(folder.glob(f"*/{saved_states.STATE}"))
+        size = sum(path.stat().st_size for path in found)
+        failures = saved_states.failures(folder)
+    except (OSError, LookupError) as error:
+        return f"none can be kept: machines start from nothing ({error})"
+    if failures:
+        return f"{len(found)}, {format_bytes(size)}: another one could not be taken of late ({'; '.join(failures)})"
+    return f"{len(found)}, {format_bytes(size)}: a sandbox of which there is none starts from nothing and takes one"
+
 
 PREPARE_SECONDS = 300.0
 NICENESS = 15
@@ -222,7 +262,6 @@ class QemuEngine(BubblewrapEngine):
         return replace(await super().info(), version=version.decode("utf-8", "replace").partition("\n")[0].strip())
 
     async def conditions(self) -> tuple[Condition, ...]:
-        from .conditions import conditions
 
         return (*await super().conditions(), *await asyncio.to_thread(conditions))
 

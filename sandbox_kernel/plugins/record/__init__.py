@@ -6,7 +6,6 @@
 - `tail_pin`: A second memory of the last line, beside the key.
 - `ledger`: The file: one chain that several processes write, rotated by size.
 - `audit`: One bounded line of JSON for each cell and each refusal, on its way into the file.
-- `tally`: What happened between the ends of two cells, counted for the line of the second.
 - `verifying`: Whether lines are as they were written, and how far that is proven.
 - `receipt`: A signed statement of a run: in-toto in a DSSE envelope.
 - `reading`: The files of an audit, what is said of them when they are verified, and how people see them.

@@ -9,13 +9,10 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `screen`: The screen of one session: cells in their order.
 - `reader`: The Python of a cell: names by their imports and simple assignments, constant texts, and what is called.
 - `constants`: What is known of an expression; constant texts that are composed or decoded.
-- `library`: What the reader knows of Python's library: calls that start programs, arguments that are paths.
-- `magics`: IPython's magics: which of them run Python, which a shell, which another language.
 - `shell`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
 - `path_rules`: What it means to read, write, delete or search a path.
 - `rule_index`: The rules, which are files in `rules/`, by what they look for.
 - `operator_rules`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `findings`: The findings of one cell while it is read.
 - `command`: The command: reads notebooks and scripts, and prints what is found for people, as JSON, and as SARIF.
-- `sarif`: Findings of files in SARIF 2.1.0, the form that code hosts show beside a change.
 """

@@ -6,24 +6,111 @@ Nothing of a file is run. Files are opened by the rule by which all files of str
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from ... import __version__
 from ...config.sources import SETTINGS, from_files, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
+from ...core.finding import WEIGHTS, Finding, level
 from ...core.model import Settings
 from ...policy.safe_text import LogLines, ours
+from .rule_index import Row, RuleIndex
 
 if TYPE_CHECKING:
     from ...core.finding import Screened
-    from .sarif import Place
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+class Place(NamedTuple):
+    """A finding in a file."""
+
+    file: str
+    line: int
+    """Of the file, from 1."""
+    cell: int | None
+    """The number of its code cell, from 1; None in a file without cells."""
+    finding: Finding
+
+
+def document(places: Iterable[Place], index: RuleIndex, version: str) -> dict[str, Any]:
+    """Return a whole document of one run."""
+    places = list(places)
+    rows = [index.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in index.rows]
+    numbers = {row.code: number for number, row in enumerate(rows)}
+    driver = {"name": "sandbox-kernel screen", "version": version, "rules": [_rule(row) for row in rows]}
+    before: Counter[tuple[str, str, str]] = Counter()
+    results = [_result(place, numbers, before) for place in places]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _level(weight: int) -> str:
+    return "error" if weight >= WEIGHTS["high"] else "warning" if weight >= WEIGHTS["medium"] else "note"
+
+
+def _rule(row: Row) -> dict[str, Any]:
+    tags = ["security", row.family, *([f"external/cwe/cwe-{row.cwe:03}"] if row.cwe is not None else [])]
+    return {
+        "id": row.code,
+        "shortDescription": {"text": _sentence(row.reason)},
+        "help": {"text": row.remedy},
+        "defaultConfiguration": {"level": _level(row.weight)},
+        "properties": {"tags": tags, "precision": "medium", "security-severity": f"{row.weight / 10:.1f}"},
+    }
+
+
+def _result(place: Place, numbers: dict[str, int], before: Counter[tuple[str, str, str]]) -> dict[str, Any]:
+    found, where = place.finding, f" in cell {place.cell}" if place.cell is not None else ""
+    detail = f" ({found.detail})" if found.detail else ""
+    same = (place.file, found.code, found.detail)
+    mark = hashlib.sha256("\0".join((*same, str(before[same]))).encode(errors="replace")).hexdigest()
+    before[same] += 1
+    result: dict[str, Any] = {
+        "ruleId": found.code,
+        "ruleIndex": numbers[found.code],
+        "level": _level(found.weight),
+        "message": {"text": f"{_sentence(found.reason).rstrip('.')}{detail}{where}. {found.remedy}"},
+        "locations": [_location(place)],
+        "partialFingerprints": {"sandboxKernelScreen/v1": mark[:32]},
+        "properties": {"weight": found.weight, "name": level(found.weight)},
+    }
+    if found.allowed is not None:
+        result["suppressions"] = [{"kind": "inSource", "justification": found.allowed}]
+    return result
+
+
+def _location(place: Place) -> dict[str, Any]:
+    artifact = {"uri": _uri(place.file)}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
+    if place.cell is not None:
+        location["logicalLocations"] = [{"name": f"cell {place.cell}", "kind": "cell"}]
+    return location
+
+
+def _uri(file: str) -> str:
+    """Return the URI of a path: relative to where the command ran, or `file:` for one from the root on.
+
+    A colon is escaped, for what stands before one would be a scheme. Bytes of a name that are no text stay themselves.
+    """
+    path = "/".join(part for part in file.split("/") if part not in ("", "."))
+    words = quote(path.encode(errors="surrogateescape"), safe="/@!$&'()*+,;=-._~")
+    return f"file:///{words}" if file.startswith("/") else words
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
 
 _TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
@@ -74,8 +161,6 @@ def screen(options: argparse.Namespace) -> int:
         one = Screen(index, overrides=settings.screen_overrides == "allow")
         found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
     if options.format == "sarif":
-        from .sarif import document
-
         print(json.dumps(document(_places(found), index, __version__), indent=2))
     elif options.format == "json":
         print(json.dumps(_as_json(found, options.files, settings.screen_threshold), indent=2))
@@ -162,7 +247,6 @@ def _line(part: Part, line: int) -> int:
 
 
 def _places(found: list[Read]) -> Iterator[Place]:
-    from .sarif import Place
 
     for read in found:
         for one in read.screened.findings:

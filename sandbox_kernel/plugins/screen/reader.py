@@ -6,6 +6,7 @@ Nothing is run, and no value is followed through a function, a loop or a contain
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import unicodedata
 import warnings
@@ -14,14 +15,217 @@ from typing import Any, Final, NamedTuple
 
 from ...core.finding import Screened
 from ...policy import ipython_syntax
-from . import constants, library
+from . import constants
 from .codes import ScreenCode
-from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
+from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path, words
 from .findings import Findings
-from .magics import Magics
 from .path_rules import judge
 from .rule_index import RuleIndex
 from .shell import ShellReader
+
+MODULES = frozenset(
+    words(
+        "os sys subprocess socket shutil requests urllib ctypes pickle base64 builtins importlib platform "
+        "pathlib glob json marshal codecs zlib pty signal threading multiprocessing asyncio time math random "
+        "re smtplib ftplib paramiko psutil tempfile http itertools functools operator types gc inspect mmap "
+        "resource yaml hashlib getpass scapy posix nt runpy code atexit binascii ssl select struct winreg "
+        "docker boto3 httpx aiohttp pynput pyautogui telnetlib dill"
+    )
+)
+"""Modules that a name means where nothing else is known of it."""
+SHORT = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "tf": "tensorflow", "sp": "subprocess"}
+BUILTINS = frozenset((*dir(builtins), "__builtins__", "execfile", "unichr", "reload", "raw_input"))
+SAME = {
+    "io.open": "builtins.open",
+    "_io.open": "builtins.open",
+    "codecs.open": "builtins.open",
+    "builtins.__builtins__": "builtins",
+    "builtins.print.__self__": "builtins",
+    "builtins.input.__self__": "builtins",
+    "six.moves.builtins": "builtins",
+    "posix": "os",
+}
+OWN_MODULE = re.compile(r".*\.(os|sys|subprocess|socket|builtins|shutil|importlib|pty|ctypes)", re.DOTALL)
+"""A module that another one has imported, such as `glob.os`."""
+ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
+SECRET = re.compile(r"(?i)(secret|token|passw|passwd|api_?key|private_?key|credential|access_?key|_pwd\b|auth)")
+PEOPLE = frozenset(
+    words(
+        "race gender sex religion ethnicity nationality skin_color skin_colour caste disability "
+        "sexual_orientation sexuality country_of_origin national_origin marital_status"
+    )
+)
+FOR_DATA = frozenset(words("numpy pandas polars scipy sklearn statsmodels matplotlib seaborn plotly torch tensorflow"))
+PATCHED = frozenset(
+    words(
+        "os sys builtins subprocess socket ssl json pickle importlib io time datetime random logging "
+        "threading hashlib hmac shutil pathlib re math getpass urllib.request http.client requests pandas "
+        "numpy sklearn torch"
+    )
+)
+ASSIGNABLE = frozenset(
+    words("stdout stderr stdin path argv ps1 ps2 tracebacklimit dont_write_bytecode last_traceback displayhook seed")
+)
+PLAIN_COMMAND = re.compile(
+    r"^\s*(ls|pwd|echo|cat|head|tail|wc|mkdir|cp|mv|unzip|tar|gunzip|pip3?|python3? -m pip|conda|git|nvidia-smi|"
+    r"which|clear|cls|date|sort|uniq|cut|grep|jupyter|ffmpeg|dot|wget|curl|apt|apt-get|pdflatex|make|touch|du|df|free|file|tree|nvcc|kaggle|gdown|java|R|Rscript)\b"
+)
+FOLDERS = {
+    "pathlib.Path.home": Value(ref="pathlib.Path()", text="~"),
+    "site.getsitepackages": Value(ref="site.getsitepackages()", text="/site-packages"),
+    "site.getusersitepackages": Value(const="/site-packages"),
+    "sysconfig.get_path": Value(text="/site-packages"),
+    "IPython.paths.get_ipython_dir": Value(text="~/.ipython"),
+    "jupyter_core.paths.jupyter_runtime_dir": Value(text="~/.local/share/jupyter/runtime"),
+}
+"""Where the result of a call leads, by a name that the rules for paths know."""
+SAME_PATH = frozenset(
+    words(
+        "os.fspath os.path.expanduser os.path.abspath os.path.realpath os.path.normpath builtins.str "
+        "pathlib.Path().expanduser pathlib.Path().resolve pathlib.Path().absolute pathlib.Path().as_posix"
+    )
+)
+SELF = -1
+VERBS: dict[str, tuple[tuple[int, str], ...]] = {
+    "shutil.rmtree": ((0, "tree"),),
+    "shutil.make_archive": ((2, "archive"),),
+    "pathlib.Path().write_text": ((SELF, "write"),),
+    "pathlib.Path().write_bytes": ((SELF, "write"),),
+    "pathlib.Path().read_text": ((SELF, "read"),),
+    "pathlib.Path().read_bytes": ((SELF, "read"),),
+    **dict.fromkeys(words("pathlib.Path().rename pathlib.Path().replace"), ((SELF, "move"), (0, "write"))),
+    **dict.fromkeys(words("os.rename os.replace os.renames shutil.move"), ((0, "move"), (1, "write"))),
+    **dict.fromkeys(words("os.symlink os.link"), ((0, "read"), (1, "write"))),
+    **dict.fromkeys(words("shutil.copy shutil.copy2 shutil.copyfile shutil.copytree"), ((0, "read"), (1, "write"))),
+    **dict.fromkeys(words("os.remove os.unlink os.rmdir os.removedirs send2trash.send2trash"), ((0, "delete"),)),
+    **dict.fromkeys(words("pathlib.Path().unlink pathlib.Path().rmdir"), ((SELF, "delete"),)),
+    **dict.fromkeys(words("os.walk os.listdir os.scandir os.fwalk glob.glob glob.iglob"), ((0, "search"),)),
+    **dict.fromkeys(words("pathlib.Path().rglob pathlib.Path().glob pathlib.Path().iterdir"), ((SELF, "search"),)),
+    **dict.fromkeys(words(".to_csv .to_parquet .to_excel .to_json .to_pickle .savefig .extractall"), ((0, "write"),)),
+}
+"""Which arguments of a call are paths, and what is done with them; `.name` is a method of anything."""
+SHELL_CALLS = frozenset(
+    words(
+        "os.system os.popen subprocess.getoutput subprocess.getstatusoutput asyncio.create_subprocess_shell "
+        "commands.getoutput nt.system IPython.utils.process.system pty.spawn pexpect.run pexpect.spawn "
+        "get_ipython().system get_ipython().getoutput get_ipython().system_raw get_ipython().system_piped "
+        "subprocess.run subprocess.call subprocess.Popen subprocess.check_output subprocess.check_call "
+        "asyncio.create_subprocess_exec os.execl os.execle os.execlp os.execv os.execve os.execvp os.execvpe "
+        "os.spawnl os.spawnlp os.spawnv os.spawnve os.spawnvp os.posix_spawn os.posix_spawnp"
+    )
+)
+IMPORTERS = frozenset(words("builtins.__import__ importlib.import_module importlib.__import__"))
+RUNNERS = frozenset(words("builtins.exec builtins.eval builtins.compile get_ipython().run_cell get_ipython().ex"))
+NAMESPACES = frozenset(words("builtins.globals() builtins.locals() builtins.vars() sys.modules"))
+QUIET = frozenset(words("get setdefault pop update keys __contains__ __getitem__ __setitem__ copy"))
+"""Methods of the environment that do not give away all of it."""
+
+
+def canonical(ref: str) -> str:
+    """Return the usual name of what has several."""
+    head, dot, rest = ref.partition(".")
+    if head in ALIASES and dot:
+        ref = f"{ALIASES[head]}.{rest}"
+    if (match := OWN_MODULE.fullmatch(ref)) is not None and not ref.startswith(("pandas.io.", "test.")):
+        return match[1]
+    return SAME.get(ref, ref.removesuffix(".__call__"))
+
+
+_SHELLS = frozenset(words("bash sh sx system ! ksh zsh"))
+_COMMANDS = frozenset(words("pip conda mamba micromamba uv cat cp mv rm rmdir mkdir ls ll lf lx ldir lk less more man"))
+_TIMERS = frozenset(words("timeit time prun memit mprun lprun debug capture"))
+_PAGES = frozenset(words("js javascript html HTML svg SVG"))
+_PROGRAMS = frozenset(words("perl ruby R julia octave"))
+_TEXTS = frozenset(words("latex markdown sql"))
+_FILES = frozenset(words("run load loadpy edit save writefile file pycat pfile"))
+_OPTIONS = re.compile(r"^\s*+(?:-\w++(?:=\d++|\s++\w++)?\s++)*+")
+_SCRIPT = re.compile(r"(?i)<script|fetch\s*\(|XMLHttpRequest|document\.|kernel\.execute|eval\s*\(")
+_RUNS = re.compile(
+    r"\b(system|exec|qx|popen|IO\.popen|Open3|spawn|require 'socket'|IO::Socket|child_process|unlink|"
+    r"File\.delete|run\(`)\b|`[^`]+`"
+)
+
+
+class Magics:
+    """Reads magics. `python` is called with the code that they run."""
+
+    def __init__(self, findings: Findings, shell: ShellReader, python: Callable[[str, int], None]) -> None:
+        self._findings = findings
+        self._shell = shell
+        self._python = python
+
+    def line(self, name: str, rest: str, where: int) -> None:
+        """Read a line magic."""
+        add, name = self._findings.add, name.lstrip("%")
+        if name in _SHELLS:
+            self._shell.read(rest, where)
+        elif name in _COMMANDS:
+            self._shell.read(f"{name} {rest}", where)
+        elif name in _TIMERS:
+            self._python(_OPTIONS.sub("", rest), where)
+        elif name == "sc":
+            self._shell.read(rest.partition("=")[2] or rest, where)
+        elif name == "script" or name in _PROGRAMS:
+            add(ScreenCode.PROCESS_INLINE_CODE, where, rest)
+        else:
+            self._findings.text(rest if name != "alias" else f"alias {rest}", where)
+            if name == "alias":
+                self._shell.read(rest.partition(" ")[2].replace("%l", "").replace("%s", ""), where)
+                add(ScreenCode.PROCESS_SHELL, where, rest)
+            elif name in ("env", "set_env") and not rest.strip():
+                add(ScreenCode.CREDENTIAL_ENVIRONMENT, where, "%env")
+            elif name == "run" and re.search(r"https?://", rest):
+                add(ScreenCode.PROCESS_DOWNLOAD_RUN, where, rest)
+            elif name in _FILES:
+                self._file(rest.strip().rpartition(" ")[2], "write" if name in ("save", "writefile") else "read", where)
+
+    def cell(self, name: str, rest: str, body: str, where: int) -> None:
+        """Read a cell magic, whose body begins on line `where`."""
+        if name in _SHELLS:
+            self._shell.read(f"{rest}\n{body}" if rest.strip().startswith("-c") else body, where)
+            if name in ("sx", "system", "!") and rest.strip():
+                self._shell.read(rest, where - 1)
+        elif name == "script":
+            program = next((word for word in rest.split() if not word.startswith("-")), "").rpartition("/")[2]
+            if re.match(r"(i?python|pypy)", program):
+                self._python(body, where)
+            elif program in _SHELLS or program.endswith("sh"):
+                self._shell.read(body, where)
+            else:
+                self._shell.read(rest, where - 1)
+                self._program(rest, body, where)
+        elif name in ("writefile", "file"):
+            path = rest.rpartition(" ")[2].strip("'\"")
+            self._file(path, "write", where - 1)
+            self._findings.text(path, where - 1)
+            if path.endswith((".py", ".pth", ".ipy")):
+                self._python(body, where)
+            elif path.endswith((".sh", ".bash")) or body.startswith("#!") or "." not in path.rpartition("/")[2]:
+                self._shell.read(body, where)
+            else:
+                self._findings.text(body, where)
+        elif name in _PROGRAMS:
+            self._program(name, body, where)
+        elif name in _PAGES | _TEXTS:
+            self._findings.text(body, where)
+            if name in _PAGES and _SCRIPT.search(body):
+                self._findings.add(ScreenCode.ESCAPE_FRONT_END, where, name)
+        else:
+            if name in _TIMERS and rest.strip():
+                self._python(_OPTIONS.sub("", rest), where - 1)
+            self._python(body, where)
+
+    def _file(self, path: str, verb: str, where: int) -> None:
+        if (code := judge(verb, path)) is not None:
+            self._findings.add(code, where, path)
+
+    def _program(self, name: str, body: str, where: int) -> None:
+        """Read a program in a language that no rule reads."""
+        self._findings.add(ScreenCode.PROCESS_INLINE_CODE, where - 1, name)
+        self._findings.text(body, where)
+        if (match := _RUNS.search(body)) is not None:
+            self._findings.add(ScreenCode.PROCESS_SHELL, where, match[0])
+
 
 MAX_CHARACTERS = 128 * 1024
 MAX_CODE_DEPTH = 4
@@ -59,7 +263,7 @@ class Call(NamedTuple):
 
     def argument(self, at: int, *names: str) -> Value:
         """Return an argument by its place or by one of its names."""
-        if at == library.SELF:
+        if at == SELF:
             return self.receiver
         given = (self.keywords[name] for name in names if name in self.keywords)
         return next(given, self.args[at] if len(self.args) > at else UNKNOWN)
@@ -220,7 +424,7 @@ class Reader:
                 self._import(alias.name, node.lineno)
                 self._findings.text(alias.name, node.lineno)
                 name = alias.name if alias.asname else alias.name.partition(".")[0]
-                self._bind_name(alias.asname or name, Value(ref=library.canonical(name)))
+                self._bind_name(alias.asname or name, Value(ref=canonical(name)))
             return
         module = node.module or ""
         if not node.level:
@@ -229,7 +433,7 @@ class Reader:
         for alias in node.names:
             for name in self._index.members.get(module, ()) if alias.name == "*" else (alias.name,):
                 self._step()
-                value = Value(ref=library.canonical(f"{module}.{name}"))
+                value = Value(ref=canonical(f"{module}.{name}"))
                 if alias.name != "*":
                     self._mention(value, node.lineno)
                 self._bind_name(alias.asname or name, value)
@@ -281,11 +485,11 @@ class Reader:
             found: Value | None = scope.get(name)
             if found is not None:
                 return found
-        if name in library.MODULES or name == "get_ipython":
+        if name in MODULES or name == "get_ipython":
             return Value(ref=name)
-        if name in library.BUILTINS:
-            return Value(ref=library.canonical(f"builtins.{name}"))
-        return Value(ref=library.SHORT[name]) if name in library.SHORT else UNKNOWN
+        if name in BUILTINS:
+            return Value(ref=canonical(f"builtins.{name}"))
+        return Value(ref=SHORT[name]) if name in SHORT else UNKNOWN
 
     def _bind_name(self, name: str, value: Value) -> None:
         self._scopes[-1][name] = value
@@ -314,7 +518,7 @@ class Reader:
 
     def _patched(self, module: str, name: str, value: Value, line: int) -> None:
         """Note that an attribute of a module is replaced."""
-        if self._note(f"{module}.{name}", line, "name") or module not in library.PATCHED or name in library.ASSIGNABLE:
+        if self._note(f"{module}.{name}", line, "name") or module not in PATCHED or name in ASSIGNABLE:
             return
         if value.ref is not None or not value.known:
             self._findings.add(ScreenCode.PERSIST_PATCH, line, f"{module}.{name}")
@@ -331,7 +535,7 @@ class Reader:
             self._findings.row(row, node.lineno, node.attr)
         if owner.ref is None or len(owner.ref) > MAX_REF:
             return UNKNOWN
-        ref = library.canonical(f"{owner.ref}.{node.attr}")
+        ref = canonical(f"{owner.ref}.{node.attr}")
         return Value(const="/") if ref in ("os.sep", "os.path.sep") else Value(ref=ref)
 
     def _mention(self, value: Value, line: int) -> None:
@@ -344,17 +548,17 @@ class Reader:
         """Return what has a name that is given as a text, and note it as if it stood there."""
         key = name.shown
         if key is None or not name.known or len(key) > MAX_REF:
-            if owner in library.PATCHED:
+            if owner in PATCHED:
                 self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, owner)
             return UNKNOWN
-        found = Value(ref=library.canonical(f"{owner}.{key}")) if owner else self._named(key)
+        found = Value(ref=canonical(f"{owner}.{key}")) if owner else self._named(key)
         attributes = tuple(self._index.exactly("attribute", key))
         known = found.ref is not None and self._note(found.ref, line, "name", "call")
         for row in attributes:
             self._findings.row(row, line, key)
         if known and owner:
             self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, found.ref or "")
-        own = found.ref == f"{owner}.{key}" and owner.partition(".")[0] in library.FOR_DATA
+        own = found.ref == f"{owner}.{key}" and owner.partition(".")[0] in FOR_DATA
         if name.built and (known or attributes or (found.ref is not None and not own)):
             self._findings.add(ScreenCode.HIDDEN_NAME, line, key)
         return found
@@ -407,7 +611,7 @@ class Reader:
         return Value(const=-value) if isinstance(node.op, ast.USub) and type(value) is int else UNKNOWN
 
     def _compare(self, node: ast.Compare) -> Value:
-        if isinstance(node.left, ast.Name) and node.left.id.lower() in library.PEOPLE and len(self._scopes) > 1:
+        if isinstance(node.left, ast.Name) and node.left.id.lower() in PEOPLE and len(self._scopes) > 1:
             self._findings.add(ScreenCode.DATA_PEOPLE, node.lineno, node.left.id)
         self._children(node)
         return UNKNOWN
@@ -501,7 +705,7 @@ class Reader:
         """Return what a key gives: of `globals()`, `sys.modules`, the environment, a `__dict__`."""
         if ref in ("os.environ", "os.environb"):
             return self._variable(key, line)
-        if ref in library.NAMESPACES:
+        if ref in NAMESPACES:
             return self._by_text("", key, line)
         if ref.endswith(".__dict__") or ref == "builtins":
             return self._by_text(ref.removesuffix(".__dict__"), key, line)
@@ -511,7 +715,7 @@ class Reader:
 
     def _variable(self, key: Value, line: int) -> Value:
         """Return what is known of a variable of the environment, and note one that is named like a secret."""
-        if key.shown is not None and library.SECRET.search(key.shown):
+        if key.shown is not None and SECRET.search(key.shown):
             self._findings.add(ScreenCode.CREDENTIAL_VARIABLE, line, key.shown)
             self._used.append("os.environ")
         return Value(text="~") if key.shown in ("HOME", "USERPROFILE") else UNKNOWN
@@ -524,7 +728,7 @@ class Reader:
             receiver, method = self._bare(func.value), func.attr
             target = self._member(func, receiver)
             if receiver.ref in ("os.environ", "os.environb"):
-                if method not in library.QUIET:
+                if method not in QUIET:
                     self._mention(receiver, node.lineno)
             elif isinstance(func.value, ast.Attribute):
                 self._mention(receiver, node.lineno)
@@ -558,7 +762,7 @@ class Reader:
     def _is_harmless(self, call: Call, code: str) -> bool:
         """Return whether what a rule finds in a call is nothing, because of what the call is given."""
         first = call.argument(0, "command", "cmd", "source", "expression")
-        if code == ScreenCode.PROCESS_SHELL.code and first.shown and library.PLAIN_COMMAND.match(first.shown):
+        if code == ScreenCode.PROCESS_SHELL.code and first.shown and PLAIN_COMMAND.match(first.shown):
             self._findings.add(ScreenCode.PROCESS_PROGRAM, call.line, first.shown)
             return True
         if code == ScreenCode.DYNAMIC_EXECUTION.code:
@@ -583,13 +787,13 @@ class Reader:
         """Return what is known of the result of a call."""
         name, first, line = call.name, call.argument(0), call.line
         self._paths(call)
-        if name in library.SHELL_CALLS:
+        if name in SHELL_CALLS:
             self._command(call)
-        elif name in library.RUNNERS:
+        elif name in RUNNERS:
             code = call.argument(0, "source", "expression", "object").shown
             if code is not None:
                 self._inner(code, line)
-        elif name in library.IMPORTERS:
+        elif name in IMPORTERS:
             return self._import_call(call)
         elif name in ("builtins.getattr", "inspect.getattr_static"):
             return self._by_text(first.ref, call.argument(1), line) if first.ref is not None else UNKNOWN
@@ -608,9 +812,9 @@ class Reader:
     def _computed(self, call: Call) -> Value:
         """Return a constant, a path, or the name of what is made by a call."""
         name, receiver = call.name, call.receiver
-        if name in library.FOLDERS:
-            return library.FOLDERS[name]
-        if name in library.SAME_PATH:
+        if name in FOLDERS:
+            return FOLDERS[name]
+        if name in SAME_PATH:
             path = receiver if receiver.ref == "pathlib.Path()" else call.argument(0)
             if path.shown is not None:
                 return path
@@ -641,7 +845,7 @@ class Reader:
 
     def _paths(self, call: Call) -> None:
         """Note what a call does with the paths that it is given."""
-        verbs = library.VERBS.get(call.name) or library.VERBS.get(f".{call.method}", ())
+        verbs = VERBS.get(call.name) or VERBS.get(f".{call.method}", ())
         if call.name in ("builtins.open", "pathlib.Path().open"):
             at = 1 if call.name == "builtins.open" else 0
             mode = call.argument(at, "mode").shown or "r"
@@ -661,7 +865,7 @@ class Reader:
         if call.name.startswith(("subprocess.", "asyncio.")):
             shell = call.keywords.get("shell")
             through = shell is not None and (not shell.known or bool(shell.const))
-            plain = first.shown is not None and library.PLAIN_COMMAND.match(first.shown)
+            plain = first.shown is not None and PLAIN_COMMAND.match(first.shown)
             if (through and not plain) or (not first.known and first.text is None):
                 self._findings.add(ScreenCode.PROCESS_SHELL, call.line, call.name)
             if {"start_new_session", "preexec_fn", "creationflags"} & set(call.keywords):
@@ -685,7 +889,7 @@ class Reader:
         if name.built:
             self._findings.add(ScreenCode.HIDDEN_NAME, call.line, name.shown)
         whole = call.name == "importlib.import_module" or "fromlist" in call.keywords
-        return Value(ref=library.canonical(name.shown[:MAX_REF] if whole else name.shown[:MAX_REF].partition(".")[0]))
+        return Value(ref=canonical(name.shown[:MAX_REF] if whole else name.shown[:MAX_REF].partition(".")[0]))
 
     def _ipython(self, call: Call, first: str) -> None:
         """Read a method of IPython's shell, which signs at the start of a line come to."""

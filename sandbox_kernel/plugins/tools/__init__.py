@@ -5,8 +5,6 @@ What runs in the kernel is the package `inside`.
 - `plugin`: What this plugin adds.
 - `codes`: How the call of a tool ended.
 - `tool_types`: Types of a signature, and whether JSON is of them.
-- `tool_parameters`: Their parameters, as cells see them.
 - `tools`: What a caller lets its cells call, and within which limits.
-- `tool_reading`: What comes on a connection for tools.
 - `tool_calls`: The calls of one session's tools.
 """

@@ -20,8 +20,54 @@ from ...core.errors import ConfigurationError
 from ...core.model import MIB, SERVICE_PORT
 from ...core.resources import PACKAGE
 from .codes import ToolCode
-from .tool_parameters import Parameter, of_schema, parameter_of, shown_annotation
-from .tool_types import Check, MismatchError, UnfitError, checker
+from .tool_types import Check, MismatchError, UnfitError, checker, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter, as it is shown to cells."""
+
+    name: str
+    type: str = ""
+    optional: bool = False
+    default: Any = inspect.Parameter.empty
+    """A value of JSON; it is shown, and never sent."""
+    kind: str = "POSITIONAL_OR_KEYWORD"
+
+
+def shown_annotation(annotation: Any) -> str:
+    return "" if annotation is inspect.Parameter.empty else shown(annotation)
+
+
+def parameter_of(one: inspect.Parameter) -> Parameter:
+    optional = one.default is not inspect.Parameter.empty
+    default = one.default
+    try:
+        json.dumps(default, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        default = inspect.Parameter.empty  # it has one, which is the host's affair
+    return Parameter(one.name, shown_annotation(one.annotation), optional, default, one.kind.name)
+
+
+_JSON_TYPES = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+    "null": "None",
+}
+
+
+def of_schema(name: str, described: Any, *, optional: bool) -> Parameter:
+    described = described if isinstance(described, Mapping) else {}
+    kinds = described.get("type", [one.get("type") for one in described.get("anyOf", []) if isinstance(one, Mapping)])
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    text = " | ".join(_JSON_TYPES[one] for one in kinds if isinstance(one, str) and one in _JSON_TYPES)
+    default = described.get("default", inspect.Parameter.empty) if optional else inspect.Parameter.empty
+    return Parameter(name, text, optional, default)
+
 
 MODULE = "sandbox_tools"
 """What cells import a caller's tools from."""

@@ -4,8 +4,6 @@
 - `queue`: Which requests are open, how far each has come, and which may be sent.
 - `clocks`: How long a request may run, wait for a person, and be half done.
 - `inbound`: What a kernel says: parsed, judged, and given to the request it belongs to.
-- `quota`: How much a kernel may send, and what ends that sends more.
-- `debugger`: Which cells stand at a breakpoint, so that their clocks stand too.
 - `outbound`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
 - `escalation`: The ends of a request from outside: interrupt, then a new kernel, then the end of the sandbox.
 - `completion`: The end of a request towards its front end: every request ends here, once.

@@ -8,7 +8,7 @@ from typing import Any
 
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.policy import packed
-from sandbox_kernel.setup import additions
+from sandbox_kernel.setup import roots as additions
 
 
 def test_fonts_of_packages_lie_where_programs_look_for_them(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
+from tests.plugins.broker.unit.test_listening import rests, without_files
 from tests.support.kernels import WAIT, eventually
-from tests.unit.test_listening import rests, without_files
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from sandbox_kernel.plugins.broker.ceilings import Policy, load
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.client.detached_client import row
 from sandbox_kernel.plugins.broker.detached import moment
+from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Transcript
 from sandbox_kernel.plugins.broker.detached_settings import dumped, restored
 from sandbox_kernel.plugins.broker.frames import Frames, is_note, op_of, parts
-from sandbox_kernel.plugins.broker.transcript import OF_A_FRAME, Transcript
 from tests.support.cases import each
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from sandbox_kernel import __version__
 from sandbox_kernel.cli import ps_command
-from sandbox_kernel.core import resources, stamp
+from sandbox_kernel.core import resources
+from sandbox_kernel.core import resources as stamp
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import select, sockets
 from sandbox_kernel.plugins.broker.client import listener_trust, packets

@@ -18,7 +18,8 @@ from sandbox_kernel.core.codes import Survived
 from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.plugins.mcp import catalogue, output_store
+from sandbox_kernel.plugins.mcp import output_store
+from sandbox_kernel.plugins.mcp import service as catalogue
 from sandbox_kernel.plugins.mcp.clients import ServerLimits
 from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
 from sandbox_kernel.plugins.mcp.http import Place, Tokens, new_token, tokens_of

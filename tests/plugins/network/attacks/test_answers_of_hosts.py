@@ -13,8 +13,7 @@ from sandbox_kernel.plugins.network.codings import Reader
 from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.substitution import Held, Substitution
-from sandbox_kernel.plugins.network.unpacking import Unpacking
+from sandbox_kernel.plugins.network.substitution import Held, Substitution, Unpacking
 from sandbox_kernel.plugins.network.value import Value
 
 HOST = "api.example.test"

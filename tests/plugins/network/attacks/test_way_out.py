@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from sandbox_kernel.plugins.network import client_hello as hello_module
-from sandbox_kernel.plugins.network import tunnel
+from sandbox_kernel.plugins.network import egress as tunnel
 from sandbox_kernel.plugins.network.policy import NetworkPolicy
 from tests.support.gateway import API, LIMITS, Origin, TestAuthority, Way, connect, get, opened, say, until
 from tests.support.patience import within

@@ -11,8 +11,8 @@ from yarl import URL
 
 from sandbox_kernel.config import sources
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.network.environment import BUNDLE, PROXY, inside
 from sandbox_kernel.plugins.network.policy import Rule
+from sandbox_kernel.plugins.network.preparation import BUNDLE, PROXY, inside
 
 
 def environment(*rules: str) -> dict[str, str]:

@@ -13,9 +13,8 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Limits, SecretSource, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.network.codes import NetworkCode
-from sandbox_kernel.plugins.network.environment import BUNDLE, PROXY
 from sandbox_kernel.plugins.network.limits import Traffic
-from sandbox_kernel.plugins.network.preparation import MAX_CERTIFICATES, Network
+from sandbox_kernel.plugins.network.preparation import BUNDLE, MAX_CERTIFICATES, PROXY, Network
 from sandbox_kernel.plugins.network.reporter import NetworkDenied
 from sandbox_kernel.sdk.values import NetworkDenial
 

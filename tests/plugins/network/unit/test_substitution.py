@@ -14,8 +14,7 @@ from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.secrets import Secrets
-from sandbox_kernel.plugins.network.substitution import Substitution
-from sandbox_kernel.plugins.network.unpacking import FREE_BYTES
+from sandbox_kernel.plugins.network.substitution import FREE_BYTES, Substitution
 
 from .hosts import HOST, KEY, Source
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.network import placeholder
+from sandbox_kernel.plugins.network import secrets as placeholder
 from sandbox_kernel.plugins.network.value import MIN_BITS, Value, bits, read
 from tests.support.cases import each
 

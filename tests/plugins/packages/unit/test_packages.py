@@ -18,9 +18,8 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.plugins.packages import packages
 from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
-from sandbox_kernel.plugins.packages.package_rules import Allowed
-from sandbox_kernel.plugins.packages.packages import Has, Package, Source, resolve
-from sandbox_kernel.plugins.packages.wheel_check import check_wheel
+from sandbox_kernel.plugins.packages.installing import Allowed
+from sandbox_kernel.plugins.packages.packages import Has, Package, Source, check_wheel, resolve
 from sandbox_kernel.wheels.pip_process import Target
 from sandbox_kernel.wheels.requirements import asked
 from tests.support.cases import each

@@ -24,7 +24,7 @@ from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.plugins.qemu import (
     artifacts,
     build_format,
-    guest_commands,
+    container,
     hardware,
     line_protocol,
     profile,
@@ -101,7 +101,7 @@ def test_qemu_makes_no_socket_starts_no_process_and_traces_none() -> None:
 
 
 def test_the_order_to_start_holds_the_protections(tmp_path: Path) -> None:
-    first, second = (guest_commands.start(SPEC, a_root(tmp_path)) for _ in range(2))
+    first, second = (container.start(SPEC, a_root(tmp_path)) for _ in range(2))
     assert first["uid"] == SPEC.uid
     assert first["memory_bytes"] == 1 << 30
     assert first["calls"]

@@ -23,13 +23,14 @@ import pytest
 from sandbox_kernel import ConfigurationError, Tool, Tools
 from sandbox_kernel.plugins.api import Cell, Stream
 from sandbox_kernel.plugins.network.egress import Egress
-from sandbox_kernel.plugins.tools import tool_calls, tool_reading
+from sandbox_kernel.plugins.tools import tool_calls
+from sandbox_kernel.plugins.tools import tool_calls as tool_reading
 from sandbox_kernel.plugins.tools.inside import sandbox_tools as inside
 from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
 from sandbox_kernel.plugins.tools.tool_types import MismatchError, UnfitError, checker
 from sandbox_kernel.plugins.tools.tools import MODULE, preamble
+from sandbox_kernel.session.services import Switch
 from sandbox_kernel.session.streams import Service
-from sandbox_kernel.session.switch import Switch
 from tests.support.cases import each
 from tests.support.gateway import CELL, Heard, proxy
 from tests.support.patience import within

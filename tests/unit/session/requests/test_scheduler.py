@@ -23,7 +23,7 @@ from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
-from sandbox_kernel.session import exit_reasons
+from sandbox_kernel.session import lifecycle as exit_reasons
 from sandbox_kernel.session.requests import clocks, escalation, outbound, queue
 from sandbox_kernel.session.requests.completion import Hook
 from sandbox_kernel.session.requests.queue import PendingRequest

@@ -19,8 +19,8 @@ import psutil
 import pytest
 import zmq
 
-from sandbox_kernel.core.listening import Listener
 from sandbox_kernel.kernel import pipe_holder
+from sandbox_kernel.plugins.broker.daemon import Listener
 from tests.support.cases import each
 from tests.support.kernels import WAIT
 from tests.support.patience import within
