@@ -3,7 +3,7 @@
 - `errors`: The tree of errors; each says whose fault it is, the limit, the value, what is left and the setting to
   change.
 - `code`: What a refusal is as a value: a code, a severity and words for people; and what survived.
-- `codes`: The table of all codes, of the twelve parts that follow.
+- `codes`: The table of all codes, of the seven parts that follow.
 - `output_codes`: What the output policy removes.
 - `message_codes`: Which messages of a sandbox do not pass.
 - `file_codes`: Which files do not enter or leave.
