@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking labextension clean
+.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking settings labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -168,6 +168,10 @@ lock: .cache/uv/bin/uv ## resolve the packages of images and roots
 		$< pip compile $(LOCK) --python-version $$python "$${keep[@]}" images/$$name.in \
 			--output-file images/locks/$$name-$$python.lock; \
 	done; done
+
+settings: $(VENV)/.for-tests ## write what comes of the table of settings: docs/settings.md and the keywords of the SDK
+	@$(BIN)/sandbox-kernel settings --markdown > docs/settings.md
+	@$(BIN)/python -m tests.support.setting_keywords
 
 blocking: $(VENV)/.for-tests ## write the blocking SDK, after a change of a method of the asynchronous one
 	@$(BIN)/python -m tests.support.blocking_sdk

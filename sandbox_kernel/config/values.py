@@ -62,6 +62,8 @@ class Form(Generic[T]):
     """How a raw value is written on a command line: what follows each of its flags."""
     from_notebook: bool = False
     """Whether it is a path that starts at the folder of each notebook if it is relative."""
+    types: str = "str"
+    """What a keyword of it may be, as Python writes types."""
 
     def __call__(self, name: str, raw: object) -> T:
         return self.read(name, raw)
@@ -94,7 +96,7 @@ def size(low: int, high: int = MAX_BYTES) -> Form[int]:
         return value
 
     most = f" to {format_bytes(high)}" if high < MAX_BYTES else " or more"
-    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}", "SIZE")
+    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}", "SIZE", types="str | int")
 
 
 def seconds(low: float, high: float = MAX_SECONDS) -> Form[float]:
@@ -112,7 +114,7 @@ def seconds(low: float, high: float = MAX_SECONDS) -> Form[float]:
         return value
 
     most = f" to {high:g} s" if high < MAX_SECONDS else " or more"
-    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}", "TIME")
+    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}", "TIME", types="str | float")
 
 
 def number(kind: type[int] | type[float], low: float, high: float) -> Form[float]:
@@ -129,7 +131,8 @@ def number(kind: type[int] | type[float], low: float, high: float) -> Form[float
         _check(name, raw, value, (low, high), lambda bound: f"{bound:g}")
         return value
 
-    return Form(parse, f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}", "NUMBER")
+    words = f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}"
+    return Form(parse, words, "NUMBER", types=kind.__name__)
 
 
 def choice(*choices: str) -> Form[str]:
@@ -212,7 +215,7 @@ def listed(form: re.Pattern[str], what: str, example: str, metavar: str) -> Form
         return tuple(words)
 
     return Form(
-        parse, f"{what}, with commas or as a list: `{example}`", metavar, adds_up=True,
+        parse, f"{what}, with commas or as a list: `{example}`", metavar, adds_up=True, types="str | Sequence[str]",
         written=lambda name, raw: [",".join(parse(name, raw)) or "none"],
     )  # fmt: skip
 

@@ -6,6 +6,7 @@
 - `execution`: What `run_code` brings back, and how it is put together from messages.
 - `callbacks`: The functions that a caller gives along: plain or async, and none can lose a cell.
 - `lifetimes`: What ends a container: its time, and an owner that goes without a word.
+- `keywords`: The settings as keywords, written by `make settings`.
 - `values`: What callers give and get besides executions and files.
 - `variables`: Variables of the environment, for a sandbox or for one call.
 - `options`: What a caller opens a sandbox with.

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..config.values import seconds as parse_seconds
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, format_bytes
+from .keywords import SettingKeywords
 
 
 class ToolSource(Protocol):
@@ -33,67 +34,6 @@ class Missed(NamedTuple):
 
     messages: int = 0
     bytes: int = 0
-
-
-class SettingKeywords(TypedDict, total=False):
-    """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
-
-    engine: str | None
-    pool: int | None
-    preload: str | Sequence[str] | None
-    runtime: str | None
-    image: str | None
-    memory: str | int | None
-    cpus: float | None
-    pids: int | None
-    limits: str | None
-    open_files: int | None
-    scratch_size: str | int | None
-    tmp_size: str | int | None
-    shm_size: str | int | None
-    cell_timeout: str | float | None
-    interrupt_grace: str | float | None
-    idle_timeout: str | float | None
-    start_timeout: str | float | None
-    output_limit: str | int | None
-    output_messages: int | None
-    message_limit: str | int | None
-    file_limit: str | int | None
-    folder_limit: str | int | None
-    folder_files: int | None
-    display_lines: int | None
-    display_size: str | int | None
-    outputs: str | None
-    network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
-    secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
-    packages: str | Sequence[str] | None
-    packages_index: str | None
-    packages_size: str | int | None
-    network_connections: int | None
-    network_bytes: str | int | None
-    network_timeout: str | float | None
-    network_proxy: str | None
-    network_certificates: str | None
-    snapshots_size: str | int | None
-    snapshots_age: str | float | None
-    pause_memory: str | float | None
-    screen: str | None
-    screen_threshold: int | None
-    screen_rules: str | None
-    screen_overrides: str | None
-    monitor: str | Mapping[str, object] | None
-    monitor_webhook: str | None
-    monitor_command: str | Sequence[str] | None
-    uploads: str | None
-    downloads: str | None
-    audit: str | None
-    plugins: str | Sequence[str] | None
-    audit_key: str | None
-    audit_size: str | int | None
-    audit_source: str | None
-    display_name: str | None
-    time_zone: str | None
-    clients: str | None
 
 
 class Keywords(SettingKeywords, total=False):

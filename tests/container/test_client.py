@@ -18,11 +18,10 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel import AsyncSandbox, CallbackFailed, ConfigurationError, Execution, Result, Sandbox, SandboxClosed
-from sandbox_kernel.config.sources import SETTINGS, from_keywords
+from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.engines.about import Listed
 from sandbox_kernel.sdk.execution import Recorder
-from sandbox_kernel.sdk.values import SettingKeywords
 from tests.support.kernels import containers_of
 
 SOON = 20.0
@@ -252,7 +251,6 @@ def test_settings_are_checked_at_once_and_come_in_two_ways() -> None:
     assert AsyncSandbox(settings).settings is settings
     with pytest.raises(ConfigurationError, match="either"):
         AsyncSandbox(settings, memory="2G")
-    assert set(SettingKeywords.__annotations__) == set(SETTINGS)
 
 
 def test_a_sandbox_that_was_never_started_leaves_no_file_open(tmp_path: Path) -> None:

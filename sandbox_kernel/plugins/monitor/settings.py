@@ -124,7 +124,11 @@ def check(settings: Settings) -> None:
 
 
 monitor: Form[Monitoring | None] = Form(
-    _monitor, "`off`, `note`, `alert`, `kill`, or a TOML file of rules", "LEVEL|FILE", written=_written
+    _monitor,
+    "`off`, `note`, `alert`, `kill`, or a TOML file of rules",
+    "LEVEL|FILE",
+    written=_written,
+    types="str | Mapping[str, object]",
 )
 webhook: Form[str | None] = Form(_webhook, "`https://HOST/PATH`", "URL")
 command: Form[tuple[str, ...]] = Form(
@@ -132,6 +136,7 @@ command: Form[tuple[str, ...]] = Form(
     "a program's path, with arguments as a shell has them",
     "COMMAND",
     written=_written_command,
+    types="str | Sequence[str]",
 )
 
 GROUP = "Screen and monitor"

@@ -251,6 +251,7 @@ rules: Form[tuple[str, ...]] = Form(
     "RULE",
     adds_up=True,
     written=lambda name, raw: list(_rules(name, raw)) or ["none"],
+    types="str | Sequence[str] | Mapping[str, Sequence[str] | bool | None]",
 )
 secrets: Form[tuple[SecretSource, ...]] = Form(
     _secrets,
@@ -258,6 +259,7 @@ secrets: Form[tuple[SecretSource, ...]] = Form(
     "SECRET",
     adds_up=True,
     written=_written,
+    types="str | Sequence[str] | Mapping[str, Mapping[str, object]]",
 )
 proxy: Form[str | None] = Form(_proxy, "`http://HOST:PORT` or `environment`")
 certificates: Form[str | None] = Form(_certificates, "a file", "FILE")

@@ -51,7 +51,14 @@ def _written(name: str, raw: object) -> list[str]:
     return list(_packages(name, raw)) or ["none"]
 
 
-packages = Form(_packages, "names, with commas between them, or `*`", "NAME", adds_up=True, written=_written)
+packages = Form(
+    _packages,
+    "names, with commas between them, or `*`",
+    "NAME",
+    adds_up=True,
+    written=_written,
+    types="str | Sequence[str]",
+)
 index = Form(_index, "an address", "URL")
 
 GROUP = "Packages"

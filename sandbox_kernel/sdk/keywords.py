@@ -1,0 +1,67 @@
+"""The settings as keywords of `Sandbox`. Written by `make settings`, of the table of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+
+class SettingKeywords(TypedDict, total=False):
+    """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
+
+    engine: str | None
+    runtime: str | None
+    image: str | None
+    time_zone: str | None
+    pool: int | None
+    preload: str | Sequence[str] | None
+    memory: str | int | None
+    cpus: float | None
+    pids: int | None
+    limits: str | None
+    open_files: int | None
+    scratch_size: str | int | None
+    tmp_size: str | int | None
+    shm_size: str | int | None
+    cell_timeout: str | float | None
+    interrupt_grace: str | float | None
+    idle_timeout: str | float | None
+    start_timeout: str | float | None
+    output_limit: str | int | None
+    output_messages: int | None
+    message_limit: str | int | None
+    display_lines: int | None
+    display_size: str | int | None
+    outputs: str | None
+    uploads: str | None
+    downloads: str | None
+    file_limit: str | int | None
+    folder_limit: str | int | None
+    folder_files: int | None
+    network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
+    secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
+    network_connections: int | None
+    network_bytes: str | int | None
+    network_timeout: str | float | None
+    network_proxy: str | None
+    network_certificates: str | None
+    packages: str | Sequence[str] | None
+    packages_index: str | None
+    packages_size: str | int | None
+    screen: str | None
+    screen_threshold: int | None
+    screen_rules: str | None
+    screen_overrides: str | None
+    monitor: str | Mapping[str, object] | None
+    monitor_webhook: str | None
+    monitor_command: str | Sequence[str] | None
+    display_name: str | None
+    clients: str | None
+    snapshots_size: str | int | None
+    snapshots_age: str | float | None
+    pause_memory: str | float | None
+    plugins: str | Sequence[str] | None
+    audit: str | None
+    audit_key: str | None
+    audit_size: str | int | None
+    audit_source: str | None
