@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.errors import AttestationFailed
 from ..core.model import SCRATCH, SandboxSpec
-from .base import Check, Witness
+from .base import Check, Inspection
 from .hardening import CPU_PERIOD_MICROSECONDS, MASKED_PATHS, OF_A_USER, PAGE_BYTES, READONLY_PATHS, cpu_quota
 from .select import excuses
 
@@ -106,7 +106,7 @@ def demand(lines: Iterable[Check]) -> None:
         raise AttestationFailed(found)
 
 
-def checks(spec: SandboxSpec, report: object, witness: Witness) -> tuple[Check, ...]:
+def checks(spec: SandboxSpec, report: object, witness: Inspection) -> tuple[Check, ...]:
     """Return all comparisons: `report` is what the sandbox says of itself, `witness` what its engine says."""
     inside = report if isinstance(report, Mapping) else {}
     found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts"), witness), *witness.lines]
@@ -198,7 +198,7 @@ def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
     return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
 
 
-def _mounts(spec: SandboxSpec, mounts: object, witness: Witness) -> Iterator[Check]:
+def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[Check]:
     """Nothing is mounted that was not asked for, and the three places to write have their size and options."""
     listed = as_list(mounts)
     if not listed or not all(isinstance(m, Mapping) and isinstance(m.get("path"), str) for m in listed):

@@ -28,7 +28,7 @@ class Check:
         return f"{self.name}: expected {self.expected}, found {self.found}"
 
 
-class Witness(NamedTuple):
+class Inspection(NamedTuple):
     """What an engine says of a container, compared with the spec already; the sandbox is the other witness."""
 
     lines: tuple[Check, ...]
@@ -109,7 +109,7 @@ class Container(Protocol):
 class Lendable(Container, Protocol):
     """A container whose owner can let another process have the pipe, and go on watching over it."""
 
-    async def look(self, spec: SandboxSpec) -> Witness:
+    async def look(self, spec: SandboxSpec) -> Inspection:
         """Return what the engine says of it, compared with `spec`. Raises `EngineError` if it does not say anything."""
 
     def lend(self) -> Handover:

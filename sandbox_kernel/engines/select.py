@@ -50,7 +50,7 @@ class EngineProvider:
     is_emulated = False
     """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
-    """What the attestation accepts instead of what was asked for, and why: by `Witness.engine`, which is the engine's
+    """What the attestation accepts in place of what was asked for, and why: by `Inspection.engine`, the engine's
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:

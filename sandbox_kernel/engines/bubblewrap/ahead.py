@@ -43,7 +43,7 @@ class Begun:
         return "bubblewrap"
 
     def give_up(self) -> None:
-        """End it; its warden does the rest."""
+        """End it; its reaper does the rest."""
         kill([self.launched.monitor])
         await_end(self.launched.pid)
         self.pipe.close()

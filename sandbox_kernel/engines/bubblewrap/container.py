@@ -21,7 +21,7 @@ from ...core.errors import EngineError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
-from ..base import Check, Witness
+from ..base import Check, Inspection
 from ..cgroups import Group
 from ..freezer import Freezer
 from ..limit_watch import LimitWatch, Place, watch_memory
@@ -33,12 +33,12 @@ from .arguments import Descriptors, arguments
 from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of
-from .reaper import kill, warden
+from .reaper import kill, reaper
 from .roots import Root, find
 from .watch import MayUse, UsageWatch, confine, family
 
 
-class Standing:
+class CgroupPause:
     """The part of a container that is paused."""
 
     paused = False
@@ -69,7 +69,7 @@ class Standing:
 
 
 KILL_SECONDS = 4.0
-"""How long an end is waited for. One that takes longer is left to the warden."""
+"""How long an end is waited for. One that takes longer is left to the reaper."""
 START_SECONDS = 30.0
 LOOK_SECONDS = 0.001
 JUST_BEFORE_SECONDS = 5.0
@@ -87,7 +87,7 @@ class BubblewrapHandover:
     state: dict[str, Any]
 
 
-class BubblewrapContainer(OverPipe, Standing):
+class BubblewrapContainer(OverPipe, CgroupPause):
     """A running sandbox. Made by `BubblewrapEngine.start` and `BubblewrapEngine.adopt` only."""
 
     def __init__(self, program: str, launched: Launched, pipe: Pipe, most: MayUse, first: int | None = None) -> None:
@@ -140,7 +140,7 @@ class BubblewrapContainer(OverPipe, Standing):
     # --- the pipe ---------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
-        self._pipe.abandon()  # the warden is told by the system, and ends it
+        self._pipe.abandon()  # the reaper is told by the system, and ends it
         self._forget()
 
     def detach(self) -> BubblewrapHandover:
@@ -165,7 +165,7 @@ class BubblewrapContainer(OverPipe, Standing):
         return BubblewrapHandover(fd, state)
 
     def lend(self) -> BubblewrapHandover:
-        """Give the pipe away. Its other end is the warden's too, so the owner tells whoever has it of the end."""
+        """Give the pipe away. Its other end is the reaper's too, so the owner tells whoever has it of the end."""
         fd, pipe = self._pipe.detach()
         return BubblewrapHandover(fd, {"pipe": pipe})
 
@@ -175,7 +175,7 @@ class BubblewrapContainer(OverPipe, Standing):
         return await asyncio.shield(self._ended)
 
     async def kill(self) -> None:
-        """End the sandbox, within 4 s. Raises `EngineError` when that is not done by then; the warden then goes on."""
+        """End the sandbox, within 4 s. Raises `EngineError` when that is not done by then; the reaper then goes on."""
         self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
         self._let_go_on()
         if self._listening and not self._over.is_set():
@@ -192,14 +192,14 @@ class BubblewrapContainer(OverPipe, Standing):
         if not gone:
             raise EngineError(EndCode.CONTAINER_NOT_REMOVED, "the sandbox did not end", limit=f"{KILL_SECONDS:.0f} s")
         self._forget()
-        warden().forget(self.id)
+        reaper().forget(self.id)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         return checks(spec, report, await self.look(spec))
 
-    async def look(self, spec: SandboxSpec) -> Witness:
+    async def look(self, spec: SandboxSpec) -> Inspection:
         if self._over.is_set() or self._ended.done() or self._handle is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         self.image_id = (root := find(spec.image)).contents
@@ -250,7 +250,7 @@ class BubblewrapContainer(OverPipe, Standing):
             self._limit = UsageWatch(first, self._most, self._used_too_much)
         with contextlib.suppress(OSError):  # it ended, or is another user's, who has counts of their own
             confine_user(first)
-        warden().started(self.id, handle)
+        reaper().started(self.id, handle)
         self._changed.set()
 
     # --- what is heard ----------------------------------------------------------------------------------------------

@@ -112,9 +112,9 @@ class BubblewrapEngine:
         """Do nothing: whose a sandbox is, is seen by who has its pipe."""
 
     async def reap(self) -> int:
-        """End sandboxes of which nobody has the pipe, and that their warden did not end; return how many.
+        """End sandboxes of which nobody has the pipe, and that their reaper did not end; return how many.
 
-        The cgroups that an owner and its warden left when both were killed count, too.
+        The cgroups that an owner and its reaper left when both were killed count, too.
         """
         lost, left = await asyncio.to_thread(lambda: (self._lost(), cgroups.left_behind()))
         if not lost and not left:

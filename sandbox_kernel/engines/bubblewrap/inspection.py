@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...core.model import SandboxSpec
 from ..attestation import WITHOUT_A_CGROUP, same
-from ..base import Check, Witness
+from ..base import Check, Inspection
 from ..cgroups import Group
 from ..hardening import OF_A_USER, PAGE_BYTES, Protections
 from .arguments import mounts, variables
@@ -81,7 +81,7 @@ def limits_of(group: Group) -> dict[str, str]:
     }
 
 
-def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Witness:
+def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Inspection:
     """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
     wanted, seen = walls(spec), seen or Seen()
     limits = (
@@ -90,7 +90,7 @@ def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str],
     lines = (*compared(wanted, launched, words, seen), *limits)
     weaker = launched.group is None and spec.limits_kept == "best-effort"
     excused = WITHOUT_A_CGROUP if weaker else "bubblewrap"
-    return Witness(lines, variables(wanted, root), mounts(root), excused, True, launched.layers)
+    return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers)
 
 
 def _of_a_user(seen: Seen) -> Iterator[Check]:

@@ -1,6 +1,6 @@
 """Starting one sandbox: the files that bubblewrap reads, the process, its limits, and the gate that holds it meanwhile.
 
-A shell waits for one line before it becomes bubblewrap. By then its cgroup, its limits and its warden are there, so
+A shell waits for one line before it becomes bubblewrap. By then its cgroup, its limits and its reaper are there, so
 nothing of a sandbox ever runs without them; should this process end in between, the line never comes and nothing
 starts.
 Imports the protections, the arguments and what they need; it does not wait for anything.
@@ -35,7 +35,7 @@ from ..owner import Owner
 from . import errors, users
 from .arguments import Descriptors, Machine, arguments, etc
 from .process_labels import MARK
-from .reaper import kill, warden
+from .reaper import kill, reaper
 from .roots import Root, locate
 from .roots import program as program_of
 from .users import Space
@@ -156,7 +156,7 @@ def launch(
             held.append(monitor)
             try:
                 cgroups = tuple(folder for _, folder in group.folders) if group is not None else ()
-                warden().watch(name, cgroups, theirs.fileno(), monitor)
+                reaper().watch(name, cgroups, theirs.fileno(), monitor)
                 confine(process.pid, wanted, group)
                 if niceness:
                     os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
@@ -167,7 +167,7 @@ def launch(
             except BaseException as error:
                 kill([monitor])
                 await_end(process.pid)
-                warden().forget(name)
+                reaper().forget(name)
                 if isinstance(error, OSError):
                     raise errors.refusal(f"the limits of process {process.pid} cannot be set: {error}") from error
                 raise

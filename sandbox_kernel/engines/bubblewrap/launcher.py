@@ -14,7 +14,7 @@ from .errors import missing, unreachable
 from .inspection import compared, look
 from .launch import Guest, Launched, Way, await_end, drops, launch, machine, way
 from .process_labels import has_ended
-from .reaper import kill, warden
+from .reaper import kill, reaper
 from .roots import Root
 from .roots import find as find_root
 from .roots import folders as root_folders
@@ -51,10 +51,10 @@ __all__ = (
     "mounts",
     "program_in",
     "reachable",
+    "reaper",
     "root_folders",
     "taken_over",
     "unreachable",
     "variables",
-    "warden",
     "way",
 )

@@ -22,8 +22,8 @@ ROUND_SECONDS = 0.05
 REMOVE_SECONDS = 30.0
 
 
-class Warden:
-    """This process's end: tells a warden about sandboxes, and starts one when there is something to tell."""
+class Reaper:
+    """This process's end: tells a reaper about sandboxes, and starts one when there is something to tell."""
 
     def __init__(self) -> None:
         import threading
@@ -56,7 +56,7 @@ class Warden:
         self._hang_up()
 
     def _tell(self, word: str, name: str, text: str, fds: tuple[int, ...]) -> None:
-        """Send a message; whoever holds the files sees to copies of them, for a warden that has to be told anew."""
+        """Send a message; whoever holds the files sees to copies of them, for a reaper that has to be told anew."""
         with self._lock:
             if word == FORGET:
                 _close(self._known.pop(name, []))
@@ -108,14 +108,14 @@ def _close(messages: list[tuple[str, str, tuple[int, ...]]]) -> None:
             os.close(fd)
 
 
-_one: Warden | None = None
+_one: Reaper | None = None
 
 
-def warden() -> Warden:
-    """Return this process's warden."""
+def reaper() -> Reaper:
+    """Return this process's reaper."""
     global _one  # noqa: PLW0603 (there is one for each process)
     if _one is None:
-        _one = Warden()
+        _one = Reaper()
     return _one
 
 
@@ -177,7 +177,7 @@ def _lines(path: str) -> list[str]:
 
 
 class Charge:
-    """One sandbox that the warden looks after."""
+    """One sandbox that the reaper looks after."""
 
     def __init__(self, end: int, monitor: int, cgroups: list[str]) -> None:
         self.end = end
@@ -226,7 +226,7 @@ def _processes(folder: str) -> list[int]:
 
 
 class Wards:
-    """All that the warden looks after, and the way by which it is told of them."""
+    """All that the reaper looks after, and the way by which it is told of them."""
 
     def __init__(self, way: socket.socket) -> None:
         import select
@@ -294,7 +294,7 @@ class Wards:
 
 
 def main() -> int:
-    """Run as the warden of the process at the other end of stdin."""
+    """Run as the reaper of the process at the other end of stdin."""
     Wards(socket.socket(fileno=os.dup(0))).run()
     return 0
 

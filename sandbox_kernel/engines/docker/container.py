@@ -19,7 +19,7 @@ from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attestation import as_list, at, checks, demand, only, same, short
-from ..base import Check, Witness
+from ..base import Check, Inspection
 from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
@@ -36,11 +36,11 @@ ENGINE_EMPTY = (
 """Settings of the engine that arguments.py leaves alone, and that would open something."""
 
 
-def witness(spec: SandboxSpec, inspected: object, image_environment: object) -> Witness:
+def witness(spec: SandboxSpec, inspected: object, image_environment: object) -> Inspection:
     """Compare the engine's document on a container with `spec`; the image's own environment may be there too."""
     found = inspected if isinstance(inspected, Mapping) else {}
     variables = (str(entry).partition("=")[0] for entry in as_list(at(found, "Config", "Env")))
-    return Witness(tuple(_compared(spec, found, image_environment)), frozenset(variables))
+    return Inspection(tuple(_compared(spec, found, image_environment)), frozenset(variables))
 
 
 def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object) -> Iterator[Check]:
@@ -166,7 +166,7 @@ class DockerContainer(OverPipe):
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         return checks(spec, report, await self.look(spec))
 
-    async def look(self, spec: SandboxSpec) -> Witness:
+    async def look(self, spec: SandboxSpec) -> Inspection:
         """Return what the engine says of it, compared with `spec`."""
         found = await self._engine.inspect(self.id)
         if found is None:

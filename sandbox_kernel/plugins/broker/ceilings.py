@@ -21,7 +21,7 @@ from ...core.errors import ConfigurationError, QuotaExceeded, SandboxError
 from ...core.model import Settings, format_bytes
 from .client import packets
 from .codes import BrokerCode
-from .create_request import IMAGE, RUNTIME, Order
+from .create_request import IMAGE, RUNTIME, CreateRequest
 
 MAX_CEILING = 100_000
 OF_ALL = 256
@@ -64,7 +64,7 @@ class Ceiling:
     def by(self, name: str) -> str:
         return (self.set_by or {}).get(name, "the broker's own default")
 
-    def check(self, order: Order) -> None:
+    def check(self, order: CreateRequest) -> None:
         """Raise `QuotaExceeded` for an order that is over it."""
         if self.denied:
             raise QuotaExceeded(BrokerCode.BROKER_DENIED, set_by=self.by("denied"))

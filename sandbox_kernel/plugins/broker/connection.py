@@ -22,8 +22,8 @@ from ...engines.machines import Pausable, Sampled
 from .client import packets
 from .client.listener_trust import Peer, peer
 from .codes import BrokerCode
-from .detached_sandbox import Kept
-from .lease import Lent
+from .detached_sandbox import DetachedSandbox
+from .lease import Lease
 from .queries import ANSWERS
 from .service import Service
 
@@ -41,7 +41,7 @@ class Caller:
 
     def __init__(self, broker: Service, sock: socket.socket) -> None:
         self.peer: Peer = peer(sock)
-        self.lent: Lent | None = None
+        self.lent: Lease | None = None
         self._broker = broker
         self._socket = sock
         self._loop = asyncio.get_running_loop()
@@ -205,13 +205,13 @@ class Caller:
             os.close(fd)
 
     async def _begin(self, said: Answer) -> Answer:
-        if not isinstance(lent := self._own(), Kept):
+        if not isinstance(lent := self._own(), DetachedSandbox):
             raise EngineError(BrokerCode.BROKER_IMPROPER, "this sandbox is not kept")
         return {"missing": await lent.begin()}
 
-    def _owns(self, lent: Lent) -> None:
+    def _owns(self, lent: Lease) -> None:
         lent.belongs_to(self._ended, self.peer.pid)
-        if isinstance(lent, Kept):
+        if isinstance(lent, DetachedSandbox):
             lent.cast_out = self.release
 
     async def _adopt(self, said: Answer) -> Answer:
@@ -256,7 +256,7 @@ class Caller:
     def _pausable(self) -> Pausable:
         """Return the sandbox of this connection; one that is kept is asked by its broker whether it is there."""
         lent = self._own()
-        if isinstance(lent, Kept):
+        if isinstance(lent, DetachedSandbox):
             raise EngineError(EndCode.ENGINE_CANNOT_PAUSE, "a detached sandbox cannot be paused")
         container = lent.container
         demand(Ability.PAUSE, container)
@@ -270,7 +270,7 @@ class Caller:
             lent.leave()
         self._wait()
 
-    def _own(self) -> Lent:
+    def _own(self) -> Lease:
         if self.lent is None:
             raise EngineError(BrokerCode.BROKER_IMPROPER, "there is no sandbox on this connection")
         return self.lent

@@ -28,7 +28,7 @@ FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class CreateRequest:
     """A sandbox that somebody wants: names and numbers, each of its own form."""
 
     image: str
@@ -66,7 +66,7 @@ class Order:
         )
 
 
-def read(said: object) -> Order:
+def read(said: object) -> CreateRequest:
     """Return what a caller asks for. Raises `EngineError` for what is not proper, and `ConfigurationError`."""
     try:
         if not isinstance(said, Mapping) or said.keys() != FIELDS:
@@ -78,7 +78,7 @@ def read(said: object) -> Order:
         raise EngineError(BrokerCode.BROKER_IMPROPER, f"no sandbox can be asked for so: {error}"[:300]) from error
 
 
-def _read(said: Mapping[str, Any]) -> Order:
+def _read(said: Mapping[str, Any]) -> CreateRequest:
     options = packets.options(said)
     if options.zone is not None and not ZONE.fullmatch(options.zone):
         raise ValueError("that is no time zone")
@@ -90,7 +90,7 @@ def _read(said: Mapping[str, Any]) -> Order:
     runtime = said["runtime"]
     if runtime is not None and not RUNTIME.fullmatch(packets.text(runtime)):
         raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
-    return Order(
+    return CreateRequest(
         image=image,
         runtime=runtime,
         limits=packets.limits(said["limits"]),

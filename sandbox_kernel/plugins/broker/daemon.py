@@ -28,21 +28,21 @@ from .ceilings import Policy
 from .client import packets
 from .codes import BrokerCode
 from .connection import Caller
-from .detached_registry import Keeping
-from .detached_sandbox import Kept
-from .lease import Lent
-from .owner_pipe import Wish
+from .detached_registry import DetachedRegistry
+from .detached_sandbox import DetachedSandbox
+from .lease import Lease
+from .owner_pipe import DetachedOptions
 from .pool import Pool
 from .prometheus import Figures, Gauges
 from .service import Made
-from .usage_counters import Tally
+from .usage_counters import UsageCounters
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.about import Inspectable
     from ...engines.base import Lendable
     from .client.listener_trust import Peer
-    from .create_request import Order
+    from .create_request import CreateRequest
 
 PAUSE_SECONDS = 0.5
 """Until the next try, where no file descriptor is left, or no memory."""
@@ -139,16 +139,16 @@ class Broker:
         policy: Policy,
         *,
         pool: Pool | None = None,
-        read: Callable[[object], Order] = create_request.read,
+        read: Callable[[object], CreateRequest] = create_request.read,
         idle_seconds: float | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         """`idle_seconds` without a caller end it; `say` takes lines for the operator."""
         self.engine, self.policy = engine, policy
         self.pool = pool or Pool(engine, size=0)
-        self.tally = Tally()
-        self.lent: dict[str, Lent] = {}
-        self.keeping = Keeping(lambda: self.policy, self.lent)
+        self.tally = UsageCounters()
+        self.lent: dict[str, Lease] = {}
+        self.keeping = DetachedRegistry(lambda: self.policy, self.lent)
         self.figures = Figures()
         self.tasks = Tasks()
         self.starting = 0
@@ -257,7 +257,7 @@ class Broker:
         self.figures.claimed(warm=warm, seconds=time.monotonic() - begin)
         return made
 
-    async def _ready(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made | None:
+    async def _ready(self, wanted: CreateRequest, whose: Peer, wish: DetachedOptions | None) -> Made | None:
         """Return one that was made ahead, None if there is none that will do; a cold start takes its place then."""
         pid = whose.pid if wish is None else 0
         warm = await self.pool.claim(wanted, lambda one: self._rename(one.container, one.spec.session_id, pid))
@@ -270,7 +270,7 @@ class Broker:
         made[0].introduced = warm.introduced
         return made
 
-    async def _cold(self, wanted: Order, whose: Peer, wish: Wish | None) -> Made:
+    async def _cold(self, wanted: CreateRequest, whose: Peer, wish: DetachedOptions | None) -> Made:
         if self.starting > WAITING:
             raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
         async with self._slots:
@@ -279,11 +279,11 @@ class Broker:
             return await self._lend(container, spec, whose, wish, warm=False)
 
     async def _lend(
-        self, container: Lendable, spec: SandboxSpec, whose: Peer, wish: Wish | None, *, warm: bool
+        self, container: Lendable, spec: SandboxSpec, whose: Peer, wish: DetachedOptions | None, *, warm: bool
     ) -> Made:
         try:
             if wish is not None:  # it is this process's, and ends with it
-                kept = Kept(container, spec, whose.uid, self.tasks, wish)
+                kept = DetachedSandbox(container, spec, whose.uid, self.tasks, wish)
                 try:
                     return kept, {"pipe": packets.PLAIN}, kept.open(first=True), warm
                 except BaseException:
@@ -296,9 +296,9 @@ class Broker:
         except BaseException:
             await asyncio.shield(self.tasks.hold(_killed(container), f"undo {container.id}"))
             raise
-        return Lent(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
+        return Lease(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
 
-    async def rename(self, lent: Lent, pid: int) -> None:
+    async def rename(self, lent: Lease, pid: int) -> None:
         """Note whose a sandbox is from now on. Raises `EngineError` when it is gone."""
         await self._rename(lent.container, lent.spec.session_id, pid)
         lent.pid = pid
@@ -307,23 +307,23 @@ class Broker:
         # A process of a PID namespace that this one does not see has no number here; this one answers for it.
         await self.engine.pass_on({"id": container.id, "session": session}, pid or os.getpid())
 
-    def adrift(self, ticket: object, whose: Peer) -> Lent:
+    def adrift(self, ticket: object, whose: Peer) -> Lease:
         """Return the sandbox that somebody left for the process with this ticket. Raises `EngineError`."""
         if not (lent := self.with_ticket(ticket, whose)).is_adrift:
             raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the sandbox has an owner")
         return lent
 
-    def with_ticket(self, ticket: object, whose: Peer) -> Lent:
+    def with_ticket(self, ticket: object, whose: Peer) -> Lease:
         """Return the sandbox of this user that has the ticket. Raises `EngineError`."""
         lent = self.lent.get(ticket) if isinstance(ticket, str) else None
-        if lent is None or lent.uid != whose.uid or isinstance(lent, Kept):
+        if lent is None or lent.uid != whose.uid or isinstance(lent, DetachedSandbox):
             raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the broker has no such sandbox for this user")
         return lent
 
-    def _ended(self, lent: Lent) -> None:
+    def _ended(self, lent: Lease) -> None:
         if self.lent.pop(lent.ticket, None) is not None:
             self.tally.give_back(lent.uid)
-            if isinstance(lent, Kept):
+            if isinstance(lent, DetachedSandbox):
                 self.keeping.forget(lent.uid, lent.wish)
             self.figures.ended(lent.reason.kind if lent.reason is not None else "unknown")
             self._used = time.monotonic()

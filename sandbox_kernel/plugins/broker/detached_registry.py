@@ -17,9 +17,9 @@ from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer
 from .codes import BrokerCode
-from .detached_sandbox import Kept
-from .lease import Lent
-from .owner_pipe import Wish
+from .detached_sandbox import DetachedSandbox
+from .lease import Lease
+from .owner_pipe import DetachedOptions
 
 MAX_PASSING = 8
 """Owners, one after another, whose words a sandbox that does not listen has not taken yet."""
@@ -27,24 +27,24 @@ MAX_PASSING = 8
 Answer = dict[str, Any]
 
 
-class Keeping:
+class DetachedRegistry:
     """The sandboxes of one broker that are kept."""
 
-    def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, Lent]) -> None:
+    def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, Lease]) -> None:
         """`policy` returns what users may have now; `lent` are all sandboxes of the broker."""
         self._policy, self._lent = policy, lent
         self._names: set[tuple[int, str]] = set()
 
     @property
-    def all(self) -> list[Kept]:
-        return [one for one in self._lent.values() if isinstance(one, Kept)]
+    def all(self) -> list[DetachedSandbox]:
+        return [one for one in self._lent.values() if isinstance(one, DetachedSandbox)]
 
     @property
     def cost(self) -> int:
         """Bytes of output that are kept."""
         return sum(one.transcript.cost for one in self.all)
 
-    def wish(self, said: object, whose: Peer) -> Wish | None:
+    def wish(self, said: object, whose: Peer) -> DetachedOptions | None:
         """Return what is asked for besides a sandbox, None for one that ends with its caller, and hold its name.
 
         Raises `QuotaExceeded` for what is over the user's ceiling, and `EngineError` for what is not proper.
@@ -84,11 +84,11 @@ class Keeping:
         most = f"each for {ceiling.lifetime:g} s at most"
         return f"{there} of {ceiling.detached} sandboxes that outlive their caller, {most}"
 
-    def forget(self, uid: int, wish: Wish | None) -> None:
+    def forget(self, uid: int, wish: DetachedOptions | None) -> None:
         if wish is not None:
             self._names.discard((uid, wish.name))
 
-    def of(self, whose: Peer) -> list[Kept]:
+    def of(self, whose: Peer) -> list[DetachedSandbox]:
         """Return those of a user, and of the users that the operator's file says it may take over from."""
         users = {whose.uid}
         for name in self._policy().of(whose.uid).takes:
@@ -97,7 +97,7 @@ class Keeping:
         own = [one for one in self.all if one.uid in users]
         return sorted(own, key=lambda one: one.uid != whose.uid)
 
-    def named(self, said: Answer, whose: Peer) -> Kept:
+    def named(self, said: Answer, whose: Peer) -> DetachedSandbox:
         """Return the one of that name. Raises `EngineError`: one that is not there, and one that is another's."""
         name = packets.text(said["name"], 200)
         for one in self.of(whose):
@@ -105,7 +105,7 @@ class Keeping:
                 return one
         raise EngineError(EndCode.DETACHED_NOT_THERE)
 
-    def free(self, said: Answer, whose: Peer) -> Kept:
+    def free(self, said: Answer, whose: Peer) -> DetachedSandbox:
         """Return the one of that name for a new owner. Raises `EngineError` while there is one, unless it is taken."""
         kept, take = self.named(said, whose), said["take"]
         if type(take) is not bool:
@@ -127,13 +127,13 @@ class Keeping:
             await asyncio.gather(*(one.kill() for one in kept))
 
 
-def _read(said: object, most: float, set_by: str) -> Wish:
+def _read(said: object, most: float, set_by: str) -> DetachedOptions:
     if not isinstance(said, Mapping) or said.keys() != {"name", "seconds", "metadata", "settings"}:
         raise ValueError("other fields than those of a sandbox that is kept")
     name = packets.text(said["name"])
     if not packets.NAME.fullmatch(name):
         raise ValueError("that is no name")
-    return Wish(
+    return DetachedOptions(
         name=name,
         seconds=packets.seconds(said["seconds"]),
         most_seconds=most,

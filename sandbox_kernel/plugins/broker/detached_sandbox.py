@@ -23,8 +23,8 @@ from ...core.tasks import Tasks
 from ...engines.pipe import Pipe
 from .codes import BrokerCode
 from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
-from .lease import Lent
-from .owner_pipe import Owner, Wish, noted
+from .lease import Lease
+from .owner_pipe import DetachedOptions, Owner, noted
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
@@ -92,10 +92,10 @@ PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
 """What nobody reads is read at this pace at most: the broker has other callers."""
 
 
-class Kept(Lent):
+class DetachedSandbox(Lease):
     """See the module."""
 
-    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: Wish) -> None:
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: DetachedOptions) -> None:
         super().__init__(container, spec, uid, 0, tasks)
         loop = asyncio.get_running_loop()
         self.wish, self.name = wish, wish.name

@@ -26,7 +26,7 @@ take.
 """
 
 
-class Lent:
+class Lease:
     """One sandbox, from the moment its pipe is given away."""
 
     def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, pid: int, tasks: Tasks) -> None:
@@ -50,7 +50,7 @@ class Lent:
     def state(self) -> str:
         return "handed over" if self.is_adrift else "running"
 
-    def watch(self, ended: Callable[[Lent], None]) -> None:
+    def watch(self, ended: Callable[[Lease], None]) -> None:
         """Call `ended` once it is gone, whatever ended it."""
         self._tasks.start(self._watch(ended), f"the end of {self.container.id}", failed=lambda _: ended(self))
 
@@ -89,7 +89,7 @@ class Lent:
             self._ending = self._tasks.hold(self.container.kill(), f"kill {self.container.id}")
         await asyncio.shield(self._ending)
 
-    async def _watch(self, ended: Callable[[Lent], None]) -> None:
+    async def _watch(self, ended: Callable[[Lease], None]) -> None:
         try:
             reason = await self.container.wait()
             self.reason = self.verdict or reason

@@ -13,7 +13,7 @@ from .client import packets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DetachedOptions:
     """What is asked for with a sandbox that is kept."""
 
     name: str

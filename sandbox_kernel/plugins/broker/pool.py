@@ -19,12 +19,12 @@ from ...core.errors import SandboxError
 from ...core.model import GIB
 from ...core.tasks import Tasks
 from ...core.version import __version__
-from .warm_sandbox import Warm
+from .warm_sandbox import WarmSandbox
 
 if TYPE_CHECKING:
     from ...engines.about import Inspectable
     from ...engines.base import Lendable
-    from .create_request import Order
+    from .create_request import CreateRequest
 
 START_SECONDS = 60.0
 PING_SECONDS = 5.0
@@ -71,10 +71,10 @@ def spare_memory() -> int:
 class Kind:
     """Sandboxes of one digest."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: CreateRequest) -> None:
         self.order = order
         self.asked = time.monotonic()
-        self.ready: list[Warm] = []
+        self.ready: list[WarmSandbox] = []
         self.failures = 0
         self.not_before = 0.0
 
@@ -119,7 +119,9 @@ class Pool:
             self._tasks.start(self._fill(), "making sandboxes ahead", failed=lambda _: self.stop())
             self._tasks.start(self._look_after(), "looking after sandboxes that wait", failed=lambda _: self.stop())
 
-    async def claim(self, order: Order, whose: Callable[[Warm], Awaitable[object]]) -> Warm | None:
+    async def claim(
+        self, order: CreateRequest, whose: Callable[[WarmSandbox], Awaitable[object]]
+    ) -> WarmSandbox | None:
         """Return one that answered just now and is of today's image, None where there is none: start one, then.
 
         `whose` notes meanwhile who is to have it; if that fails, it is ended, too.
@@ -219,7 +221,7 @@ class Pool:
             async with asyncio.timeout(START_SECONDS):
                 image = await self._image(kind.order)
                 container = cast("Lendable", await self._engine.start(spec))
-                warm = Warm(spec, container, image)
+                warm = WarmSandbox(spec, container, image)
                 await warm.get_ready(self._tasks)
         except Exception as error:  # what a sandbox says may find a defect of ours, which must not end the pool
             kind.failures += 1
@@ -267,10 +269,10 @@ class Pool:
         for warm in self._kinds.pop(key).ready:
             self._drop(warm)
 
-    def _drop(self, warm: Warm) -> None:
+    def _drop(self, warm: WarmSandbox) -> None:
         self.lost += 1
         self._tasks.start(warm.end(), "the end of a sandbox that waited")
 
-    async def _image(self, order: Order) -> str | None:
+    async def _image(self, order: CreateRequest) -> str | None:
         """Return what the engine has under the image's name at this moment. Raises `SandboxError`."""
         return (await self._engine.image(order.image)).identity

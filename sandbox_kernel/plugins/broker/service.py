@@ -8,13 +8,13 @@ from ...core.tasks import Tasks
 from ...engines.about import Inspectable
 from .ceilings import Policy
 from .client.listener_trust import Peer
-from .detached_registry import Keeping
-from .lease import Lent
+from .detached_registry import DetachedRegistry
+from .lease import Lease
 from .pool import Pool
 from .prometheus import Figures
-from .usage_counters import Tally
+from .usage_counters import UsageCounters
 
-Made = tuple[Lent, dict[str, Any], int, bool]
+Made = tuple[Lease, dict[str, Any], int, bool]
 """A sandbox, what its caller needs to know of the pipe, the pipe, and whether it was ready."""
 
 
@@ -24,22 +24,22 @@ class Service(Protocol):
     engine: Inspectable
     policy: Policy
     pool: Pool
-    tally: Tally
-    keeping: Keeping
+    tally: UsageCounters
+    keeping: DetachedRegistry
     figures: Figures
-    lent: dict[str, Lent]
+    lent: dict[str, Lease]
     tasks: Tasks
 
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
         """Return a sandbox for a caller."""
 
-    async def rename(self, lent: Lent, pid: int) -> None:
+    async def rename(self, lent: Lease, pid: int) -> None:
         """Note whose a sandbox is from now on."""
 
-    def adrift(self, ticket: object, whose: Peer) -> Lent:
+    def adrift(self, ticket: object, whose: Peer) -> Lease:
         """Return the sandbox that somebody left for the process with this ticket."""
 
-    def with_ticket(self, ticket: object, whose: Peer) -> Lent:
+    def with_ticket(self, ticket: object, whose: Peer) -> Lease:
         """Return the sandbox of this user that has the ticket."""
 
     async def reap(self) -> int:

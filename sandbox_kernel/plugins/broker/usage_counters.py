@@ -14,7 +14,7 @@ MAX_REMEMBERED = 100_000
 """Starts of one user within an hour, if its ceiling names no number."""
 
 
-class Tally:
+class UsageCounters:
     """Counts sandboxes by user, against the ceilings."""
 
     def __init__(self) -> None:

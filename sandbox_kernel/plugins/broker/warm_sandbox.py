@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_FRAME = 4 << 20
 
 
-class Warm:
+class WarmSandbox:
     """One sandbox that waits."""
 
     def __init__(self, spec: SandboxSpec, container: Lendable, image: str | None) -> None:

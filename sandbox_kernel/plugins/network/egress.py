@@ -19,7 +19,7 @@ from .buffered import Buffered
 from .client_hello import ALERT_ACCESS_DENIED, HelloReader, asks_again
 from .codes import NetworkCode
 from .dial import Dialled, Dialler
-from .exchange import Duplex, Insight
+from .exchange import Duplex, TlsInterceptor
 from .http_relay import Dial, Passed, Relay
 from .limits import EgressLimits, Ledger, Metered, Traffic, Watch
 from .lookup import Lookups, Resolver, is_own
@@ -116,7 +116,7 @@ class Egress(SessionService):
         resolver: Resolver | None = None,
         own: Callable[[Address], bool] = is_own,
         proxies: Proxies | None = None,
-        insight: Insight | None = None,
+        insight: TlsInterceptor | None = None,
     ) -> None:
         """`proxies` is for the host's own way out, and `insight` looks into the connections to some hosts."""
         self.policy = policy
@@ -288,7 +288,7 @@ class _Connection:
     def _check(self, target: Target) -> CheckName:
         return lambda name: self._egress.policy.check_server_name(target, name)
 
-    async def _look_into(self, insight: Insight, target: Target, host: Duplex) -> None:
+    async def _look_into(self, insight: TlsInterceptor, target: Target, host: Duplex) -> None:
         """Serve the requests within TLS that ends here. The connection that is open already is for the first.
 
         Both sides begin TLS at the same time, for a host may be far away.

@@ -105,7 +105,7 @@ Connect = Callable[[str, int], Awaitable[Duplex]]
 """Opens a connection to a host and port that were allowed. Raises `Refused`."""
 
 
-class Insight(Protocol):
+class TlsInterceptor(Protocol):
     """Looks into the connections to some hosts: ends their TLS, and sees each request in there and its answer.
 
     The server name of a tunnel was checked before any of this is asked.

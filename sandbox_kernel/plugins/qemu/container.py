@@ -25,7 +25,7 @@ from ...core.tasks import Tasks
 from ...engines import filter as system_calls
 from ...engines.abilities import Ability
 from ...engines.attestation import checks, same
-from ...engines.base import Check, Witness
+from ...engines.base import Check, Inspection
 from ...engines.bubblewrap.launcher import (
     ETC_MOUNTS,
     PROC,
@@ -46,11 +46,11 @@ from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
 from . import hardware, profile
 from .codes import QemuCode
-from .hibernation import Resting, ending
+from .hibernation import Hibernation, ending
 from .launch_plan import Plan
 from .line_protocol import Lines
 from .qmp import Monitor
-from .running_config import Made
+from .running_config import RunningConfig
 
 SEED_BYTES = 64
 MACHINE = "x86_64"
@@ -113,7 +113,7 @@ MAX_CODE = 255
 """Of a process, or 128 and the number of the signal that ended it."""
 
 
-class QemuContainer(Resting):
+class QemuContainer(Hibernation):
     """A running machine. Made by `QemuEngine` only."""
 
     def __init__(
@@ -121,7 +121,7 @@ class QemuContainer(Resting):
         program: str,
         launched: Launched,
         pipe: Pipe,
-        made: Made,
+        made: RunningConfig,
         begun: tuple[Plan, socket.socket] | None,
         *,
         first: int | None = None,
@@ -271,7 +271,7 @@ class QemuContainer(Resting):
         nonce = report.get("nonce") if isinstance(report, Mapping) else None
         return (*found, same("nonce of the claim", self._nonce, nonce))
 
-    async def look(self, spec: SandboxSpec) -> Witness:
+    async def look(self, spec: SandboxSpec) -> Inspection:
         if self._over.is_set() or self._ended.done() or self._handle is None:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         made, mine = self._made, self._launched
@@ -281,7 +281,7 @@ class QemuContainer(Resting):
         lines = compared(wanted, mine, words, look(mine, self._first))
         weaker = mine.group is None and spec.limits_kept == "best-effort"
         names = variables(protections(spec), made.root) - {"PWD"}
-        return Witness(lines, names, ETC_MOUNTS, "qemu without a cgroup" if weaker else "qemu")
+        return Inspection(lines, names, ETC_MOUNTS, "qemu without a cgroup" if weaker else "qemu")
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ from ...engines.pipe import Pipe
 from . import artifacts, background_save, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
 from .container import ABILITIES, QemuContainer
-from .launch_plan import MARK, Plan, Ways
-from .running_config import Made
+from .launch_plan import MARK, MachineSockets, Plan
+from .running_config import RunningConfig
 
 if TYPE_CHECKING:
     from ...engines.about import Condition, EngineInfo, Shown
@@ -229,7 +229,7 @@ class QemuEngine(BubblewrapEngine):
                 setting="image",
             )
         uid = spec.uid if state is None else _fitting(spec, machine, state[1])
-        plan = Plan(bwrap, program, spec, root, machine, uid, Ways.new(), self._cgroup, niceness)
+        plan = Plan(bwrap, program, spec, root, machine, uid, MachineSockets.new(), self._cgroup, niceness)
         try:
             launched, made, monitor = plan.launch(None if state is None else state[0])
         except BaseException:
@@ -281,7 +281,7 @@ class QemuEngine(BubblewrapEngine):
 
     def _adopted(self, state: dict[str, Any], pipe: Pipe) -> QemuContainer:
         launched, _, first = taken_over(state, MARK)
-        return QemuContainer(self._found(), launched, pipe, Made.read(state["made"]), None, first=first)
+        return QemuContainer(self._found(), launched, pipe, RunningConfig.read(state["made"]), None, first=first)
 
 
 def may_be_kept(spec: SandboxSpec) -> bool:

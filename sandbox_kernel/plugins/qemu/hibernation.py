@@ -2,7 +2,7 @@
 
 It is the same machine afterwards, so nothing in it begins anew but its clock. The pipe stays as it is: both ends are
 held here, with what is on its way. From the moment that QEMU has ended, a gate stands in its place, in limits and with
-a warden of its own: what lists or ends sandboxes finds it, and it starts QEMU again when it is told to.
+a reaper of its own: what lists or ends sandboxes finds it, and it starts QEMU again when it is told to.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ...engines.bubblewrap.launcher import (
     await_end,
     has_ended,
     kill,
-    warden,
+    reaper,
 )
 from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
 from . import saved_states
 from .launch_plan import Plan
 from .qmp import Monitor
-from .running_config import Made
+from .running_config import RunningConfig
 
 ending = Tasks()
 """What must come to its end though a container's own tasks are ended meanwhile, as they are by `kill`."""
@@ -45,7 +45,7 @@ SWAP_SECONDS = 8.0
 """How long the end of QEMU is waited for by whoever ends the sandbox."""
 
 
-class Asleep(NamedTuple):
+class Hibernated(NamedTuple):
     """What a machine goes on from."""
 
     fd: int
@@ -55,15 +55,15 @@ class Asleep(NamedTuple):
     """Where the line is written that starts QEMU."""
 
 
-class Resting(BubblewrapContainer):
+class Hibernation(BubblewrapContainer):
     """The part of a container that gives its memory back."""
 
     _pipe: Pipe
     _plan: Plan | None
-    _made: Made
+    _made: RunningConfig
     _monitor: Monitor | None
     _tasks: Tasks
-    asleep: Asleep | None = None
+    asleep: Hibernated | None = None
     """What it goes on from, while it has no memory."""
     _swapping: asyncio.Task[None] | None = None
 
@@ -104,7 +104,7 @@ class Resting(BubblewrapContainer):
             undo.callback(_give_up, launched, monitor)
             try:
                 await self._put_down()
-            except EngineError as error:  # it is as good as dead, and its warden is still there
+            except EngineError as error:  # it is as good as dead, and its reaper is still there
                 logging.getLogger("sandbox_kernel").warning("%s: %s", self.id, error)
             looked = saved_states.look(os.fstat(fd))
             undo.pop_all()
@@ -112,9 +112,9 @@ class Resting(BubblewrapContainer):
                 self._monitor.close()
             self._monitor, self._made = Monitor(monitor), made
             self._take_up(launched)
-            self._fall_asleep(Asleep(fd, looked, line))
+            self._fall_asleep(Hibernated(fd, looked, line))
 
-    def _fall_asleep(self, asleep: Asleep) -> None:
+    def _fall_asleep(self, asleep: Hibernated) -> None:
         self.asleep = asleep
         _resting.add(self)
 
@@ -125,7 +125,7 @@ class Resting(BubblewrapContainer):
     async def _put_down(self) -> None:
         """End the processes, of which nothing counts as the container's end: it has others, or gets them.
 
-        Raises `EngineError` when that is not done within 4 s; the warden then goes on.
+        Raises `EngineError` when that is not done within 4 s; the reaper then goes on.
         """
         mine, handles = self._launched, [self._launched.monitor, *([] if self._handle is None else [self._handle])]
         for fd in (*handles, mine.errors, mine.status):
@@ -137,7 +137,7 @@ class Resting(BubblewrapContainer):
         try:
             if not await asyncio.to_thread(_ended, handles, mine, KILL_SECONDS):
                 raise EngineError(EndCode.CONTAINER_NOT_REMOVED, "the sandbox did not end", limit=f"{KILL_SECONDS:g} s")
-            warden().forget(mine.name)
+            reaper().forget(mine.name)
         finally:
             for fd in (*handles, mine.errors, mine.status):
                 os.close(fd)
@@ -184,7 +184,7 @@ class Resting(BubblewrapContainer):
         raise NotImplementedError
 
 
-_resting: weakref.WeakSet[Resting] = weakref.WeakSet()
+_resting: weakref.WeakSet[Hibernation] = weakref.WeakSet()
 
 
 def _forked() -> None:
@@ -202,7 +202,7 @@ def _give_up(launched: Launched, monitor: socket.socket) -> None:
     await_end(launched.pid)
     if launched.group is not None:
         launched.group.remove()
-    warden().forget(launched.name)
+    reaper().forget(launched.name)
     for fd in (launched.monitor, launched.errors, launched.status):
         os.close(fd)
     monitor.close()

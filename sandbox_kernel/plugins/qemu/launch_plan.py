@@ -14,20 +14,20 @@ from ...core.model import SandboxSpec
 from ...engines.bubblewrap.launcher import Guest, Launched, Root, Way, group_for, launch, way
 from . import hardware, profile
 from .artifacts import Machine
-from .running_config import Made
+from .running_config import RunningConfig
 
 MARK = "SANDBOX_KERNEL_QEMU"
 """The variable by which machines are found."""
 
 
-class Ways(NamedTuple):
+class MachineSockets(NamedTuple):
     """What leads into a machine. Its ends are held here, too: what is on its way outlives QEMU's process."""
 
     pipe: Way
     words: Way
 
     @classmethod
-    def new(cls) -> Ways:
+    def new(cls) -> MachineSockets:
         return cls(way(), way())
 
     def close(self) -> None:
@@ -50,11 +50,13 @@ class Plan(NamedTuple):
     machine: Machine
     uid: int
     """The user's number within the machine."""
-    ways: Ways
+    ways: MachineSockets
     cgroup: bool = True
     niceness: int = 0
 
-    def launch(self, state: int | None = None, gate: int | None = None) -> tuple[Launched, Made, socket.socket]:
+    def launch(
+        self, state: int | None = None, gate: int | None = None
+    ) -> tuple[Launched, RunningConfig, socket.socket]:
         """Start QEMU, from a state if an open file of one is given; return what it is, and our end of its monitor.
 
         With a `gate`, it begins when the other end of that file says so. Raises `EngineError`.
@@ -66,7 +68,7 @@ class Plan(NamedTuple):
         try:
             ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming)
             count = profile.count_of(spec)
-            made = Made(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory, count)
+            made = RunningConfig(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory, count)
             group = group_for(spec, wanted, cgroup=self.cgroup)
             own = replace(spec, command=made.words())
             more = tuple(fd for fd in ends if fd is not None)

@@ -9,7 +9,7 @@ from . import hardware, profile
 from .artifacts import Machine, find, needed
 
 
-class Made(NamedTuple):
+class RunningConfig(NamedTuple):
     """See the module."""
 
     root: Root
@@ -52,7 +52,7 @@ class Made(NamedTuple):
         }
 
     @classmethod
-    def read(cls, state: dict[str, Any]) -> Made:
+    def read(cls, state: dict[str, Any]) -> RunningConfig:
         """Undo `state`. Raises LookupError, TypeError, ValueError and `EngineError`."""
         root = find_root(str(state["image"]))
         numbers = [int(state[name]) for name in ("uid", "memory_bytes", "processors")]

@@ -33,7 +33,7 @@ _INTO = frozenset(("upload", "write"))
 _OUT = frozenset(("download", "read"))
 
 
-class Tally:
+class EventCounters:
     """Hears every event of an audit."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Audit:
         """`key` is the path of its key, None for the one of this user; over `limit_bytes`, another file is begun."""
         self.lost = 0
         """Lines that could not be written."""
-        self.tally = Tally()
+        self.tally = EventCounters()
         """What happened since the last cell."""
         self._session = session
         self._report = report

@@ -20,7 +20,7 @@ from . import chain
 from .chain import Gap, Head, Sealed
 from .keys import RecordKey
 from .locks import release, take
-from .tail_pin import Witness
+from .tail_pin import TailPin
 
 ANCHOR_LINES = 1000
 """The last of so many lines is an anchor."""
@@ -74,7 +74,7 @@ class Ledger:
         self.last = chain.NOTHING
         """The last line that this writer wrote."""
         try:
-            self._witness = Witness(key.path, self._folder.path / self._name)
+            self._witness = TailPin(key.path, self._folder.path / self._name)
         except BaseException:
             self._folder.close()
             raise

@@ -22,7 +22,7 @@ def name_of(audit: Path) -> str:
     return hashlib.sha256(os.fsencode(audit)).hexdigest()[:32]
 
 
-class Witness:
+class TailPin:
     """That of one audit. Raises OSError and `FileRefused` when it is opened, and nothing later."""
 
     def __init__(self, key: Path, audit: Path) -> None:

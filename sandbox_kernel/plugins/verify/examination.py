@@ -265,14 +265,14 @@ class _Run:
         self.found.append(results(self.results, str(self.canaries.given["marker"])))
 
 
-def stand(container: str, shown: Shown) -> process_inspection.Standing:
+def stand(container: str, shown: Shown) -> process_inspection.ProcessInspection:
     """Return how the host's kernel shows a container; `shown` is what its engine knows of that."""
     processes = host_view.processes(container, shown)
     if not processes:
-        return process_inspection.Standing(())
+        return process_inspection.ProcessInspection(())
     pid = processes[0].pid
     limits = {name: host_view.limit(pid, name) for name in ("memory", "pids", "cpu")}
-    return process_inspection.Standing(
+    return process_inspection.ProcessInspection(
         processes, host_view.interfaces(pid), host_view.routes(pid), host_view.mounts(pid), limits, shown
     )
 

@@ -32,7 +32,7 @@ OF_PROCESSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProcessInspection:
     """One sandbox as the host's kernel shows it."""
 
     processes: Sequence[Process]
@@ -45,7 +45,13 @@ class Standing:
 
 
 def judge(
-    seen: Standing, beside: Standing, own: Process | None, limits: Limits, *, gvisor: bool, runtime: str | None
+    seen: ProcessInspection,
+    beside: ProcessInspection,
+    own: Process | None,
+    limits: Limits,
+    *,
+    gvisor: bool,
+    runtime: str | None,
 ) -> Iterator[Finding]:
     """Judge a sandbox, the one beside it, and this process, which stands for the host's."""
     if not seen.processes or own is None:
@@ -122,7 +128,7 @@ def _same(one: Process, other: Process, kind: str) -> bool:
     return kind in one.namespaces and one.namespaces[kind] == other.namespaces.get(kind)
 
 
-def _place(seen: Standing, *, gvisor: bool) -> Iterator[Finding]:
+def _place(seen: ProcessInspection, *, gvisor: bool) -> Iterator[Finding]:
     if seen.interfaces is None:
         yield not_applicable("network-interfaces", HIDDEN)
     else:
@@ -142,7 +148,7 @@ def _place(seen: Standing, *, gvisor: bool) -> Iterator[Finding]:
     yield decided("technology-writable", fixed and not strange, found)
 
 
-def _limits(seen: Standing, limits: Limits, *, gvisor: bool) -> Iterator[Finding]:
+def _limits(seen: ProcessInspection, limits: Limits, *, gvisor: bool) -> Iterator[Finding]:
     wanted = {
         "limit-memory-set": ("memory", _memory(limits.memory, seen.shown) // PAGE_BYTES * PAGE_BYTES),
         "limit-processes-set": ("pids", limits.pids),

@@ -336,7 +336,7 @@ async def test_descriptors_in_flight_do_not_keep_the_owner_from_its_own(root: st
             data, fds, _, _ = socket.recv_fds(far, 1, 1)
             assert (data, len(fds)) == (b"x", 1)
             os.close(fds[0])
-        async with pair(root) as (later, _):  # its warden is told by descriptors
+        async with pair(root) as (later, _):  # its reaper is told by descriptors
             assert await later.does(OPEN, path=SHARED) == 0
         kept(tmp_path)
 

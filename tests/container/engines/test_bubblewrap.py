@@ -83,8 +83,8 @@ def open_files() -> set[str]:
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
-def wardens_of(pid: int) -> list[psutil.Process]:
-    """Return the wardens that a process has started, found by the script that they run."""
+def reapers_of(pid: int) -> list[psutil.Process]:
+    """Return the reapers that a process has started, found by the script that they run."""
     children = [each for each in psutil.Process(pid).children() if each.status() != psutil.STATUS_ZOMBIE]
     return [each for each in children if any("bubblewrap/reaper.py" in word for word in each.cmdline())]
 
@@ -205,11 +205,11 @@ def an_owner(session: str) -> Any:
 
 @pytest.mark.usefixtures("_groups")
 async def test_reap_ends_what_nobody_has_and_its_warden_did_not() -> None:
-    """Owner and warden are both killed, and the sandbox hears nothing of its pipe."""
+    """Owner and reaper are both killed, and the sandbox hears nothing of its pipe."""
     session = os.urandom(8).hex()
     with an_owner(session) as owner:
-        for warden in wardens_of(owner.pid):
-            warden.kill()
+        for reaper in reapers_of(owner.pid):
+            reaper.kill()
         owner.kill()
         owner.wait()
     assert await UNDER.left(session)
@@ -236,8 +236,8 @@ async def test_reap_removes_the_cgroups_that_a_killed_owner_and_its_warden_left(
     with an_owner(session) as owner:
         found = next(each for each in sandboxes() if each.session == session)
         first = psutil.Process(found.pid).children()[0]
-        for warden in wardens_of(owner.pid):
-            warden.kill()
+        for reaper in reapers_of(owner.pid):
+            reaper.kill()
         owner.send_signal(signal.SIGSTOP)  # or it would end all of it itself
         os.kill(found.pid, signal.SIGKILL)
         if left == "empty":
@@ -269,10 +269,10 @@ def runs(pid: int) -> bool:
 @pytest.mark.usefixtures("_groups")
 async def test_a_warden_that_was_ended_is_started_again_by_its_owner(start: Launch) -> None:
     container = await start(UNDER.spec(DEAF))
-    for warden in wardens_of(os.getpid()):
-        warden.kill()
+    for reaper in reapers_of(os.getpid()):
+        reaper.kill()
     other = await start(UNDER.spec())
-    assert wardens_of(os.getpid())
+    assert reapers_of(os.getpid())
     container.abandon()
     await until_gone(container.id.split("-")[2], 10)
     await other.kill()

@@ -35,7 +35,7 @@ from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.client.packets import digest
-from sandbox_kernel.plugins.broker.create_request import Order
+from sandbox_kernel.plugins.broker.create_request import CreateRequest
 from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound, on_signals
 from sandbox_kernel.plugins.broker.pool import Pool
 from tests.support import ROOT
@@ -52,7 +52,7 @@ class RawBrokerEngine(BrokerEngine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RawOrder(Order):
+class RawOrder(CreateRequest):
     """An order for a program."""
 
     raw: Mapping[str, Any]
@@ -77,13 +77,13 @@ class RawOrder(Order):
         )
 
 
-def read_anything(said: object) -> Order:
+def read_anything(said: object) -> CreateRequest:
     assert isinstance(said, dict)
     given = {name: value for name, value in said.items() if name != "raw"}
     found = create_request.read(given)
     if "raw" not in said:
         return found
-    fields = {name: getattr(found, name) for name in Order.__dataclass_fields__}
+    fields = {name: getattr(found, name) for name in CreateRequest.__dataclass_fields__}
     return RawOrder(**fields, raw=said["raw"])
 
 

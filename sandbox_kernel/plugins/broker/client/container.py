@@ -19,7 +19,7 @@ from ....core.model import ExitReason, SandboxSample, SandboxSpec
 from ....core.tasks import Tasks
 from ....engines.abilities import NONE, PAUSE, Ability
 from ....engines.attestation import WITHOUT_A_CGROUP, checks, demand, same
-from ....engines.base import Check, Witness
+from ....engines.base import Check, Inspection
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.shipping import UID_RANGE
 from ..codes import BrokerCode
@@ -246,7 +246,7 @@ class BrokerContainer(OverPipe):
             self._ended.set_result(reason)
 
 
-def _witness(said: Mapping[str, Any]) -> Witness:
+def _witness(said: Mapping[str, Any]) -> Inspection:
     """Return what the broker heard of its engine. Raises `EngineError` for what cannot be read."""
     try:
         lines = tuple(
@@ -256,7 +256,7 @@ def _witness(said: Mapping[str, Any]) -> Witness:
             raise ValueError("nothing was compared")
         places = (frozenset(map(str, said["environment"])), frozenset(map(str, said["mounts"])))
         layers = frozenset(map(str, said["layers"]))
-        return Witness(lines, *places, str(said["engine"]), said["shared"] is not False, layers)
+        return Inspection(lines, *places, str(said["engine"]), said["shared"] is not False, layers)
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(
             BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"

@@ -37,7 +37,7 @@ from sandbox_kernel.plugins.broker.client.container import Given
 from sandbox_kernel.plugins.broker.client.listener_trust import require_own_ground
 from sandbox_kernel.plugins.broker.client.packets import digest
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.broker.usage_counters import HOUR, Tally
+from sandbox_kernel.plugins.broker.usage_counters import HOUR, UsageCounters
 from tests.plugins.broker.brokers import a_request
 from tests.support import ROOT
 from tests.support.cases import each
@@ -283,7 +283,7 @@ def test_a_user_s_own_broker_serves_nobody_else() -> None:
 
 
 def test_sandboxes_at_once_are_counted_by_user() -> None:
-    tally, policy = Tally(), Policy(everybody=Ceiling(sessions=2, set_by={"sessions": "the file"}))
+    tally, policy = UsageCounters(), Policy(everybody=Ceiling(sessions=2, set_by={"sessions": "the file"}))
     tally.take(policy, 1, 0)
     tally.take(policy, 1, 0)
     with pytest.raises(QuotaExceeded, match="2 sandboxes at once") as caught:
@@ -295,7 +295,7 @@ def test_sandboxes_at_once_are_counted_by_user() -> None:
 
 
 def test_all_users_together_have_an_end() -> None:
-    tally, policy = Tally(), Policy(sessions=2)
+    tally, policy = UsageCounters(), Policy(sessions=2)
     tally.take(policy, 1, 0)
     tally.take(policy, 2, 0)
     with pytest.raises(QuotaExceeded, match="of all users"):
@@ -303,7 +303,7 @@ def test_all_users_together_have_an_end() -> None:
 
 
 def test_sandboxes_within_an_hour_are_counted() -> None:
-    tally, policy = Tally(), Policy(everybody=Ceiling(hourly=2))
+    tally, policy = UsageCounters(), Policy(everybody=Ceiling(hourly=2))
     for now in (0.0, 10.0):
         tally.take(policy, 1, now)
         tally.give_back(1)

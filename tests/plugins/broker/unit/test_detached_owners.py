@@ -24,9 +24,9 @@ from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.client.listener_trust import Peer
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.detached_registry import MAX_PASSING
-from sandbox_kernel.plugins.broker.detached_sandbox import Kept
+from sandbox_kernel.plugins.broker.detached_sandbox import DetachedSandbox
 from sandbox_kernel.plugins.broker.frames import SLICE, Frames, cut
-from sandbox_kernel.plugins.broker.owner_pipe import Wish, noted
+from sandbox_kernel.plugins.broker.owner_pipe import DetachedOptions, noted
 from tests.support.cases import each
 from tests.support.patience import within
 
@@ -60,10 +60,10 @@ def asked() -> dict[str, Any]:
     return packets.asked(spec)
 
 
-def a_kept(broker: Broker, tasks: Tasks) -> tuple[Kept, Deaf]:
+def a_kept(broker: Broker, tasks: Tasks) -> tuple[DetachedSandbox, Deaf]:
     container = Deaf()
-    wish = Wish(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}")
-    kept = Kept(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
+    wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}")
+    kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
     broker.lent[kept.ticket] = kept
     return kept, container
 
@@ -95,7 +95,7 @@ def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
     assert noted(b'{"op": "keep", "session": {}}')["session"] == {}  # the control
 
 
-def told_of(broker: Broker, kept: Kept) -> bytes:
+def told_of(broker: Broker, kept: DetachedSandbox) -> bytes:
     """Return the answer to the next owner, as a packet. Raises `EngineError` if it does not fit into one."""
     answer = {"id": "x" * 200, "session": "x" * 200, "uid": 1 << 31, "ticket": "x" * 32, "held": True}
     return packets.packed({**answer, "pipe": packets.PLAIN, "kept": {**kept.told(), "own": True}, "n": 1})
@@ -115,7 +115,7 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
         wish = broker.keeping.wish(said, ME)
         assert wish is not None
         container = Deaf()
-        kept = Kept(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
+        kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
         cell = {"id": "x", "seconds": 1, "numbers": [1e15] * 1000}
         for plain in (True, False):
             for most in (1000, 2000, packets.MAX_SESSION, packets.MAX_NOTE):

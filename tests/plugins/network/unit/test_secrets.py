@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.network.exchange import Insight, RequestHead
+from sandbox_kernel.plugins.network.exchange import RequestHead, TlsInterceptor
 from sandbox_kernel.plugins.network.secrets import Secrets, keep_out_of_cores
 
 from .hosts import HOST, KEY, Source
@@ -25,7 +25,7 @@ def load(*sources: Source, **options: object) -> Secrets:
 
 
 def test_it_is_an_insight_into_its_hosts() -> None:
-    insight: Insight = load(Source(hosts=(HOST, "B.example.test:8443")))
+    insight: TlsInterceptor = load(Source(hosts=(HOST, "B.example.test:8443")))
     assert insight.looks_into(HOST, 443)
     assert insight.looks_into("b.example.test", 8443)
     assert not insight.looks_into(HOST, 80)

@@ -16,7 +16,7 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import ExitReason
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.plugins.qemu import hibernation, saved_states
-from sandbox_kernel.plugins.qemu.hibernation import Asleep, Resting
+from sandbox_kernel.plugins.qemu.hibernation import Hibernated, Hibernation
 from sandbox_kernel.plugins.qemu.launch_plan import Plan
 from tests.support.patience import within
 
@@ -33,7 +33,7 @@ class Pipe:
         self.held = False
 
 
-class Machine(Resting):
+class Machine(Hibernation):
     """The part of a container that rests, and what it needs of the others."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Machine(Resting):
     def rest_in(self, fd: int) -> None:
         reading, line = os.pipe()
         os.close(reading)
-        self._fall_asleep(Asleep(fd, saved_states.look(os.fstat(fd)), line))
+        self._fall_asleep(Hibernated(fd, saved_states.look(os.fstat(fd)), line))
 
     async def awake(self) -> None:
         await self._awake()
@@ -136,7 +136,7 @@ async def test_a_gate_that_is_not_needed_any_more_is_ended(file: int, monkeypatc
     """The wait for the end of QEMU is given up: what stands in its place already has nobody."""
     machine, forgotten, given = Machine(), list[str](), list[bytes]()
     reached = asyncio.Event()
-    monkeypatch.setattr(hibernation, "warden", lambda: SimpleNamespace(forget=forgotten.append))
+    monkeypatch.setattr(hibernation, "reaper", lambda: SimpleNamespace(forget=forgotten.append))
 
     def launch_gate(state: int, gate: int) -> Any:
         given.append(os.pread(state, 10, 0))

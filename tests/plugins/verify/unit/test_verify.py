@@ -124,14 +124,14 @@ MOUNTS: list[dict[str, object]] = [
     {"path": "/", "type": "overlay", "root": "/", "options": ["ro"]},
     {"path": "/tmp", "type": "tmpfs", "root": "/", "options": ["rw"]},
 ]
-SEEN = process_inspection.Standing(
+SEEN = process_inspection.ProcessInspection(
     [process(10)], ["lo"], [], MOUNTS, {"memory": LIMITS.memory, "pids": LIMITS.pids, "cpu": 200_000}
 )
-BESIDE = process_inspection.Standing([process(20, user=300_000_001)])
+BESIDE = process_inspection.ProcessInspection([process(20, user=300_000_001)])
 HOST = process(1, user=0)
 
 
-def judged(seen: process_inspection.Standing, *, gvisor: bool = False) -> dict[str, Finding]:
+def judged(seen: process_inspection.ProcessInspection, *, gvisor: bool = False) -> dict[str, Finding]:
     runtime = "runsc" if gvisor else None
     return {
         one.probe.code: one
@@ -148,20 +148,20 @@ def test_a_sandbox_as_it_is_to_be_passes_and_each_finding_is_the_host_s() -> Non
     assert found["technology-kernel"].verdict is Verdict.NOT_APPLICABLE
 
 
-def with_process(**status: str) -> process_inspection.Standing:
+def with_process(**status: str) -> process_inspection.ProcessInspection:
     return replace(SEEN, processes=[process(10), process(10, user=300_000_000, **status)])
 
 
-def sharing(kind: str, other: Process) -> process_inspection.Standing:
+def sharing(kind: str, other: Process) -> process_inspection.ProcessInspection:
     spaces = {**process(10).namespaces, kind: other.namespaces[kind]}
     return replace(SEEN, processes=[replace(process(10), namespaces=spaces)])
 
 
-def limited(**limits: int) -> process_inspection.Standing:
+def limited(**limits: int) -> process_inspection.ProcessInspection:
     return replace(SEEN, limits={**(SEEN.limits or {}), **limits})
 
 
-WEAKER: dict[str, tuple[process_inspection.Standing, set[str]]] = {
+WEAKER: dict[str, tuple[process_inspection.ProcessInspection, set[str]]] = {
     "root": (replace(SEEN, processes=[process(10, user=0)]), {"rights-user-of-processes"}),
     "two users": (replace(SEEN, processes=[process(10), process(10, user=300_000_009)]), {"rights-user-of-processes"}),
     "the user beside": (
@@ -198,7 +198,9 @@ def test_what_the_host_s_kernel_says_otherwise_fails(case: str) -> None:
 
 
 def test_what_cannot_be_seen_is_not_guessed() -> None:
-    assert {one.verdict for one in judged(process_inspection.Standing(())).values()} == {Verdict.NOT_APPLICABLE}
+    assert {one.verdict for one in judged(process_inspection.ProcessInspection(())).values()} == {
+        Verdict.NOT_APPLICABLE
+    }
 
 
 def test_gvisor_by_name_only_has_no_kernel_of_its_own() -> None:
