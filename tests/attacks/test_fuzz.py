@@ -39,7 +39,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "files": ("files.transfer", "printable", lambda text, limit=0: text),
     "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),
     "requests": ("plugins.network.proxy_head", "_check_bytes", lambda raw: None),
-    "packages": ("plugins.packages.wheel_check", "_wrong", lambda entry, seen: None),
+    "packages": ("plugins.packages.packages", "_wrong", lambda entry, seen: None),
     "tools": ("plugins.tools.tool_calls", "_checked", lambda tool, arguments: arguments),
 }
 """For each target, a rule of the product that is taken away: its seeds alone must show that."""

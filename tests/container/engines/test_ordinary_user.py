@@ -22,7 +22,7 @@ def test_all_of_it_holds_for_an_ordinary_user(delegated: bool) -> None:
         pytest.skip(why)
     wall = "bubblewrap and not effort and not broker" if delegated else "effort"
     fifty = "fifty and with_a_cgroup" if delegated else "fifty and without"
-    tests = [*(f"{ENGINES}/test_{name}.py" for name in ("contract", "bubblewrap", "enforced")), ESCAPES]
+    tests = [*(f"{ENGINES}/test_{name}.py" for name in ("contract", "bubblewrap", "enforcement")), ESCAPES]
     select = f"((test_contract or test_enforcement or test_attacks or test_agent) and {wall}) or ({fifty})"
     ran = ordinary.run(tests, select, delegated=delegated)
     print("", *re.findall(r"[a-z ]+ after [\d.]+ s|\d+ passed.*", ran.stdout), sep="\n")
