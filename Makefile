@@ -91,7 +91,7 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 	@touch $@
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
-	@echo "--- running the unit tests: about a minute on two processors"
+	@echo "--- running the unit tests: a minute and a quarter on two processors"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.

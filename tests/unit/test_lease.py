@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import pytest
+
 from sandbox_kernel.container import wire
 
 LEASE = 1.0
@@ -71,6 +73,7 @@ def agent_of(kind: str) -> Iterator[Host]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_each_agent_stays_while_its_host_speaks_and_ends_when_it_is_silent() -> None:
     with ExitStack() as stack:
         hosts = {name: stack.enter_context(agent_of(kind)) for name, kind in KINDS.items()}

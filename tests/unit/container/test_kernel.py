@@ -90,6 +90,7 @@ def lost(client: BlockingKernelClient, pid: int, cells: int, seconds: float) -> 
     return 0
 
 
+@pytest.mark.slow
 def test_a_storm_ends_no_kernel_and_takes_no_reply(tmp_path: Path) -> None:
     """No sibling is left: what is not the code of a user cannot be met, whatever ipykernel does there."""
     with kernel(LAUNCHER, tmp_path) as (client, pid):
@@ -97,6 +98,7 @@ def test_a_storm_ends_no_kernel_and_takes_no_reply(tmp_path: Path) -> None:
         assert answers(client, "x = 1 + 1")["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_control_a_storm_is_too_much_for_ipykernel_alone(tmp_path: Path) -> None:
     with kernel(IPYKERNEL, tmp_path) as (client, pid):
         assert lost(client, pid, 3000, 5) > 0

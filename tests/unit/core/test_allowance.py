@@ -137,6 +137,7 @@ TEXTS: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_an_answer_of_many_small_parts_is_refused_before_they_are_there(name: str) -> None:
     text = TEXTS[name]()
@@ -178,6 +179,7 @@ HOLDERS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("kind", COLLIDING)
 def test_values_that_hash_alike_are_not_looked_up(monkeypatch: pytest.MonkeyPatch, kind: str, holder: str) -> None:

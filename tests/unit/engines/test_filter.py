@@ -125,6 +125,7 @@ def test_two_calls_have_never_one_number() -> None:
         assert len(set(known.values())) == len(known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("machine", ARCHES)
 def test_it_says_what_libseccomp_says(machine: str, shared: bool) -> None:

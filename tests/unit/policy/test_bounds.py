@@ -296,6 +296,7 @@ WORDS: dict[str, str] = {
 }
 
 
+@pytest.mark.slow
 @each("letters", LETTERS)
 @each("how", WORDS)
 @each("mode", MODES)

@@ -75,6 +75,7 @@ def images(page: str) -> str:
     return " ".join(re.findall(r"<img[^>]*>", page))
 
 
+@pytest.mark.slow
 def test_every_end_of_line_that_a_reader_knows_is_known_here() -> None:
     assert ends() <= {*lines.ENDS, "\n"}
     assert {*lines.ENDS, "\n"} - ends() == {"\u2424"}  # mistune before version 3

@@ -181,6 +181,7 @@ def test_the_id_of_a_display_can_be_printed(display_id: str, kept: bool) -> None
 # --- the debugger's panel, which draws each item of a list ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each(
     "body",
     [

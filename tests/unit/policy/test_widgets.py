@@ -244,6 +244,7 @@ def live(rounds: int, kept: list[Any] | None = None) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_widgets_that_live_for_long_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each round is in the name of another cell, with another widget, display, trait and unknown comm.
 

@@ -394,6 +394,7 @@ async def test_streams_follow_each_other_at_a_pace(monkeypatch: pytest.MonkeyPat
         assert seconds >= 0.25
 
 
+@pytest.mark.slow
 async def test_small_frames_come_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that sends a byte at a time is not told that they were taken before as many may come again."""
     monkeypatch.setattr(carrier, "FRAMES_A_SECOND", 1000.0)

@@ -6,6 +6,8 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.policy import packed
 from sandbox_kernel.setup import roots as additions
@@ -36,6 +38,7 @@ def libraries() -> dict[str, Any]:
     return runpy.run_path(str(brought("images") / "libraries.py"))
 
 
+@pytest.mark.slow
 def test_libraries_of_charts_are_made_small_and_what_gains_little_stays(tmp_path: Path) -> None:
     environment, home = tmp_path / "env", tmp_path / "home"
     packages = environment / "lib" / "python3.13" / "site-packages"

@@ -152,6 +152,7 @@ for step in sys.stdin:
 """
 
 
+@pytest.mark.slow
 @each("guarded", [True, False])
 def test_a_kernel_without_file_descriptors_ends_who_connects(guarded: bool) -> None:
     """Or libzmq would ask for it again and again. The control is libzmq alone: who connects waits, as does its thread.

@@ -162,6 +162,7 @@ async def test_a_host_that_echoes_the_request_shows_a_placeholder(authority: Tes
         assert "connected" in way.heard.codes
 
 
+@pytest.mark.slow
 async def test_a_host_that_echoes_in_any_spelling_shows_nothing(authority: TestAuthority) -> None:
     """Over one connection, as clients keep it."""
     written = {f"/{number}": one.write(VALUE) for number, one in enumerate(SPELLINGS.values())}
@@ -179,6 +180,7 @@ async def test_a_host_that_echoes_in_any_spelling_shows_nothing(authority: TestA
                 assert SPELLINGS[name].read(text).lower() == VALUE.lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 async def test_a_host_that_echoes_in_two_codings_shows_nothing(authority: TestAuthority, packed: bool) -> None:
     """In the body of an error, also in gzip, in a header and in the reason; the cell says words beside the value."""

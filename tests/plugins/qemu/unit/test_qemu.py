@@ -215,6 +215,7 @@ class Heard:
         self.lines = Lines(sock, self.said.append, self.over.set)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [b"no json\n", b"[1]\n", b"\xff\n", b"[" * 100_000 + b"\n", b"x" * (LINE_BYTES + 1), b'{"op": 1}\n' * 900_000],
