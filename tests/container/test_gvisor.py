@@ -22,7 +22,7 @@ def test_cells_files_and_plots(start_kernel: Start, image: str) -> None:
     kernel = start_kernel("--runtime", "runsc")  # gVisor's own kernel has called itself 4.4.0 since 2016
     assert "Linux version 4.4.0" in kernel.run("print(open('/proc/version').read())").text()
     code = "import pandas as pd; pd.DataFrame({'a': [1, 2]}).to_csv('t.csv'); pd.read_csv('t.csv').a.sum()"
-    assert here_too(kernel.run(code), image, code, "runsc").value == "np.int64(3)"
+    assert here_too(kernel, code, image, "runsc").value == "np.int64(3)"
     plot = kernel.run("%matplotlib inline\nimport matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show()")
     assert any("image/png" in m["content"]["data"] for m in plot.messages if m["msg_type"] == "display_data")
 

@@ -125,19 +125,47 @@ class Kernel:
             self.manager.shutdown_kernel(now=not self.manager.is_alive())
 
 
-def here_too(result: Result, image: str, code: str, runtime: str = "runc") -> Result:
-    """Return a cell's result; skip the test if the cell did not end well, and its code fails without a session, too.
+LOOK = """
+import os, sys
+print(sys.path, sys.meta_path, os.getcwd(), os.getuid(), sys.path_importer_cache)
+for folder in sys.path:
+    try:
+        found = os.listdir(folder)
+        print(folder, len(found), [os.path.exists(f"{folder}/{name}/__init__.py") for name in ("numpy", "pandas")],
+              os.stat(folder), sorted(found)[:400])
+    except OSError as error:
+        print(repr(error))
+"""
+"""What an import that finds nothing looked at: shown beside a test that fails."""
+
+
+def looked_at(kernel: Kernel, image: str) -> str:
+    """Return what an import looks at in a kernel, and which images its name and its container stand for."""
+    things = [("image", image, "{{.Id}}"), *(("container", row.container, "{{json .}}") for row in kernel.containers())]
+    shown = [
+        subprocess.run(
+            ["docker", kind, "inspect", "--format", form, name], check=False, capture_output=True, text=True
+        ).stdout
+        for kind, name, form in things
+    ]
+    return "\n".join([kernel.run(LOOK).text(), repr(kernel.containers()), *shown])
+
+
+def here_too(kernel: Kernel, code: str, image: str, runtime: str = "runc") -> Result:
+    """Run a cell; skip the test if it does not end well, and its code fails without a session, too.
 
     Libraries that compute choose their code by the processor, and a virtual one may not have all that it promises.
     """
+    result = kernel.run(code)
     if result.reply["status"] != "ok":
+        why = looked_at(kernel, image) if result.ename == "ModuleNotFoundError" else ""
         command = ["docker", "run", "--rm", "--network", "none", "--runtime", runtime, "--workdir", "/tmp", image]
         bare = subprocess.run(
             [*command, "python3", "-c", code], check=False, capture_output=True, text=True, timeout=300
         )
         if bare.returncode:
             pytest.skip(f"fails in a plain container of this machine, too: exit code {bare.returncode}, {bare.stderr}")
-    assert result.reply["status"] == "ok", result.end()
+        pytest.fail(f"{result.end()}\n{why}")
     return result
 
 
