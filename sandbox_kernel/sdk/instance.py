@@ -10,6 +10,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from ..core.codes import EndCode, Survived, UsageCode
@@ -56,6 +57,12 @@ async def reap(session: Session) -> None:
 
 
 MARGIN_SECONDS = 5.0
+
+
+def _denied(cells: Mapping[str, Cell], cell: str, denial: NetworkDenial) -> None:
+    """Tell a cell what it was denied. Holds the cells alone: an instance that nobody holds goes at once."""
+    if (found := cells.get(cell)) is not None:
+        found.hear(denial)
 
 
 class Origin:
@@ -109,7 +116,7 @@ class Instance:
         self.lifetime = self.ownership.lifetime
         self.cells: dict[str, Cell] = {}
         self._parts: dict[str, Any] = {}
-        self.prepared = Preparations(self.settings, {**options.given, "network": self._denied})
+        self.prepared = Preparations(self.settings, {**options.given, "network": partial(_denied, self.cells)})
         self.session = Session(
             self.settings,
             self.ownership.engine,
@@ -158,10 +165,6 @@ class Instance:
             assert made is not None  # noqa: S101 (for the type: the SDK names none else)
             self._parts[plugin] = made(self)
         return self._parts[plugin]
-
-    def _denied(self, cell: str, denial: NetworkDenial) -> None:
-        if (found := self.cells.get(cell)) is not None:
-            found.hear(denial)
 
     def check(self, *, paused: bool = False) -> None:
         """Raise `SandboxClosed` unless this sandbox may be used here, and `SandboxPaused` unless now, or `paused`."""
