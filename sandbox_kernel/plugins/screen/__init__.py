@@ -7,12 +7,14 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `codes`: What code that is about to run looks like it would do.
 - `request_guard`: What the screen says of a request before it goes into the sandbox.
 - `screen`: The screen of one session: cells in their order.
-- `reader`: The Python of a cell: names by their imports and simple assignments, constant texts, and what is called.
-- `constants`: What is known of an expression; constant texts that are composed or decoded.
-- `shell`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
-- `path_rules`: What it means to read, write, delete or search a path.
+- `python_reader`: The Python of a cell: names by imports and simple assignments, constant texts, and what is called.
+- `magic_reader`: Magics of IPython: which run a shell, run Python, write files, show pages.
+- `known_names`: What dotted names mean to the Python reader.
+- `constant_folding`: What is known of an expression; constant texts that are composed or decoded.
+- `shell_reader`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
+- `path_rules`: Which calls take paths, and what it means to read, write, delete or search one.
 - `rule_index`: The rules, which are files in `rules/`, by what they look for.
 - `operator_rules`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
-- `findings`: The findings of one cell while it is read.
+- `cell_findings`: The findings of one cell while it is read.
 - `command`: The command: reads notebooks and scripts, and prints what is found for people, as JSON, and as SARIF.
 """

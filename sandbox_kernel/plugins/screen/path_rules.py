@@ -1,11 +1,46 @@
-"""What it means to read, write, delete or search a path: scratch, the system, a home folder. Nothing is looked up."""
+"""Which calls take paths, and what it means to read, write, delete or search one. Nothing is looked up on a disk."""
 
 from __future__ import annotations
 
 import re
 
 from .codes import ScreenCode
+from .constant_folding import Value, words
 
+FOLDERS = {
+    "pathlib.Path.home": Value(ref="pathlib.Path()", text="~"),
+    "site.getsitepackages": Value(ref="site.getsitepackages()", text="/site-packages"),
+    "site.getusersitepackages": Value(const="/site-packages"),
+    "sysconfig.get_path": Value(text="/site-packages"),
+    "IPython.paths.get_ipython_dir": Value(text="~/.ipython"),
+    "jupyter_core.paths.jupyter_runtime_dir": Value(text="~/.local/share/jupyter/runtime"),
+}
+"""Where the result of a call leads, by a name that the rules for paths know."""
+SAME_PATH = frozenset(
+    words(
+        "os.fspath os.path.expanduser os.path.abspath os.path.realpath os.path.normpath builtins.str "
+        "pathlib.Path().expanduser pathlib.Path().resolve pathlib.Path().absolute pathlib.Path().as_posix"
+    )
+)
+SELF = -1
+VERBS: dict[str, tuple[tuple[int, str], ...]] = {
+    "shutil.rmtree": ((0, "tree"),),
+    "shutil.make_archive": ((2, "archive"),),
+    "pathlib.Path().write_text": ((SELF, "write"),),
+    "pathlib.Path().write_bytes": ((SELF, "write"),),
+    "pathlib.Path().read_text": ((SELF, "read"),),
+    "pathlib.Path().read_bytes": ((SELF, "read"),),
+    **dict.fromkeys(words("pathlib.Path().rename pathlib.Path().replace"), ((SELF, "move"), (0, "write"))),
+    **dict.fromkeys(words("os.rename os.replace os.renames shutil.move"), ((0, "move"), (1, "write"))),
+    **dict.fromkeys(words("os.symlink os.link"), ((0, "read"), (1, "write"))),
+    **dict.fromkeys(words("shutil.copy shutil.copy2 shutil.copyfile shutil.copytree"), ((0, "read"), (1, "write"))),
+    **dict.fromkeys(words("os.remove os.unlink os.rmdir os.removedirs send2trash.send2trash"), ((0, "delete"),)),
+    **dict.fromkeys(words("pathlib.Path().unlink pathlib.Path().rmdir"), ((SELF, "delete"),)),
+    **dict.fromkeys(words("os.walk os.listdir os.scandir os.fwalk glob.glob glob.iglob"), ((0, "search"),)),
+    **dict.fromkeys(words("pathlib.Path().rglob pathlib.Path().glob pathlib.Path().iterdir"), ((SELF, "search"),)),
+    **dict.fromkeys(words(".to_csv .to_parquet .to_excel .to_json .to_pickle .savefig .extractall"), ((0, "write"),)),
+}
+"""Which arguments of a call are paths, and what is done with them; `.name` is a method of anything."""
 _SYSTEM = re.compile(
     r"(/(etc|usr|bin|sbin|lib|lib32|lib64|boot|dev|root|var|sys|proc|opt|run|System|Library)(/|$)|[A-Za-z]:[\\/]+(Windows|Program))"
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_EXPRESSIONS = 100
 """Of one request; one with more is not let through where the screen blocks."""
 MAX_NOTED = 50
-"""Findings of one cell that the audit lists."""
+"""CellFindings of one cell that the audit lists."""
 _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "value"}
 """Questions of a debugger that run code, and where it stands."""
 

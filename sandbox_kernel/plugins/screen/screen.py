@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ...core.finding import Screened
-from .constants import Value, size
-from .reader import Reader
+from .constant_folding import Value, size
+from .python_reader import PythonReader
 from .rule_index import RuleIndex, default
 
 MAX_NAMES = 3000
@@ -39,14 +39,14 @@ class Screen:
 
         With `runs`, the next cell is read with what this one leaves; call `ran` otherwise, once it is known.
         """
-        reader = Reader(self._index, self.names)
+        reader = PythonReader(self._index, self.names)
         findings = {one.code: one for one in reader.read(code).findings}
         self._last = code, reader.names
         if runs:
             self.ran(code)
         known = self.names | reader.names if expressions else {}
         for expression in expressions:
-            for one in Reader(self._index, known).read(expression).findings:
+            for one in PythonReader(self._index, known).read(expression).findings:
                 findings.setdefault(one.code, one)
         whole = Screened(tuple(findings.values()))
         return whole.allowing(allowed(code)) if self._overrides else whole

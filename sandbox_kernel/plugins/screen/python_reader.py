@@ -6,7 +6,6 @@ Nothing is run, and no value is followed through a function, a loop or a contain
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 import unicodedata
 import warnings
@@ -15,217 +14,31 @@ from typing import Any, Final, NamedTuple
 
 from ...core.finding import Screened
 from ...policy import ipython_syntax
-from . import constants
+from . import constant_folding as folding
+from .cell_findings import CellFindings
 from .codes import ScreenCode
-from .constants import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path, words
-from .findings import Findings
-from .path_rules import judge
+from .constant_folding import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
+from .known_names import (
+    ASSIGNABLE,
+    BUILTINS,
+    FOR_DATA,
+    IMPORTERS,
+    MODULES,
+    NAMESPACES,
+    PATCHED,
+    PEOPLE,
+    PLAIN_COMMAND,
+    QUIET,
+    RUNNERS,
+    SECRET,
+    SHELL_CALLS,
+    SHORT,
+    canonical,
+)
+from .magic_reader import MagicReader
+from .path_rules import FOLDERS, SAME_PATH, SELF, VERBS, judge
 from .rule_index import RuleIndex
-from .shell import ShellReader
-
-MODULES = frozenset(
-    words(
-        "os sys subprocess socket shutil requests urllib ctypes pickle base64 builtins importlib platform "
-        "pathlib glob json marshal codecs zlib pty signal threading multiprocessing asyncio time math random "
-        "re smtplib ftplib paramiko psutil tempfile http itertools functools operator types gc inspect mmap "
-        "resource yaml hashlib getpass scapy posix nt runpy code atexit binascii ssl select struct winreg "
-        "docker boto3 httpx aiohttp pynput pyautogui telnetlib dill"
-    )
-)
-"""Modules that a name means where nothing else is known of it."""
-SHORT = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "tf": "tensorflow", "sp": "subprocess"}
-BUILTINS = frozenset((*dir(builtins), "__builtins__", "execfile", "unichr", "reload", "raw_input"))
-SAME = {
-    "io.open": "builtins.open",
-    "_io.open": "builtins.open",
-    "codecs.open": "builtins.open",
-    "builtins.__builtins__": "builtins",
-    "builtins.print.__self__": "builtins",
-    "builtins.input.__self__": "builtins",
-    "six.moves.builtins": "builtins",
-    "posix": "os",
-}
-OWN_MODULE = re.compile(r".*\.(os|sys|subprocess|socket|builtins|shutil|importlib|pty|ctypes)", re.DOTALL)
-"""A module that another one has imported, such as `glob.os`."""
-ALIASES = {"posix": "os", "nt": "os", "posixpath": "os.path", "ntpath": "os.path"}
-SECRET = re.compile(r"(?i)(secret|token|passw|passwd|api_?key|private_?key|credential|access_?key|_pwd\b|auth)")
-PEOPLE = frozenset(
-    words(
-        "race gender sex religion ethnicity nationality skin_color skin_colour caste disability "
-        "sexual_orientation sexuality country_of_origin national_origin marital_status"
-    )
-)
-FOR_DATA = frozenset(words("numpy pandas polars scipy sklearn statsmodels matplotlib seaborn plotly torch tensorflow"))
-PATCHED = frozenset(
-    words(
-        "os sys builtins subprocess socket ssl json pickle importlib io time datetime random logging "
-        "threading hashlib hmac shutil pathlib re math getpass urllib.request http.client requests pandas "
-        "numpy sklearn torch"
-    )
-)
-ASSIGNABLE = frozenset(
-    words("stdout stderr stdin path argv ps1 ps2 tracebacklimit dont_write_bytecode last_traceback displayhook seed")
-)
-PLAIN_COMMAND = re.compile(
-    r"^\s*(ls|pwd|echo|cat|head|tail|wc|mkdir|cp|mv|unzip|tar|gunzip|pip3?|python3? -m pip|conda|git|nvidia-smi|"
-    r"which|clear|cls|date|sort|uniq|cut|grep|jupyter|ffmpeg|dot|wget|curl|apt|apt-get|pdflatex|make|touch|du|df|free|file|tree|nvcc|kaggle|gdown|java|R|Rscript)\b"
-)
-FOLDERS = {
-    "pathlib.Path.home": Value(ref="pathlib.Path()", text="~"),
-    "site.getsitepackages": Value(ref="site.getsitepackages()", text="/site-packages"),
-    "site.getusersitepackages": Value(const="/site-packages"),
-    "sysconfig.get_path": Value(text="/site-packages"),
-    "IPython.paths.get_ipython_dir": Value(text="~/.ipython"),
-    "jupyter_core.paths.jupyter_runtime_dir": Value(text="~/.local/share/jupyter/runtime"),
-}
-"""Where the result of a call leads, by a name that the rules for paths know."""
-SAME_PATH = frozenset(
-    words(
-        "os.fspath os.path.expanduser os.path.abspath os.path.realpath os.path.normpath builtins.str "
-        "pathlib.Path().expanduser pathlib.Path().resolve pathlib.Path().absolute pathlib.Path().as_posix"
-    )
-)
-SELF = -1
-VERBS: dict[str, tuple[tuple[int, str], ...]] = {
-    "shutil.rmtree": ((0, "tree"),),
-    "shutil.make_archive": ((2, "archive"),),
-    "pathlib.Path().write_text": ((SELF, "write"),),
-    "pathlib.Path().write_bytes": ((SELF, "write"),),
-    "pathlib.Path().read_text": ((SELF, "read"),),
-    "pathlib.Path().read_bytes": ((SELF, "read"),),
-    **dict.fromkeys(words("pathlib.Path().rename pathlib.Path().replace"), ((SELF, "move"), (0, "write"))),
-    **dict.fromkeys(words("os.rename os.replace os.renames shutil.move"), ((0, "move"), (1, "write"))),
-    **dict.fromkeys(words("os.symlink os.link"), ((0, "read"), (1, "write"))),
-    **dict.fromkeys(words("shutil.copy shutil.copy2 shutil.copyfile shutil.copytree"), ((0, "read"), (1, "write"))),
-    **dict.fromkeys(words("os.remove os.unlink os.rmdir os.removedirs send2trash.send2trash"), ((0, "delete"),)),
-    **dict.fromkeys(words("pathlib.Path().unlink pathlib.Path().rmdir"), ((SELF, "delete"),)),
-    **dict.fromkeys(words("os.walk os.listdir os.scandir os.fwalk glob.glob glob.iglob"), ((0, "search"),)),
-    **dict.fromkeys(words("pathlib.Path().rglob pathlib.Path().glob pathlib.Path().iterdir"), ((SELF, "search"),)),
-    **dict.fromkeys(words(".to_csv .to_parquet .to_excel .to_json .to_pickle .savefig .extractall"), ((0, "write"),)),
-}
-"""Which arguments of a call are paths, and what is done with them; `.name` is a method of anything."""
-SHELL_CALLS = frozenset(
-    words(
-        "os.system os.popen subprocess.getoutput subprocess.getstatusoutput asyncio.create_subprocess_shell "
-        "commands.getoutput nt.system IPython.utils.process.system pty.spawn pexpect.run pexpect.spawn "
-        "get_ipython().system get_ipython().getoutput get_ipython().system_raw get_ipython().system_piped "
-        "subprocess.run subprocess.call subprocess.Popen subprocess.check_output subprocess.check_call "
-        "asyncio.create_subprocess_exec os.execl os.execle os.execlp os.execv os.execve os.execvp os.execvpe "
-        "os.spawnl os.spawnlp os.spawnv os.spawnve os.spawnvp os.posix_spawn os.posix_spawnp"
-    )
-)
-IMPORTERS = frozenset(words("builtins.__import__ importlib.import_module importlib.__import__"))
-RUNNERS = frozenset(words("builtins.exec builtins.eval builtins.compile get_ipython().run_cell get_ipython().ex"))
-NAMESPACES = frozenset(words("builtins.globals() builtins.locals() builtins.vars() sys.modules"))
-QUIET = frozenset(words("get setdefault pop update keys __contains__ __getitem__ __setitem__ copy"))
-"""Methods of the environment that do not give away all of it."""
-
-
-def canonical(ref: str) -> str:
-    """Return the usual name of what has several."""
-    head, dot, rest = ref.partition(".")
-    if head in ALIASES and dot:
-        ref = f"{ALIASES[head]}.{rest}"
-    if (match := OWN_MODULE.fullmatch(ref)) is not None and not ref.startswith(("pandas.io.", "test.")):
-        return match[1]
-    return SAME.get(ref, ref.removesuffix(".__call__"))
-
-
-_SHELLS = frozenset(words("bash sh sx system ! ksh zsh"))
-_COMMANDS = frozenset(words("pip conda mamba micromamba uv cat cp mv rm rmdir mkdir ls ll lf lx ldir lk less more man"))
-_TIMERS = frozenset(words("timeit time prun memit mprun lprun debug capture"))
-_PAGES = frozenset(words("js javascript html HTML svg SVG"))
-_PROGRAMS = frozenset(words("perl ruby R julia octave"))
-_TEXTS = frozenset(words("latex markdown sql"))
-_FILES = frozenset(words("run load loadpy edit save writefile file pycat pfile"))
-_OPTIONS = re.compile(r"^\s*+(?:-\w++(?:=\d++|\s++\w++)?\s++)*+")
-_SCRIPT = re.compile(r"(?i)<script|fetch\s*\(|XMLHttpRequest|document\.|kernel\.execute|eval\s*\(")
-_RUNS = re.compile(
-    r"\b(system|exec|qx|popen|IO\.popen|Open3|spawn|require 'socket'|IO::Socket|child_process|unlink|"
-    r"File\.delete|run\(`)\b|`[^`]+`"
-)
-
-
-class Magics:
-    """Reads magics. `python` is called with the code that they run."""
-
-    def __init__(self, findings: Findings, shell: ShellReader, python: Callable[[str, int], None]) -> None:
-        self._findings = findings
-        self._shell = shell
-        self._python = python
-
-    def line(self, name: str, rest: str, where: int) -> None:
-        """Read a line magic."""
-        add, name = self._findings.add, name.lstrip("%")
-        if name in _SHELLS:
-            self._shell.read(rest, where)
-        elif name in _COMMANDS:
-            self._shell.read(f"{name} {rest}", where)
-        elif name in _TIMERS:
-            self._python(_OPTIONS.sub("", rest), where)
-        elif name == "sc":
-            self._shell.read(rest.partition("=")[2] or rest, where)
-        elif name == "script" or name in _PROGRAMS:
-            add(ScreenCode.PROCESS_INLINE_CODE, where, rest)
-        else:
-            self._findings.text(rest if name != "alias" else f"alias {rest}", where)
-            if name == "alias":
-                self._shell.read(rest.partition(" ")[2].replace("%l", "").replace("%s", ""), where)
-                add(ScreenCode.PROCESS_SHELL, where, rest)
-            elif name in ("env", "set_env") and not rest.strip():
-                add(ScreenCode.CREDENTIAL_ENVIRONMENT, where, "%env")
-            elif name == "run" and re.search(r"https?://", rest):
-                add(ScreenCode.PROCESS_DOWNLOAD_RUN, where, rest)
-            elif name in _FILES:
-                self._file(rest.strip().rpartition(" ")[2], "write" if name in ("save", "writefile") else "read", where)
-
-    def cell(self, name: str, rest: str, body: str, where: int) -> None:
-        """Read a cell magic, whose body begins on line `where`."""
-        if name in _SHELLS:
-            self._shell.read(f"{rest}\n{body}" if rest.strip().startswith("-c") else body, where)
-            if name in ("sx", "system", "!") and rest.strip():
-                self._shell.read(rest, where - 1)
-        elif name == "script":
-            program = next((word for word in rest.split() if not word.startswith("-")), "").rpartition("/")[2]
-            if re.match(r"(i?python|pypy)", program):
-                self._python(body, where)
-            elif program in _SHELLS or program.endswith("sh"):
-                self._shell.read(body, where)
-            else:
-                self._shell.read(rest, where - 1)
-                self._program(rest, body, where)
-        elif name in ("writefile", "file"):
-            path = rest.rpartition(" ")[2].strip("'\"")
-            self._file(path, "write", where - 1)
-            self._findings.text(path, where - 1)
-            if path.endswith((".py", ".pth", ".ipy")):
-                self._python(body, where)
-            elif path.endswith((".sh", ".bash")) or body.startswith("#!") or "." not in path.rpartition("/")[2]:
-                self._shell.read(body, where)
-            else:
-                self._findings.text(body, where)
-        elif name in _PROGRAMS:
-            self._program(name, body, where)
-        elif name in _PAGES | _TEXTS:
-            self._findings.text(body, where)
-            if name in _PAGES and _SCRIPT.search(body):
-                self._findings.add(ScreenCode.ESCAPE_FRONT_END, where, name)
-        else:
-            if name in _TIMERS and rest.strip():
-                self._python(_OPTIONS.sub("", rest), where - 1)
-            self._python(body, where)
-
-    def _file(self, path: str, verb: str, where: int) -> None:
-        if (code := judge(verb, path)) is not None:
-            self._findings.add(code, where, path)
-
-    def _program(self, name: str, body: str, where: int) -> None:
-        """Read a program in a language that no rule reads."""
-        self._findings.add(ScreenCode.PROCESS_INLINE_CODE, where - 1, name)
-        self._findings.text(body, where)
-        if (match := _RUNS.search(body)) is not None:
-            self._findings.add(ScreenCode.PROCESS_SHELL, where, match[0])
-
+from .shell_reader import ShellReader
 
 MAX_CHARACTERS = 128 * 1024
 MAX_CODE_DEPTH = 4
@@ -269,7 +82,7 @@ class Call(NamedTuple):
         return next(given, self.args[at] if len(self.args) > at else UNKNOWN)
 
 
-class Reader:
+class PythonReader:
     """Reads one cell. `known` are the names of earlier cells."""
 
     def __init__(self, index: RuleIndex, known: Mapping[str, Value]) -> None:
@@ -277,9 +90,9 @@ class Reader:
         """What the cell assigned."""
         self._index = index
         self._known = known
-        self._findings = Findings(index)
+        self._findings = CellFindings(index)
         self._shell = ShellReader(self._findings, self._inner)
-        self._magics = Magics(self._findings, self._shell, self._inner)
+        self._magics = MagicReader(self._findings, self._shell, self._inner)
         self._scopes = [self.names]
         self._steps = self._depth = self._endless = 0
         self._used: list[str] = []
@@ -351,8 +164,8 @@ class Reader:
         """Count one step, and more for a look through large values. Raises `TooIntricateError`."""
         self._steps += 1
         for value in values:
-            if value.const is not constants.MISSING or value.text is not None:
-                self._steps += constants.size(value.const if value.known else value.text) // STEP_SIZE
+            if value.const is not folding.MISSING or value.text is not None:
+                self._steps += folding.size(value.const if value.known else value.text) // STEP_SIZE
         if self._steps > MAX_STEPS:
             raise TooIntricateError
 
@@ -580,7 +393,7 @@ class Reader:
         return found
 
     def _constant(self, node: ast.Constant) -> Value:
-        value = Value(const=node.value) if constants.fits(node.value) else UNKNOWN
+        value = Value(const=node.value) if folding.fits(node.value) else UNKNOWN
         if isinstance(node.value, str | bytes):
             text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
             self._findings.text(text, node.lineno)
@@ -649,8 +462,8 @@ class Reader:
         self._step(left, right)
         name, first, second = type(operator).__name__, left.shown, right.shown
         if left.known and right.known:
-            found = constants.operation(name, left.const, right.const)
-            if found is not constants.MISSING:
+            found = folding.operation(name, left.const, right.const)
+            if found is not folding.MISSING:
                 return Value(const=found, built=isinstance(found, str | bytes))
         if name == "Div" and left.ref == "pathlib.Path()":
             text = composed(((first or UNKNOWN_PART).rstrip("/"), "/", second or UNKNOWN_PART))
@@ -680,7 +493,7 @@ class Reader:
         values = [self._value(item) for item in node.elts]
         self._step(*values)
         whole = [value.const for value in values]
-        if all(value.known for value in values) and constants.fits(whole):
+        if all(value.known for value in values) and folding.fits(whole):
             return Value(const=whole)
         if any(value.shown for value in values):
             return Value(text=composed((value.shown or UNKNOWN_PART for value in values), " "))
@@ -691,14 +504,14 @@ class Reader:
         if isinstance(node.slice, ast.Slice):
             parts = (node.slice.lower, node.slice.upper, node.slice.step)
             edges = [None if part is None else self._value(part).const for part in parts]
-            index: Any = constants.MISSING if constants.MISSING in edges else slice(*edges)
+            index: Any = folding.MISSING if folding.MISSING in edges else slice(*edges)
         else:
             key = self._value(node.slice)
             if owner.ref is not None:
                 return self._item(owner.ref, key, node.lineno)
             index = key.const
         self._step(owner)
-        found = constants.item(owner.const, index)
+        found = folding.item(owner.const, index)
         return Value(const=found, built=isinstance(found, str | bytes))
 
     def _item(self, ref: str, key: Value, line: int) -> Value:
@@ -820,13 +633,13 @@ class Reader:
                 return path
         items = call.argument(1).const
         if name == "builtins.map" and call.argument(0).ref == "builtins.chr" and isinstance(items, list):
-            letters = [constants.function("builtins.chr", [one]) for one in items]
-            return Value(const=letters) if constants.MISSING not in letters else UNKNOWN
+            letters = [folding.function("builtins.chr", [one]) for one in items]
+            return Value(const=letters) if folding.MISSING not in letters else UNKNOWN
         if not call.keywords and all(arg.known for arg in call.args):
             given = [arg.const for arg in call.args]
             one = receiver.const
-            found = constants.method(one, call.method, given) if receiver.known else constants.function(name, given)
-            if found is not constants.MISSING:
+            found = folding.method(one, call.method, given) if receiver.known else folding.function(name, given)
+            if found is not folding.MISSING:
                 return Value(const=found, built=isinstance(found, str | bytes))
         if name in ("os.path.join", "pathlib.Path", "pathlib.Path().joinpath"):
             parts = [*([receiver.shown] if call.method == "joinpath" else []), *(arg.shown for arg in call.args)]
@@ -902,7 +715,7 @@ class Reader:
         elif call.name == "get_ipython().run_cell_magic":
             self._magics.cell(first, second, third, call.line)
 
-    _KINDS: Final[Mapping[type, Callable[[Reader, Any], Value]]] = {
+    _KINDS: Final[Mapping[type, Callable[[PythonReader, Any], Value]]] = {
         ast.Constant: _constant,
         ast.Name: _name,
         ast.Attribute: _attribute,

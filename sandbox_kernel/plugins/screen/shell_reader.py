@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from .cell_findings import CellFindings, squeezed
 from .codes import ScreenCode
-from .constants import words
-from .findings import Findings, squeezed
+from .constant_folding import words
 
 MAX_TEXT = 1 << 15
 MAX_DEPTH = 4
@@ -38,7 +38,7 @@ _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 class ShellReader:
     """Reads what a cell gives to a shell. `python` is called with code that goes to an interpreter."""
 
-    def __init__(self, findings: Findings, python: Callable[[str, int], None]) -> None:
+    def __init__(self, findings: CellFindings, python: Callable[[str, int], None]) -> None:
         self._findings = findings
         self._python = python
         self._variables: dict[str, str] = {}

@@ -34,7 +34,7 @@ def squeezed(text: str) -> tuple[str, bool]:
     return ("\n".join(line[:MAX_LINE] for line in lines) if cut else text), cut
 
 
-class Findings:
+class CellFindings:
     """The findings of one cell while it is read."""
 
     def __init__(self, index: RuleIndex) -> None:
