@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sandbox_kernel.plugins.record import reading
+from sandbox_kernel.plugins.record import verification
 from sandbox_kernel.plugins.record.audit import Audit
 from tests.support.records import Folder, codes, missed, run_herd, verify
 
@@ -56,7 +56,7 @@ def main() -> int:
         print({code.code: result.counts[code] for code in sorted(codes(result), key=str)})
         wrong = missed(folder, outcome)
         print(f"as it was written: {result.is_as_written}; end known: {result.is_end_known}; lost: {wrong or 'none'}")
-        for text in reading.proven(result):
+        for text in verification.proven(result):
             print(f"proven: {text}")
         other = Folder(Path(place) / "cost")
         print(f"a line: {cost_of_a_line(other):.0f} us; without a seal: {cost_of_a_write(other):.0f} us")

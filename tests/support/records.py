@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_kernel.core.codes import Code
-from sandbox_kernel.plugins.record import keys, reading
+from sandbox_kernel.plugins.record import keys, verification
 from sandbox_kernel.plugins.record.audit import Audit
-from sandbox_kernel.plugins.record.chain import Head
-from sandbox_kernel.plugins.record.verifying import Result
+from sandbox_kernel.plugins.record.hash_chain import Head
+from sandbox_kernel.plugins.record.verification import Result
 from tests.support import ROOT
 
 
@@ -28,7 +28,7 @@ def write(path: Path, key: Path, session: str, cells: int = 5, **more: Any) -> A
 
 
 def verify(path: Path, key: Path, *known: Head) -> Result:
-    return reading.verify(path, [keys.read_key(str(key))], None, known)
+    return verification.verify(path, [keys.read_key(str(key))], None, known)
 
 
 def codes(result: Result) -> set[Code]:
@@ -71,7 +71,7 @@ def run_herd(folder: Folder, **given: Any) -> dict[str, Any]:
 def missed(folder: Folder, outcome: dict[str, Any]) -> list[str]:
     """Return what is wrong: sessions whose acknowledged lines are not all there, once each and in their order."""
     there: dict[str, list[int]] = {}
-    for row in reading.rows(folder.path):
+    for row in verification.rows(folder.path):
         if row is not None and row.get("event") == "cell":
             there.setdefault(row["session"], []).append(row["number"])
     wrong = [f"{name}: twice" for name, found in there.items() if max(Counter(found).values()) > 1]

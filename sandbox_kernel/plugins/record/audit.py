@@ -3,25 +3,31 @@
 Every line is ASCII with all else escaped, so nothing that a cell says can forge a line or act on the terminal of
 whoever reads the file. The characters by which a shell runs something are escaped as well: read as a script by whatever
 accident, a line is a word that names no command. How lines are sealed and get into the file, beside those of other
-sessions and processes, is the ledger's.
+sessions and processes, is in `audit_file`.
+
+The processor time and memory of a cell are asked of the sandbox when the cell has ended. Its front end does not wait
+for them, and what does not come is left out.
 """
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import hashlib
 import os
 import secrets
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from ...core.errors import ConfigurationError, FileRefused
-from ...core.model import MIB
-from .chain import BEGIN, END, FIRST_BYTES, GAP, MAX_BODY, MAX_LINE, OWN_EVENTS, Gap, Head
-from .ledger import Busy, Ledger, moment, to_json
+from ...core.model import MIB, Settings
+from ..api import EndedCell, Figures, SessionEvent, SessionHandle, SessionService
+from .audit_file import AuditFile, Busy, moment, to_json
+from .hash_chain import BEGIN, END, GAP, MAX_BODY, OWN_EVENTS, Gap, Head
 
 MAX_CODES = 12
 """Different codes that one line names; the others are counted together."""
@@ -91,8 +97,6 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-__all__ = ["CELL_LINES", "FIRST_BYTES", "MAX_LINE", "SESSION_LINES", "Audit", "open_audit"]
-
 MAX_TEXT = 500
 """Characters of one text in a line; a longer one is cut, with its length."""
 MAX_NAME = 80
@@ -121,17 +125,6 @@ PIECE_CHARACTERS = 250
 """Of a cell's text in a line: twelve bytes each at most."""
 
 Report = Callable[[str], None]
-
-
-def open_audit(
-    path: str | None, *, session: str | None = None, key: str | None = None, report: Report | None = None
-) -> Audit:
-    """Open the audit of one session; a path of None is an audit that writes nothing."""
-    return Audit(path, session=session or secrets.token_hex(8), key=key, report=report or _warn)
-
-
-def _warn(text: str) -> None:
-    logging.getLogger("sandbox_kernel").warning("%s", text)
 
 
 class Audit:
@@ -177,7 +170,7 @@ class Audit:
         self._holder: int | None = None
         """The thread that writes: a finalizer may run in it, and close the audit while a line of it is under way."""
         self._close_later = False
-        self._ledger: Ledger | None = None
+        self._file: AuditFile | None = None
         self._last: Head | None = None
         if path is not None:
             self._open(path, key, limit_bytes)
@@ -186,7 +179,7 @@ class Audit:
         from .keys import open_key
 
         try:
-            self._ledger = Ledger(
+            self._file = AuditFile(
                 path, open_key(key), session=self._session, limit_bytes=limit_bytes, clock=self._clock
             )
         except (OSError, ValueError, FileRefused, ConfigurationError) as error:
@@ -198,7 +191,7 @@ class Audit:
     @property
     def is_kept(self) -> bool:
         """Whether lines go anywhere."""
-        return self._ledger is not None
+        return self._file is not None
 
     @property
     def waiting(self) -> int:
@@ -220,7 +213,7 @@ class Audit:
         have invented, of which the first line takes no room from the second.
         """
         self.tally.hear(event, fields)
-        if self._ledger is None:
+        if self._file is None:
             return
         if event == "cell":
             if self._cells_ended:
@@ -233,7 +226,7 @@ class Audit:
 
     def cell_ended(self) -> dict[str, Any]:
         """Return what happened since the cell before, as fields of a line that may come later, and begin anew."""
-        if self._ledger is not None:
+        if self._file is not None:
             self._say_left_out()
             self._cells_ended += 1
         return self.tally.take()
@@ -279,7 +272,7 @@ class Audit:
         self._firsts.clear()
 
     def _write(self, event: str, fields: dict[str, Any]) -> None:
-        if self._ledger is None or os.getpid() != self._pid:
+        if self._file is None or os.getpid() != self._pid:
             return  # a forked child has the parent's lock as well, and could not be kept apart from it
         self._lines += 1
         if len(self._pending) < MAX_PENDING:
@@ -294,7 +287,7 @@ class Audit:
         while self._pending and self._turn.acquire(blocking=False):
             self._holder = threading.get_ident()
             try:
-                if self._ledger is None or not self._write_pending(self._ledger, seconds):
+                if self._file is None or not self._write_pending(self._file, seconds):
                     return False
             finally:
                 self._holder = None
@@ -304,16 +297,16 @@ class Audit:
                     self.close()
         return not self._pending
 
-    def _write_pending(self, ledger: Ledger, seconds: float) -> bool:
+    def _write_pending(self, file: AuditFile, seconds: float) -> bool:
         try:
-            written = ledger.append(list(islice(self._pending, BATCH)), seconds)
+            written = file.append(list(islice(self._pending, BATCH)), seconds)
         except Busy:
             self._complain("the audit file is held by another process; lines wait")
             return False
         except (OSError, FileRefused) as error:
             self._complain(f"the audit file cannot be written: {error}")
             return False
-        self._last = ledger.last
+        self._last = file.last
         for _ in range(written):
             self._pending.popleft()
         if not self._pending and self._unsaid:
@@ -323,12 +316,12 @@ class Audit:
 
     def close(self) -> None:
         """Write the end of this session and close the file; later lines are ignored. Idempotent."""
-        ledger = self._ledger
-        if ledger is None:
+        file = self._file
+        if file is None:
             return
         if os.getpid() != self._pid:
-            self._ledger = None
-            ledger.close()
+            self._file = None
+            file.close()
             return
         if self._holder == threading.get_ident():
             self._close_later = True
@@ -338,22 +331,22 @@ class Audit:
         whole = self._flush(LAST_PATIENCE_SECONDS)
         if self._turn.acquire(timeout=LAST_PATIENCE_SECONDS):  # else another thread is stuck in it, with the file
             if whole:
-                self._end(ledger)
-            ledger.close()
-            self._ledger = None
+                self._end(file)
+            file.close()
+            self._file = None
             self._turn.release()
-        self._ledger = None
+        self._file = None
         self.lost += len(self._pending)
         self._pending.clear()
 
-    def _end(self, ledger: Ledger) -> None:
+    def _end(self, file: AuditFile) -> None:
         fields = {"writer": self._writer, "lines": self._lines, "lost": self.lost}
         try:
-            ledger.anchor(END, fields, LAST_PATIENCE_SECONDS)
+            file.anchor(END, fields, LAST_PATIENCE_SECONDS)
         except (Busy, OSError, FileRefused) as error:
             self._complain(f"the end of the audit cannot be written: {error!r}")
         else:
-            self._last = ledger.last
+            self._last = file.last
 
     def _line(self, event: str, fields: dict[str, Any]) -> bytes:
         head = {"time": moment(self._clock()), "session": self._session[:MAX_NAME], "event": event[:MAX_NAME]}
@@ -392,3 +385,90 @@ def _short(value: Any, depth: int) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_short(item, depth + 1) for item in list(value)[:MAX_ITEMS]]
     return f"<{type(value).__name__}>"
+
+
+class Record(SessionService):
+    """The record of one session, a `CellRecorder` and an `EventListener`: a line of each event and of each cell."""
+
+    def __init__(self, settings: Settings, session: SessionHandle) -> None:
+        """Open the audit. One that cannot be opened ends no session: its person is told in the first cell."""
+        self._session = session
+        self._unsaid: list[str] = []
+        """What is to be said of the audit: lines may be written where nothing can be said, such as in a thread."""
+        self.audit = Audit(
+            settings.audit,
+            session=session.id,
+            key=settings.audit_key,
+            limit_bytes=settings.audit_size,
+            report=self._unsaid.append,
+        )
+        self._keeps_text = settings.audit_source == "text"
+        self._waiting: dict[str, dict[str, Any]] = {}
+        """Lines that wait for their figures, by the request of their cell."""
+
+    def _say_unsaid(self) -> None:
+        while self._unsaid:
+            self._session.say(self._unsaid.pop(0))
+
+    @property
+    def head(self) -> str | None:
+        return None if self.audit.head is None else str(self.audit.head)
+
+    def begin(self, *, afresh: bool) -> None:
+        self._say_unsaid()
+
+    def hear(self, event: SessionEvent) -> None:
+        self.audit(event.name, event.room, event.first, **event.fields)
+
+    def cell_begun(self) -> None:
+        self._say_unsaid()
+        if self.audit.is_kept:
+            self._session.measure()
+
+    def cell_done(self, cell: EndedCell) -> None:
+        if not self.audit.is_kept:
+            return
+        data = cell.code.encode(errors="replace")
+        content = cell.reply.content if cell.reply is not None else {}
+        fields = {
+            "execution_count": cell.execution_count,
+            "seconds": round(cell.seconds, 3),
+            "status": content.get("status"),
+            "error": content.get("ename"),
+            "code": None if cell.verdict is None else cell.verdict.code.code,
+            "kept": None if cell.verdict is None else cell.verdict.kept,
+            "output_bytes": cell.output_bytes,
+            "output_messages": cell.output_messages,
+            **self.audit.cell_ended(),
+            "source_sha256": hashlib.sha256(data).hexdigest(),
+            "source_bytes": len(data),
+        }
+        if self._keeps_text:
+            self.audit.source(fields["source_sha256"], cell.code)
+        if not cell.begun:
+            self._tell(fields)
+            return
+        self._waiting[cell.id] = fields
+        self._session.measured(cell.id).add_done_callback(partial(self._measured, cell.id))
+
+    def abandon(self) -> None:
+        for cell in list(self._waiting):
+            self._write(cell, (None, None))
+        self.audit.close()
+
+    async def close(self) -> None:
+        self.abandon()
+
+    def _measured(self, cell: str, task: asyncio.Task[Figures]) -> None:
+        self._write(cell, (None, None) if task.cancelled() or task.exception() is not None else task.result())
+
+    def _write(self, cell: str, figures: Figures) -> None:
+        fields = self._waiting.pop(cell, None)
+        if fields is not None:
+            seconds, peak = figures
+            used = {"cpu_seconds": None if seconds is None else round(seconds, 3), "memory_peak_bytes": peak}
+            self._tell(fields | used)
+
+    def _tell(self, fields: dict[str, Any]) -> None:
+        """Write the line of a cell; all who listen hear of it."""
+        self._session.emit("cell", **fields)

@@ -125,15 +125,15 @@ def _public(options: argparse.Namespace) -> str | None:
 
 
 def _verify(options: argparse.Namespace, file: Path) -> int:
-    from . import reading
-    from .chain import Head
+    from . import verification
+    from .hash_chain import Head
 
     known = [head for text in options.head if (head := Head.parse(text)) is not None]
     if len(known) != len(options.head):
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--head is a number, a colon and 64 hexadecimal digits")
-    result = reading.verify(file, _keys(options), _public(options), known)
+    result = verification.verify(file, _keys(options), _public(options), known)
     if options.json:
-        print(json.dumps(reading.to_json(result), indent=2))
+        print(json.dumps(verification.to_json(result), indent=2))
         return FINE if result.is_as_written else WRONG
     names = ", ".join(map(printable, result.files))
     print(f"{printable(str(file), 400)}: {result.lines} lines in {names}")
@@ -144,7 +144,7 @@ def _verify(options: argparse.Namespace, file: Path) -> int:
         print(f"{sign}  {where}  {number}{one.text}  [{one.code.code}]")
     for code, count in result.more.items():
         print(f"       and {count} more of [{code}]")
-    for title, said in (("proven", reading.proven(result)), ("not proven", reading.unproven(result))):
+    for title, said in (("proven", verification.proven(result)), ("not proven", verification.unproven(result))):
         for text in said:
             print(f"{title + ':':11} {text}")
     print("as it was written" if result.is_as_written else "NOT as it was written")
@@ -152,10 +152,10 @@ def _verify(options: argparse.Namespace, file: Path) -> int:
 
 
 def _show(options: argparse.Namespace, file: Path) -> int:
-    from . import reading
+    from . import verification
 
     def wanted() -> Iterator[Mapping[str, Any] | None]:
-        for row in reading.rows(file):
+        for row in verification.rows(file):
             session, event = (str((row or {}).get(name)) for name in ("session", "event"))
             if options.session and not session.startswith(options.session):
                 continue
@@ -166,7 +166,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     last = options.last
     found = wanted() if last is None else iter(deque(wanted(), maxlen=max(0, min(last, 1_000_000))))
     for row in found:
-        print(json.dumps(row) if options.json else reading.shown(row))
+        print(json.dumps(row) if options.json else verification.shown(row))
     return FINE
 
 
@@ -236,8 +236,8 @@ def _outputs(found: Receipt, folder: str | None) -> list[Note]:
 
 
 def _audit_of(found: Receipt, options: argparse.Namespace, public: str | None) -> list[Note]:
-    from . import reading
-    from .chain import Head
+    from . import verification
+    from .hash_chain import Head
 
     if options.audit_file is None:
         return []
@@ -245,7 +245,7 @@ def _audit_of(found: Receipt, options: argparse.Namespace, public: str | None) -
     if known is None:
         return [Note(RecordCode.HEAD_DIFFERS, "the receipt names no line of an audit")]
     keys = _keys(options)
-    result = reading.verify(options.audit_file, keys, None if keys else public, [known])
+    result = verification.verify(options.audit_file, keys, None if keys else public, [known])
     return [Note(one.code, one.text) for one in result.findings if one.code.severity != "notice"]
 
 

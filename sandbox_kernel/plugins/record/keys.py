@@ -40,7 +40,7 @@ class RecordKey:
 
     def __init__(self, secret: bytes, path: Path) -> None:
         self.path = path
-        """Where it lies; the folder also remembers the last line of each audit (`witness`)."""
+        """Where it lies; the folder also remembers the last line of each audit (`remembered_head`)."""
         self.mac = hmac.digest(secret, b"sandbox_kernel audit mac v1", "sha256")
         self._seed = hmac.digest(secret, b"sandbox_kernel audit signature v1", "sha256")
         self.id = hashlib.sha256(b"sandbox_kernel audit key v1\0" + self.mac).hexdigest()[:32]

@@ -43,7 +43,7 @@ def receipt(options: argparse.Namespace) -> int:
 
 def service(settings: Settings, session: SessionHandle) -> SessionService:
     """Return the record of one session."""
-    from .service import Record
+    from .audit import Record
 
     return Record(settings, session)
 

@@ -19,7 +19,7 @@ def _audit_file(name: str, raw: object) -> str | None:
     written = written_path(name, raw)
     if written is None:
         return None
-    from .chain import FIRST_BYTES  # most kernels have none
+    from .hash_chain import FIRST_BYTES  # most kernels have none
 
     try:
         return str(check_log(written, FIRST_BYTES))

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from sandbox_kernel.cli import main
-from sandbox_kernel.plugins.record import reading
+from sandbox_kernel.plugins.record import verification
 from tests.support import ROOT
 from tests.support.batch import NO_ENGINE, SCRIPT, VALIDATOR, Done, Started, command, run, write
 from tests.support.kernels import containers_of, eventually
@@ -106,7 +106,7 @@ def test_a_run_leaves_an_audit_and_a_receipt_that_hold(start: Callable[..., Done
     )
     done = start(*cells, arguments=(*record, "--input", str(tmp_path / "in.csv")))
     assert done.code == 0, done.stderr
-    rows = [row for row in reading.rows(audit) if row is not None]
+    rows = [row for row in verification.rows(audit) if row is not None]
     busy, last = (row for row in rows if row["event"] == "cell")
     assert busy["source_sha256"] == hashlib.sha256(cells[0].encode()).hexdigest()
     assert (last["status"], last["codes"], last["connections"], last["tool_calls"]) == ("ok", {}, 0, 0)

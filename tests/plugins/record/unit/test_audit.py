@@ -21,13 +21,11 @@ from sandbox_kernel.plugins.network.reporter import SessionReporter
 from sandbox_kernel.plugins.record.audit import (
     CELL_LINES,
     MAX_FIRSTS,
-    MAX_LINE,
     MAX_PENDING,
     SESSION_LINES,
     Audit,
-    open_audit,
 )
-from sandbox_kernel.plugins.record.chain import OWN_EVENTS, Head, parse, seal
+from sandbox_kernel.plugins.record.hash_chain import MAX_LINE, OWN_EVENTS, Head, parse, seal
 from tests.support.examples import examples
 
 
@@ -159,7 +157,7 @@ def test_what_a_full_disk_makes_wait_is_bounded_and_the_rest_is_counted(tmp_path
 
 def test_lines_of_two_sessions_stand_side_by_side(tmp_path: Path) -> None:
     path = str(tmp_path / "audit")
-    one, two = open_audit(path, session="1"), open_audit(path, session="2")
+    one, two = Audit(path, session="1"), Audit(path, session="2")
     for _ in range(3):
         one("cell")
         two("cell")
@@ -172,13 +170,13 @@ def test_lines_of_two_sessions_stand_side_by_side(tmp_path: Path) -> None:
 
 def test_the_file_is_not_handed_to_child_processes(tmp_path: Path) -> None:
     audit = Audit(str(tmp_path / "audit"), session="s1")
-    assert audit._ledger is not None
-    assert not any(os.get_inheritable(fd) for fd in (audit._ledger._fd, audit._ledger._witness.fd))
+    assert audit._file is not None
+    assert not any(os.get_inheritable(fd) for fd in (audit._file._fd, audit._file._remembered.fd))
     audit.close()
 
 
 def test_without_a_path_nothing_is_written() -> None:
-    audit = open_audit(None)
+    audit = Audit(None, session="1")
     audit("cell", x=object())
     assert audit.lost == 0
 

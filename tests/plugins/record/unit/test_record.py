@@ -25,11 +25,11 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import Code
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.record import audit as audits
-from sandbox_kernel.plugins.record import chain, keys, reading
+from sandbox_kernel.plugins.record import hash_chain, keys, verification
 from sandbox_kernel.plugins.record.audit import Audit
-from sandbox_kernel.plugins.record.chain import Head
 from sandbox_kernel.plugins.record.codes import RecordCode
-from sandbox_kernel.plugins.record.verifying import Verifier
+from sandbox_kernel.plugins.record.hash_chain import Head
+from sandbox_kernel.plugins.record.verification import Verifier
 from tests.support.examples import examples
 from tests.support.records import Folder, codes, missed, run_herd, verify, write
 
@@ -55,19 +55,19 @@ def bent(honest: Folder, tmp_path: Path) -> Folder:
 
 
 def witness_of(folder: Folder) -> str:
-    from sandbox_kernel.plugins.record.tail_pin import name_of
+    from sandbox_kernel.plugins.record.remembered_head import name_of
 
     return name_of(folder.path)
 
 
 def reseal(lines: list[bytes], start: int, key: bytes) -> list[bytes]:
     """Seal the lines from `start` on again, as somebody does who has the source but not the key."""
-    sealed = chain.parse(lines[start - 1][:-1]) if start else None
-    head, done = sealed.head if sealed is not None else chain.NOTHING, lines[:start]
+    sealed = hash_chain.parse(lines[start - 1][:-1]) if start else None
+    head, done = sealed.head if sealed is not None else hash_chain.NOTHING, lines[:start]
     for line in lines[start:]:
-        old = chain.parse(line[:-1])
+        old = hash_chain.parse(line[:-1])
         assert old is not None
-        new, head = chain.seal(head, old.said[: old.said.rindex(b',"n":')] + b"}", key)
+        new, head = hash_chain.seal(head, old.said[: old.said.rindex(b',"n":')] + b"}", key)
         done.append(new)
     return done
 
@@ -136,7 +136,7 @@ def move(folder: Folder, _: Folder) -> None:
 
 def insert(folder: Folder, _: Folder) -> None:
     lines = folder.lines
-    forged, _head = chain.seal(chain.parse(lines[5][:-1]).head, b'{"time":"x","event":"cell"}', b"guess")  # type: ignore[union-attr]
+    forged, _head = hash_chain.seal(hash_chain.parse(lines[5][:-1]).head, b'{"time":"x","event":"cell"}', b"guess")  # type: ignore[union-attr]
     folder.lines = [*lines[:6], forged, *lines[6:]]
 
 
@@ -248,7 +248,7 @@ def put_one_of_the_same_length_in_its_place_and_go_on(folder: Folder, _: Folder)
 def put_the_end_of_a_longer_audit_in_its_place(folder: Folder, _: Folder) -> None:
     """None of its lines has the number of the one that is remembered."""
     other = another_of_the_same_key(folder, cells=60, limit_bytes=8000)
-    header = chain.parse(other.read_bytes().splitlines()[0])
+    header = hash_chain.parse(other.read_bytes().splitlines()[0])
     assert header is not None
     assert header.head.n > len(folder.lines)
     other.rename(folder.path)
@@ -270,10 +270,10 @@ def sign_with_an_anchor_of_before(folder: Folder, _: Folder) -> None:
 def forge_a_gap(folder: Folder, _: Folder) -> None:
     """What is removed was never written, says somebody."""
     lines = folder.lines
-    before = chain.parse(lines[4][:-1])
+    before = hash_chain.parse(lines[4][:-1])
     assert before is not None
     body = b'{"time":"2026-01-01T00:00:00.000+00:00","session":"one","event":"gap","kind":"lost","lines":3}'
-    forged, _head = chain.seal(before.head, body, b"guess")
+    forged, _head = hash_chain.seal(before.head, body, b"guess")
     folder.lines = [*lines[:5], forged, *lines[8:]]
 
 
@@ -356,22 +356,22 @@ def test_whoever_has_the_public_key_alone_finds_it_or_is_told_how_far_it_reaches
 ) -> None:
     """Nothing remembers the end for them: a cut is where the proof ends, and that is said."""
     public = keys.read_key(str(bent.key)).public
-    control = reading.verify(bent.path, [], public)
+    control = verification.verify(bent.path, [], public)
     assert (control.is_as_written, control.proven_to, control.signed_to) == (True, 21, 21)
     bend(bent, Folder(tmp_path / "other"))
-    result = reading.verify(bent.path, [], public)
+    result = verification.verify(bent.path, [], public)
     cut = bend in (cut_lines, cut_to_an_end, cut_bytes, put_back, repeat_at_the_end)
     of_another = bend is put_a_longer_audit_in_its_place  # it is signed, and which audit it is only a known line says
     assert not result.is_as_written or cut or of_another
     if bend in (cut_lines, cut_to_an_end, cut_bytes):
         assert result.proven_to < 21
-        assert any("cut off at the end" in text for text in reading.unproven(result))
+        assert any("cut off at the end" in text for text in verification.unproven(result))
 
 
 def test_a_forger_who_leaves_the_signatures_out_proves_nothing(bent: Folder) -> None:
     lines = [line for line in bent.lines if b'"event":"end"' not in line]
     bent.lines = reseal(lines, 0, b"guess")
-    result = reading.verify(bent.path, [], keys.read_key(str(bent.key)).public)
+    result = verification.verify(bent.path, [], keys.read_key(str(bent.key)).public)
     assert (result.is_as_written, result.proven_to) == (False, 0)
     assert RecordCode.NOT_SIGNED in codes(result)
 
@@ -379,21 +379,21 @@ def test_a_forger_who_leaves_the_signatures_out_proves_nothing(bent: Folder) -> 
 def test_without_a_key_a_forgery_that_fits_together_is_not_found_and_that_is_said(bent: Folder) -> None:
     """The control of all others: it is the key that finds them."""
     rewrite_without_the_key(bent, bent)
-    result = reading.verify(bent.path, [], None)
+    result = verification.verify(bent.path, [], None)
     assert result.is_as_written
     assert result.proven_to == 0
-    assert "nothing" in reading.proven(result)[0]
+    assert "nothing" in verification.proven(result)[0]
 
 
 def test_a_cut_is_found_by_a_line_that_somebody_else_has_kept(bent: Folder) -> None:
-    last = chain.parse(bent.lines[-1][:-1])
+    last = hash_chain.parse(bent.lines[-1][:-1])
     assert last is not None
     public = keys.read_key(str(bent.key)).public
-    assert reading.verify(bent.path, [], public, [last.head]).is_end_known
+    assert verification.verify(bent.path, [], public, [last.head]).is_end_known
     cut_to_an_end(bent, bent)
-    assert RecordCode.END_CUT in codes(reading.verify(bent.path, [], public, [last.head]))
+    assert RecordCode.END_CUT in codes(verification.verify(bent.path, [], public, [last.head]))
     other = Head(last.head.n - 8, bytes(32))
-    assert RecordCode.HEAD_DIFFERS in codes(reading.verify(bent.path, [], public, [other]))
+    assert RecordCode.HEAD_DIFFERS in codes(verification.verify(bent.path, [], public, [other]))
 
 
 @settings(examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -417,7 +417,7 @@ def test_no_other_file_is_taken_for_the_honest_one(honest: Folder, data: st.Data
         edited = b"".join(data.draw(st.permutations(lines)))
     else:
         edited = b"".join([*lines[:at], data.draw(st.binary(max_size=200)) + b"\n", *lines[at:]])
-    key, last = keys.read_key(str(honest.key)), chain.parse(lines[-1][:-1])
+    key, last = keys.read_key(str(honest.key)), hash_chain.parse(lines[-1][:-1])
     assert last is not None
     verifier = Verifier({key.id: key}, None, [last.head])
     verifier.take("audit", io.BytesIO(edited))
@@ -453,24 +453,28 @@ def test_garbage_costs_little_time_and_memory(kind: str, tmp_path: Path, honest:
     key, began = keys.read_key(str(honest.key)), time.process_time()
     tracemalloc.start()
     try:
-        results = [reading.verify(path, [key]), reading.verify(path, [], key.public), reading.verify(path, [])]
+        results = [
+            verification.verify(path, [key]),
+            verification.verify(path, [], key.public),
+            verification.verify(path, []),
+        ]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert time.process_time() - began < 30
     assert peak < 6 << 20
     assert not any(result.is_as_written for result in results)
-    assert len(json.dumps(reading.to_json(results[0]))) < 1 << 20
-    for row in reading.rows(path):
-        assert reading.shown(row).isprintable()
+    assert len(json.dumps(verification.to_json(results[0]))) < 1 << 20
+    for row in verification.rows(path):
+        assert verification.shown(row).isprintable()
 
 
 @examples(60)
 @given(st.binary(max_size=3000))
 def test_any_bytes_are_shown_safely(data: bytes) -> None:
-    sealed = chain.parse(data) or chain.parse(b'{"time":"' + data)
+    sealed = hash_chain.parse(data) or hash_chain.parse(b'{"time":"' + data)
     row = None if sealed is None else sealed.fields()
-    assert reading.shown(row).isprintable()
+    assert verification.shown(row).isprintable()
 
 
 # --- what honest processes go through --------------------------------------------------------------------------------
@@ -539,10 +543,10 @@ def test_a_part_of_a_line_that_a_full_disk_took_is_taken_out_again(
 ) -> None:
     folder, real = Folder(tmp_path / "full"), os.write
     audit = Audit(str(folder.path), session="one", key=str(folder.key))
-    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", lambda fd, data: real(fd, data[:40]))
+    monkeypatch.setattr("sandbox_kernel.plugins.record.audit_file.os.write", lambda fd, data: real(fd, data[:40]))
     audit("cell", number=1)
     assert audit.waiting == 1
-    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", real)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.audit_file.os.write", real)
     audit("cell", number=2)
     audit.close()
     result = verify(folder.path, folder.key)
@@ -562,7 +566,9 @@ def test_a_line_waits_for_another_process_within_a_bound_and_comes_later(tmp_pat
         assert (audit.waiting, len(reports)) == (100, 1)
     audit("cell", number=100)
     audit.close()
-    assert [row["number"] for row in reading.rows(folder.path) if row and row["event"] == "cell"] == list(range(101))
+    assert [row["number"] for row in verification.rows(folder.path) if row and row["event"] == "cell"] == list(
+        range(101)
+    )
     assert codes(verify(folder.path, folder.key)) == set()
 
 
@@ -576,7 +582,7 @@ def test_a_forked_child_writes_nothing_and_takes_no_lock_with_it(tmp_path: Path)
         "os.waitpid(pid, 0); audit('cell', number=3); audit.close()\n"
     )
     subprocess.run([sys.executable, "-c", program, folder.path, folder.key], check=True, timeout=60)
-    assert [row["number"] for row in reading.rows(folder.path) if row and row["event"] == "cell"] == [1, 3]
+    assert [row["number"] for row in verification.rows(folder.path) if row and row["event"] == "cell"] == [1, 3]
     assert codes(verify(folder.path, folder.key)) == set()
 
 
@@ -591,12 +597,12 @@ def test_a_finalizer_may_close_an_audit_within_one_of_its_own_lines(
         audit.close()
         return real(fd, data)
 
-    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", collects)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.audit_file.os.write", collects)
     audit("cell", number=1)
-    monkeypatch.setattr("sandbox_kernel.plugins.record.ledger.os.write", real)
+    monkeypatch.setattr("sandbox_kernel.plugins.record.audit_file.os.write", real)
     audit("cell", number=2)
     assert not audit.is_kept
-    events = [row["event"] for row in reading.rows(folder.path) if row]
+    events = [row["event"] for row in verification.rows(folder.path) if row]
     assert events == ["audit", "begin", "cell", "end"]
     assert codes(verify(folder.path, folder.key)) == set()
 
@@ -614,13 +620,13 @@ def test_a_new_key_begins_a_new_file_of_the_same_chain(bent: Folder, tmp_path: P
     other = tmp_path / "other.key"
     write(bent.path, other, "four")
     assert codes(verify(bent.path, other)) == {RecordCode.KEY_NOT_GIVEN}
-    both = reading.verify(bent.path, [keys.read_key(str(path)) for path in (bent.key, other)])
+    both = verification.verify(bent.path, [keys.read_key(str(path)) for path in (bent.key, other)])
     assert (codes(both), both.proven_to) == (set(), both.last and both.last.n)
 
 
 def test_an_audit_that_somebody_rotates_goes_on_where_it_was(bent: Folder) -> None:
     """Logrotate and the like: the older file belongs to it under its name, or is known by its last line."""
-    before = chain.parse(bent.lines[-1][:-1])
+    before = hash_chain.parse(bent.lines[-1][:-1])
     assert before is not None
     old = bent.path.rename(bent.path.with_name("elsewhere"))
     write(bent.path, bent.key, "four")
@@ -637,7 +643,7 @@ def test_files_that_were_put_away_make_no_room_for_newer_ones(bent: Folder) -> N
     """Else a newer file had a lower number than the older ones, and all looked moved."""
     write(bent.path, bent.key, "four", cells=60, limit_bytes=3000)
     first = bent.path.with_name("audit.jsonl.1")
-    last = chain.parse(first.read_bytes().splitlines()[-1])
+    last = hash_chain.parse(first.read_bytes().splitlines()[-1])
     assert last is not None
     first.unlink()
     write(bent.path, bent.key, "five", cells=60, limit_bytes=3000)
@@ -658,7 +664,7 @@ def test_a_process_that_was_killed_before_it_remembered_its_line_altered_nothing
 def test_the_last_of_a_thousand_lines_is_an_anchor(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "long")
     write(folder.path, folder.key, "one", cells=2100)
-    anchors = [row["n"] for row in reading.rows(folder.path) if row and row["event"] == "anchor"]
+    anchors = [row["n"] for row in verification.rows(folder.path) if row and row["event"] == "anchor"]
     assert anchors == [1000, 2000]
     assert verify(folder.path, folder.key).is_as_written
 
@@ -669,7 +675,7 @@ def test_the_text_of_cells_is_kept_by_choice_and_bounded(tmp_path: Path) -> None
     text = "print('\N{PILE OF POO}')\n" * 3000
     audit.source("0" * 64, text)
     audit.close()
-    rows = [row for row in reading.rows(folder.path) if row and row["event"] == "source"]
+    rows = [row for row in verification.rows(folder.path) if row and row["event"] == "source"]
     assert len(rows) == audits.MAX_SOURCE_LINES
     assert text.startswith("".join(row["text"] for row in rows))
     assert rows[0]["parts"] == -(-len(text) // audits.PIECE_CHARACTERS)
@@ -774,7 +780,7 @@ def test_fields_of_the_record_itself_cannot_be_forged_by_an_event(tmp_path: Path
     folder = Folder(tmp_path / "forged")
     audit = Audit(str(folder.path), session="one", key=str(folder.key))
     hostile: dict[str, Any] = {"n": 900, "chain": "0" * 64, "mac": "0" * 32, "torn": {}, "kind": "cut"}
-    for event in chain.OWN_EVENTS:
+    for event in hash_chain.OWN_EVENTS:
         audit(event, **hostile)
     audit.close()
     assert codes(verify(folder.path, folder.key)) == set()

@@ -16,15 +16,15 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ...files.host_paths import Folder, open_folder, open_log_in
-from . import chain
-from .chain import Gap, Head, Sealed
+from . import hash_chain
+from .hash_chain import Gap, Head, Sealed
 from .keys import RecordKey
 from .locks import release, take
-from .tail_pin import TailPin
+from .remembered_head import RememberedHead
 
 ANCHOR_LINES = 1000
 """The last of so many lines is an anchor."""
-WINDOW = 4 * chain.MAX_LINE
+WINDOW = 4 * hash_chain.MAX_LINE
 """Bytes at the end of a file in which its last line is looked for."""
 MAX_TURNS = 10
 """How often a file may be rotated under the hands of one who waits for it."""
@@ -56,7 +56,7 @@ class _State(NamedTuple):
     head: Head
 
 
-class Ledger:
+class AuditFile:
     """One writer's hand on the file. Not for two threads at once."""
 
     def __init__(
@@ -71,15 +71,15 @@ class Ledger:
         self._state: _State | None = None
         self._folder: Folder = open_folder(parent or ".")
         self._fd = -1
-        self.last = chain.NOTHING
+        self.last = hash_chain.NOTHING
         """The last line that this writer wrote."""
         try:
-            self._witness = TailPin(key.path, self._folder.path / self._name)
+            self._remembered = RememberedHead(key.path, self._folder.path / self._name)
         except BaseException:
             self._folder.close()
             raise
         try:
-            self._fd = open_log_in(self._folder, self._name, chain.FIRST_BYTES)
+            self._fd = open_log_in(self._folder, self._name, hash_chain.FIRST_BYTES)
         except BaseException:
             self.close()
             raise
@@ -102,7 +102,7 @@ class Ledger:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)  # nothing is unlocked by hand: in a forked child the lock is still the parent's
-        self._witness.close()
+        self._remembered.close()
         self._folder.close()
 
     # --- whose turn it is, and which file it is ---
@@ -110,7 +110,7 @@ class Ledger:
     @contextmanager
     def _turn(self, seconds: float) -> Iterator[None]:
         """Hold the audit, whatever its file is called meanwhile, and have the file open that has its name now."""
-        if not take(self._witness.fd, seconds):
+        if not take(self._remembered.fd, seconds):
             raise Busy
         try:
             for _ in range(MAX_TURNS):
@@ -124,10 +124,10 @@ class Ledger:
             yield
         finally:
             release(self._fd)
-            release(self._witness.fd)
+            release(self._remembered.fd)
 
     def _reopen(self) -> None:
-        new = open_log_in(self._folder, self._name, chain.FIRST_BYTES)
+        new = open_log_in(self._folder, self._name, hash_chain.FIRST_BYTES)
         os.close(self._fd)
         self._fd, self._state = new, None
 
@@ -165,7 +165,7 @@ class Ledger:
         inode, size = self._file()
         if self._state is not None and (self._state.inode, self._state.size) == (inode, size):
             return self._state
-        remembered = self._witness.read() or chain.NOTHING
+        remembered = self._remembered.read() or hash_chain.NOTHING
         return self._resume(inode, size, remembered) if size else self._begin(remembered)
 
     def _file(self) -> tuple[tuple[int, int], int]:
@@ -176,20 +176,20 @@ class Ledger:
         """Write the first line of a file, which names the last one of the file before it."""
         inode, size = self._file()
         previous = str(before) if before.n else None
-        fields = {"version": chain.VERSION, "key": self._key.id, "previous": previous}
-        state = self._put(_State(inode, size, before), chain.HEADER, fields)
-        return self._put(state, chain.GAP, gap) if gap else state
+        fields = {"version": hash_chain.VERSION, "key": self._key.id, "previous": previous}
+        state = self._put(_State(inode, size, before), hash_chain.HEADER, fields)
+        return self._put(state, hash_chain.GAP, gap) if gap else state
 
     def _resume(self, inode: tuple[int, int], size: int, remembered: Head) -> _State:
         """Find the last line of a file, and write down what is not in order there."""
-        header = chain.parse(os.pread(self._fd, chain.MAX_LINE, 0).partition(b"\n")[0])
+        header = hash_chain.parse(os.pread(self._fd, hash_chain.MAX_LINE, 0).partition(b"\n")[0])
         tail = os.pread(self._fd, WINDOW, max(0, size - WINDOW))
         whole, newline, torn = tail.rpartition(b"\n")
-        if (unended := chain.parse(torn)) is not None and unended.is_by(self._key.mac):
+        if (unended := hash_chain.parse(torn)) is not None and unended.is_by(self._key.mac):
             os.write(self._fd, b"\n")  # a line that was broken off behind its last sign is whole
             return self._resume(inode, self._file()[1], remembered)
         found = _last_sealed(whole.split(b"\n")) if newline else None
-        if found is None or len(torn) >= chain.MAX_LINE:
+        if found is None or len(torn) >= hash_chain.MAX_LINE:
             kind = Gap.SET_ASIDE if header is None else Gap.ALTERED
             name = self._rotate("old-" if header is None else "")
             return self._begin(remembered, {"kind": kind, "name": name[-80:], "bytes": size})
@@ -212,7 +212,7 @@ class Ledger:
             self._rotate()
             return self._begin(head, gap)
         state = _State(inode, size, head)
-        return self._put(state, chain.GAP, gap, before=b"\n" if torn else b"") if gap else state
+        return self._put(state, hash_chain.GAP, gap, before=b"\n" if torn else b"") if gap else state
 
     def _holds(self, head: Head, header: Sealed | None) -> bool:
         """Return whether a line is in the file, or is the one before it.
@@ -224,8 +224,8 @@ class Ledger:
         said = b',"n":%d,"chain":"%b"' % (head.n, head.chain.hex().encode())
         with os.fdopen(os.dup(self._fd), "rb") as file:
             file.seek(0)
-            while line := file.readline(chain.MAX_LINE):
-                if said in line and (found := chain.parse(line[:-1])) is not None and found.head == head:
+            while line := file.readline(hash_chain.MAX_LINE):
+                if said in line and (found := hash_chain.parse(line[:-1])) is not None and found.head == head:
                     return found.is_by(self._key.mac)
         return False
 
@@ -234,12 +234,12 @@ class Ledger:
     def _append(self, bodies: Sequence[bytes]) -> int:
         state, done = self._known(), 0
         if state.size > self._limit:
-            state = self._put(state, chain.ANCHOR, {"rotated": True})
+            state = self._put(state, hash_chain.ANCHOR, {"rotated": True})
             self._rotate()
             state = self._begin(state.head)
         while done < len(bodies):
             if (room := ANCHOR_LINES - 1 - state.head.n % ANCHOR_LINES) == 0:
-                state = self._put(state, chain.ANCHOR, {})
+                state = self._put(state, hash_chain.ANCHOR, {})
                 continue
             try:
                 now = self._write(state, bodies[done : done + room])
@@ -254,8 +254,8 @@ class Ledger:
     def _put(self, state: _State, event: str, fields: dict[str, Any], before: bytes = b"") -> _State:
         """Write a line of the record's own."""
         line = {"time": moment(self._clock()), "session": self._session, "event": event, **fields}
-        if event in {chain.ANCHOR, chain.END}:
-            signature = self._key.sign(chain.anchored(state.head))
+        if event in {hash_chain.ANCHOR, hash_chain.END}:
+            signature = self._key.sign(hash_chain.anchored(state.head))
             line |= {"public": self._key.public, "signature": None if signature is None else signature.hex()}
         self._write(state, [to_json(line).encode("ascii")], before)
         return self._known()
@@ -264,7 +264,7 @@ class Ledger:
         """Write lines behind the last one with one call, and remember the new last one; return how many went in."""
         lines, heads, head = [], [], state.head
         for body in bodies:
-            line, head = chain.seal(head, body, self._key.mac)
+            line, head = hash_chain.seal(head, body, self._key.mac)
             lines.append(line)
             heads.append(head)
         data = before + b"".join(lines)
@@ -277,7 +277,7 @@ class Ledger:
                 raise OSError(errno.ENOSPC, "it took only a part of a line")
         self.last = heads[done - 1]
         self._state = _State(state.inode, size, self.last)
-        self._witness.write(self.last)
+        self._remembered.write(self.last)
         return done
 
     def _take_back(self, size: int, written: int, lines: list[bytes]) -> tuple[int, int]:
@@ -295,6 +295,6 @@ class Ledger:
 def _last_sealed(lines: list[bytes]) -> tuple[Sealed, bool] | None:
     """Return the last line with a seal, and whether nothing stands behind it."""
     for number, line in enumerate(reversed(lines)):
-        if (sealed := chain.parse(line)) is not None:
+        if (sealed := hash_chain.parse(line)) is not None:
             return sealed, number == 0
     return None

@@ -14,7 +14,7 @@ from sandbox_kernel.core.codes import EndCode, Survived
 from sandbox_kernel.core.errors import CellTimeout
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.plugins.api import EndedCell, Figures, SessionEvent, SessionHandle
-from sandbox_kernel.plugins.record.service import Record
+from sandbox_kernel.plugins.record.audit import Record
 from tests.support.patience import within
 
 

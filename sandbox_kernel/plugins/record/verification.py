@@ -1,24 +1,32 @@
 """Whether an audit is as it was written, and how much of that is proven: by a key, by a public key, or by neither.
 
 It reads line by line and keeps little of them, whatever the files hold. It needs no file but those that it is given,
-and what the witness beside a key remembers.
+and what is remembered beside a key. `FILE.1`, `FILE.2` and so on are what was in FILE before it was rotated.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from ...core.codes import Code
-from . import chain
-from .chain import Gap, Head, Sealed
+from ...core.errors import ConfigurationError, FileRefused
+from ...files.file_rules import printable
+from ...files.host_paths import open_file
+from . import hash_chain
 from .codes import RecordCode
+from .hash_chain import MAX_LINE, Gap, Head, Sealed, parse
 from .keys import RecordKey, signed_by
+from .remembered_head import remembered
 
 MAX_FINDINGS = 100
 """Findings of one code that are listed; the others are counted."""
@@ -73,7 +81,7 @@ class Result:
     signed_to: int = 0
     """The line that the last good signature reaches."""
     is_end_known: bool = False
-    """Whether the last line is the one that a witness or the caller knows."""
+    """Whether the last line is the one that is remembered beside the key, or that the caller knows."""
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[Code] = field(default_factory=Counter)
     """How many there are of each code."""
@@ -101,14 +109,14 @@ class Verifier:
     def __init__(self, keys: Mapping[str, RecordKey], public: str | None = None, known: Collection[Head] = ()) -> None:
         """`keys` by their ids. With a public key alone, what an anchor signs is proven, and nothing behind it.
 
-        `known` are lines as they are remembered elsewhere: by a witness, in a receipt, or by whoever verified the files
-        before these.
+        `known` are lines as they are remembered elsewhere: beside the key, in a receipt, or by whoever verified the
+        files before these.
         """
         self._keys = keys
         self._public = public
         self._known = frozenset(known)
         self.result = Result("key" if keys else "public-key" if public else "none")
-        self._head = chain.NOTHING
+        self._head = hash_chain.NOTHING
         self._key = next(iter(keys.values())) if len(keys) == 1 else None
         self._doubtful: Head | None = None
         """What the line before names, which is not as it was written."""
@@ -152,14 +160,14 @@ class Verifier:
     # --- one line ---
 
     def _line(self, raw: Raw) -> None:
-        sealed = chain.parse(raw.data) if raw.sha256 is None and raw.whole else None
+        sealed = parse(raw.data) if raw.sha256 is None and raw.whole else None
         if sealed is None:
             self._foreign(raw)
             return
         fields = sealed.fields()
         if self._row == 1:
             self._header(sealed, fields)
-        gap = fields if fields.get("event") == chain.GAP and self._is_genuine(sealed) else {}
+        gap = fields if fields.get("event") == hash_chain.GAP and self._is_genuine(sealed) else {}
         if self._torn is None and isinstance(gap.get("torn"), dict) and sealed.follows(self._head):
             self._say(RecordCode.LINES_MISSING, "the one that was broken off, before this one", n=sealed.head.n)
         self._explain(gap)
@@ -185,7 +193,7 @@ class Verifier:
 
     def _header(self, sealed: Sealed, fields: Mapping[str, Any]) -> None:
         """Take up the first line of a file: which key it is sealed with, and what came before."""
-        if fields.get("event") != chain.HEADER:
+        if fields.get("event") != hash_chain.HEADER:
             self._say(RecordCode.BEGINNING_CUT, n=sealed.head.n)
             if self.result.first is None:
                 self._head = Head(0, bytes(32))
@@ -248,7 +256,7 @@ class Verifier:
 
     def _was_missing(self, n: int) -> bool:
         """Return whether a line was missing until now, and miss it no more."""
-        at = bisect(self._missing, (n, chain.MAX_LINES)) - 1
+        at = bisect(self._missing, (n, hash_chain.MAX_LINES)) - 1
         if at < 0 or n > self._missing[at][1]:
             return False
         first, last = self._missing[at]
@@ -259,14 +267,14 @@ class Verifier:
 
     def _meaning(self, sealed: Sealed, before: Head, fields: Mapping[str, Any]) -> None:
         event, writer = fields.get("event"), str(fields.get("writer"))[:40]
-        if event == chain.BEGIN and len(self.result.writers) < MAX_WRITERS:
+        if event == hash_chain.BEGIN and len(self.result.writers) < MAX_WRITERS:
             session = str(fields.get("session"))[:80]
             self.result.writers[writer] = session if session.isalnum() and session.isascii() else "?", sealed.head.n
-        elif event == chain.GAP:
+        elif event == hash_chain.GAP:
             self._gap(sealed, fields)
-        elif event in {chain.END, chain.ANCHOR}:
+        elif event in {hash_chain.END, hash_chain.ANCHOR}:
             self._anchor(sealed, before, fields)
-            if event == chain.END:
+            if event == hash_chain.END:
                 self.result.writers.pop(writer, None)
 
     def _gap(self, sealed: Sealed, fields: Mapping[str, Any]) -> None:
@@ -288,7 +296,7 @@ class Verifier:
             return
         good = False
         with suppress(ValueError):
-            good = signed_by(public, chain.anchored(before), bytes.fromhex(str(signature)))
+            good = signed_by(public, hash_chain.anchored(before), bytes.fromhex(str(signature)))
         if not good:
             self._say(RecordCode.ANCHOR_WRONG, n=n)
         elif self._clean:
@@ -304,16 +312,16 @@ class Verifier:
 
 def _number(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    return str(value) if type(value) is int and 0 <= value <= chain.MAX_LINES else "?"
+    return str(value) if type(value) is int and 0 <= value <= hash_chain.MAX_LINES else "?"
 
 
 def _lines(file: BinaryIO) -> Iterator[Raw]:
     """Yield the lines of a file. Of one that cannot be ours, only its length and its hash are kept."""
-    while data := file.readline(chain.MAX_LINE):
+    while data := file.readline(MAX_LINE):
         if data.endswith(b"\n"):
             yield Raw(data[:-1], len(data) - 1, None, True)
             continue
-        if len(data) < chain.MAX_LINE:
+        if len(data) < MAX_LINE:
             yield Raw(data, len(data), None, False)
             return
         digest, size, start, whole = hashlib.sha256(data), len(data), data[:100], False
@@ -322,3 +330,139 @@ def _lines(file: BinaryIO) -> Iterator[Raw]:
             digest.update(data[:-1] if whole else data)
             size += len(data) - whole
         yield Raw(start, size, digest.digest(), whole)
+
+
+_PLAIN = re.compile(r"[\w./:+-]+")
+"""A value that cannot be mistaken for several."""
+MAX_SEGMENTS = 100_000
+
+PROVEN = {
+    "key": "lines {first} to {proven}: each is as it was written, by somebody who has the key; none is missing among "
+    "them, and none stands twice or elsewhere",
+    "public-key": "lines {first} to {proven}: the owner of the key has signed them as they are and in this order",
+    "none": "nothing. Without a key, the lines fit together; whoever can write to the file could have made them fit",
+}
+"""What is proven, by what it was verified with."""
+OF_THE_KEY = (
+    "that nobody who could read the key has written the file anew, root and the account of the kernels among them"
+)
+OF_THE_FIGURES = "what the sandbox said of itself: seconds of the processor, memory, what an output means"
+
+
+def segments(path: Path) -> list[Path]:
+    """Return the files of an audit that are there, the oldest first."""
+    form = re.compile(re.escape(path.name) + r"\.([1-9][0-9]{0,6})")
+    with suppress(OSError):
+        there = [(form.fullmatch(file.name), file) for file in path.parent.iterdir()]
+        found = sorted((int(match[1]), file) for match, file in there if match)
+        return [*(file for _, file in found[:MAX_SEGMENTS]), *([path] if path.exists() else [])]
+    return []
+
+
+def verify(path: Path, keys: Sequence[RecordKey], public: str | None = None, known: Sequence[Head] = ()) -> Result:
+    """Verify an audit, which has to hold the lines that are `known`, and the one that is remembered beside a key.
+
+    Raises `ConfigurationError` if it cannot be read.
+    """
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 (no link is followed)
+    files = segments(whole)
+    if not files:
+        raise ConfigurationError(RecordCode.AUDIT_UNREADABLE, f"there is no audit {path}", value=str(path))
+    heads = [head for key in keys if (head := remembered(key.path, whole)) is not None]
+    verifier = Verifier({key.id: key for key in keys}, public, [*sorted(heads)[-1:], *known])
+    for file in files:
+        with _opened(file) as handle:
+            verifier.take(file.name, handle)
+    return verifier.finish()
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return os.fdopen(open_file(path), "rb")
+    except FileRefused as error:
+        raise ConfigurationError(RecordCode.AUDIT_UNREADABLE, f"{path}: {error.message}") from None
+    except OSError as error:
+        raise ConfigurationError(RecordCode.AUDIT_UNREADABLE, f"{path}: {error.strerror}") from None
+
+
+def proven(result: Result) -> list[str]:
+    """Say what is proven."""
+    if result.mode != "none" and not result.proven_to:
+        return []
+    first = min(result.first or 1, result.proven_to)
+    said = [PROVEN[result.mode].format(first=first, proven=result.proven_to)]
+    if result.mode == "key" and result.signed_to:
+        said.append(f"lines {first} to {result.signed_to} to others too, who have the public key only")
+    if result.mode != "none" and result.is_end_known:
+        said.append("that no line is cut off at the end: the last one is known from elsewhere")
+    return said
+
+
+def unproven(result: Result) -> list[str]:
+    """Say what is not proven."""
+    last = result.last.n if result.last is not None else 0
+    said = []
+    if result.mode != "none" and result.proven_to < last:
+        said.append(f"lines {result.proven_to + 1} to {last}")
+    if not result.is_end_known:
+        said.append("that no line is cut off at the end: nothing else is known to remember the last one")
+    if result.mode != "none":
+        said.append(OF_THE_KEY)
+    return [*said, OF_THE_FIGURES]
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    return {
+        "is_as_written": result.is_as_written,
+        "with": result.mode,
+        "files": result.files,
+        "lines": result.lines,
+        "first": result.first,
+        "last": None if result.last is None else str(result.last),
+        "proven_to": result.proven_to,
+        "signed_to": result.signed_to,
+        "is_end_known": result.is_end_known,
+        "findings": [one.to_json() for one in result.findings],
+        "more_findings": result.more,
+        "proven": proven(result),
+        "not_proven": unproven(result),
+    }
+
+
+# --- for people ---
+
+
+def rows(path: Path) -> Iterator[Mapping[str, Any] | None]:
+    """Yield what the lines of an audit say, None for one that has no seal. Their texts may be hostile."""
+    for file in segments(Path(os.path.abspath(path))):  # noqa: PTH100
+        with _opened(file) as handle:
+            while data := handle.readline(MAX_LINE):
+                sealed = parse(data.rstrip(b"\n"))
+                yield None if sealed is None else sealed.fields()
+
+
+def shown(row: Mapping[str, Any] | None) -> str:
+    """Return a line for people: safe for a terminal, on one row."""
+    if row is None:
+        return "    ?  (no line of the record)"
+    head = ("time", "session", "event", "n")
+    time, session, event, n = (printable(str(row.get(name, "?")), 40) for name in head)
+    said = {name: value for name, value in row.items() if name not in {*head, "chain", "mac"} and _is_said(value)}
+    try:
+        more = "  ".join(f"{_word(name)}={_word(value)}" for name, value in said.items())
+    except RecursionError:
+        more = "(too deep)"
+    return f"{n:>6}  {time[:23]}  {session[:8]:8}  {event:12}  {printable(more, 1000)}"
+
+
+def _is_said(value: object) -> bool:
+    return value is not None and value not in ("", [], {}, 0)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_word(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_word, value)) + "]"
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

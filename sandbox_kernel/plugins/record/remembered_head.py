@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...files.host_paths import open_folder, require_regular
-from .chain import Head
+from .hash_chain import Head
 
 FOLDER = "audit-heads"
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -22,7 +22,7 @@ def name_of(audit: Path) -> str:
     return hashlib.sha256(os.fsencode(audit)).hexdigest()[:32]
 
 
-class TailPin:
+class RememberedHead:
     """That of one audit. Raises OSError and `FileRefused` when it is opened, and nothing later."""
 
     def __init__(self, key: Path, audit: Path) -> None:
@@ -53,7 +53,7 @@ class TailPin:
 
 
 def remembered(key: Path, audit: Path) -> Head | None:
-    """Return what the witness of an audit says, None if there is none. Makes nothing."""
+    """Return the last line that is remembered of an audit, None if there is none. Makes nothing."""
     try:
         text = (key.parent / FOLDER / name_of(audit)).read_bytes()[:_BYTES]
     except OSError:
