@@ -11,7 +11,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `report`: What the sandbox sees of itself.
 - `files`: Files of scratch, one bounded step a request.
 - `kernel`: One ipykernel process.
-- `trust`: The certificates that cells trust, where there is a way out.
 - `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.

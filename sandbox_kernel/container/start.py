@@ -45,10 +45,6 @@ def main(calls: bytes) -> None:
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
         copy(cache, os.path.join(config["environment"]["HOME"], CACHE), large=LARGE)
-    if "trust" in config:
-        from . import trust
-
-        trust.prepare(*config["trust"])
 
     from .agent import Agent
 

@@ -214,10 +214,6 @@ class Inside:
 
     environment: Mapping[str, str]
     """Variables of the cells, besides those that all have."""
-    trust: str | None
-    """Where the certificates lie that cells trust: the image's own, and these. None makes no such file."""
-    certificates: str = ""
-    """PEM."""
     lines: tuple[str, ...] = ()
     """Of Python, that each kernel runs at its start."""
 

@@ -54,8 +54,6 @@ class Preparations:
             return None
         return Inside(
             environment={name: value for one in found for name, value in one.environment.items()},
-            trust=next((one.trust for one in found if one.trust is not None), None),
-            certificates="".join(one.certificates for one in found),
             lines=tuple(line for one in found for line in one.lines),
         )
 

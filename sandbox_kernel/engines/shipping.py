@@ -22,7 +22,7 @@ PYTHON = "python3"
 MODULES: tuple[str, ...] = (
     *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "agent", "start"),
 )
-MODULES_OF_A_WAY_OUT = ("trust", "flow", "streams")
+MODULES_OF_A_WAY_OUT = ("flow", "streams")
 MODULES_OF_A_POOL = ("warm",)
 MODULES_OF_A_COPY = ("renew",)
 GATE = ("imported", "go")
@@ -108,10 +108,16 @@ def source_of(module: str, call: str, *before: str) -> str:
 
 
 def _line(module: str, call: str, *before: str) -> str:
-    """Return a line that runs such a text, and leaves no name where it is run."""
-    data = base64.b64encode(zlib.compress(source_of(module, call, *before).encode(), 9)).decode()
-    unpacked = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')).decode()"
-    return f"exec({unpacked}, {{'__name__': '{module}'}})"
+    return packed_line(source_of(module, call, *before), module)
+
+
+def packed_line(source: str, name: str) -> str:
+    """Return one line of Python, an expression, that runs a source in a module of its own.
+
+    It leaves no name where it is run. `Inside.lines` are such lines.
+    """
+    data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
+    return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')), {{'__name__': {name!r}}})"
 
 
 CHARTS = ("charts", "install_here()")
@@ -225,8 +231,6 @@ def agent_command(
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
-        if inside.trust is not None:
-            config["trust"] = (inside.trust, inside.certificates)
     if preload and not copied:
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:

@@ -34,7 +34,7 @@ RUNTIMES = [
     None,
     pytest.param("runsc", marks=pytest.mark.skipif(not HAS_GVISOR, reason="sandbox-kernel setup --gvisor")),
 ]
-INSIDE = Inside(environment={"HTTP_PROXY": "http://127.0.0.1:3128"}, trust="/tmp/.certificates.pem")
+INSIDE = Inside(environment={"HTTP_PROXY": "http://127.0.0.1:3128"})
 
 CONNECT = """
 import os, socket, threading, time

@@ -29,7 +29,7 @@ MODULES = sorted(
 )
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
-    *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "trust"),
+    *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel"),
     *(
         "agent",
         "warm",

@@ -1,6 +1,7 @@
 """The network of cells, and secrets: the host decides, dials and relays, and looks at what it may look at.
 
-The rules are the package `policy`. Nothing of this is imported unless a setting asks for it.
+The rules are the package `policy`, and `inside` has what a kernel runs. Nothing of this is imported unless a setting
+asks for it.
 
 - `plugin`: What this plugin adds.
 - `settings`: How the network is written: rules, where secrets are found, and the host's own proxy.

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import SERVICE_PORT, Inside, Settings, format_bytes
+from ...core.resources import PACKAGE
+from ...engines.shipping import packed_line
 from ...sdk.values import NetworkUsage
 from ..api import SessionHandle
 from .egress import Egress
@@ -60,13 +62,15 @@ def inside(rules: Iterable[Rule], placeholders: Mapping[str, str], certificates:
     variables |= dict.fromkeys(_BUNDLES, BUNDLE) | _MANNERS
     if named.isdisjoint(_METADATA):
         variables |= _NO_METADATA
-    return Inside(environment={**placeholders, **variables}, trust=BUNDLE, certificates=certificates)
+    source = (PACKAGE / "plugins" / "network" / "inside" / "sandbox_certificates.py").read_text(encoding="utf-8")
+    line = packed_line(f"{source}\nprepare({BUNDLE!r}, {certificates!r})\n", "_sandbox_certificates")
+    return Inside(environment={**placeholders, **variables}, lines=(line,))
 
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 MAX_READ = 4 << 20
 MAX_CERTIFICATES = 48 << 10
-"""Bytes: they are shipped with the agent, in an argument of 128 KiB at most."""
+"""Bytes: they are shipped with the start of a kernel, in an argument of 128 KiB at most."""
 CELLS_A_SESSION = 10
 """How many cells may use all that one may."""
 

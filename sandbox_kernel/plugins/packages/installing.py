@@ -7,10 +7,8 @@ What is inside unpacks them (`inside`).
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +20,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import Inside, Settings
 from ...core.resources import PACKAGE
+from ...engines.shipping import packed_line
 from ...files import scratch
 from ...files.scratch import Ask
 from ..api import SessionHandle, SessionService
@@ -139,7 +138,7 @@ class PackagesOfCells:
     def __init__(self, settings: Settings) -> None:
         self._installing = Installing(settings)
         self._tools = Tools([self._installing.tool()])
-        self.inside = Inside(environment={}, trust=None, lines=(self._tools.line_of(TOOL_MODULE), line()))
+        self.inside = Inside(environment={}, lines=(self._tools.line_of(TOOL_MODULE), line()))
 
     def service(self, session: SessionHandle) -> SessionService:
         """Return what serves it."""
@@ -158,9 +157,7 @@ def source_inside() -> str:
 
 def line() -> str:
     """Return one line of Python that gives a kernel its `%pip`."""
-    packed = base64.b64encode(zlib.compress(f"{source_inside()}\ninstall_magic()\n".encode(), 9)).decode()
-    source = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{packed}'))"
-    return f"exec({source}, {{'__name__': {MODULE!r}}})"
+    return packed_line(f"{source_inside()}\ninstall_magic()\n", MODULE)
 
 
 def question(**fields: object) -> str:

@@ -157,7 +157,7 @@ class OfferedTools:
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
-        self.inside = Inside(environment={}, trust=None, lines=(tools.line,) if tools else ())
+        self.inside = Inside(environment={}, lines=(tools.line,) if tools else ())
 
     def service(self, session: Session) -> SessionService:
         """Return what serves their calls."""

@@ -5,13 +5,11 @@ Values only; `tool_calls` serves the calls. What cannot be offered is refused he
 
 from __future__ import annotations
 
-import base64
 import builtins
 import inspect
 import json
 import keyword
 import re
-import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, SERVICE_PORT
 from ...core.resources import PACKAGE
+from ...engines.shipping import packed_line
 from .codes import ToolCode
 from .tool_types import Check, MismatchError, UnfitError, checker, shown
 
@@ -363,9 +362,7 @@ def _line(tools: Tools, module: str) -> str:
     text = json.dumps({"tools": described, "limit": tools.limit_bytes, "at_once": tools.at_once})
     source = (PACKAGE / "plugins" / "tools" / "inside" / "sandbox_tools.py").read_text(encoding="utf-8")
     source += f"\ninstall({module!r}, {SERVICE_PORT}, {text!r})\n"
-    packed = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
-    if len(packed) > MAX_LINE:
-        raise unfit("", f"their documentation takes {len(packed)} bytes when packed, and may take {MAX_LINE}")
-    # One expression, so that it leaves no name among the cells' own.
-    space = {"__name__": module}
-    return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{packed}')), {space})"
+    line = packed_line(source, module)
+    if len(line) > MAX_LINE:
+        raise unfit("", f"their documentation takes {len(line)} bytes when packed, and may take {MAX_LINE}")
+    return line

@@ -18,9 +18,7 @@ class Part:
 
     def __init__(self, name: str, given: object, state: Mapping[str, Any]) -> None:
         self.given, self._state = given, state
-        self.inside = Inside(
-            environment={name: "1"}, trust=f"/{name}" if name == "b" else None, certificates=name, lines=(name,)
-        )
+        self.inside = Inside(environment={name: "1"}, lines=(name,))
 
     def service(self, session: SessionHandle) -> SessionService:
         return SessionService()
@@ -41,7 +39,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("two")
 def test_all_that_is_prepared_goes_into_one_sandbox() -> None:
     inside = Preparations(Settings()).inside
-    assert inside == Inside(environment={"a": "1", "b": "1"}, trust="/b", certificates="ab", lines=("a", "b"))
+    assert inside == Inside(environment={"a": "1", "b": "1"}, lines=("a", "b"))
 
 
 @pytest.mark.usefixtures("two")

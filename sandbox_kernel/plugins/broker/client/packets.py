@@ -29,7 +29,7 @@ from ..codes import BrokerCode
 
 MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 3
+VERSION = 4
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
@@ -118,8 +118,6 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
         if inside is None
         else {
             "environment": [list(pair) for pair in inside.environment.items()],
-            "trust": inside.trust,
-            "certificates": inside.certificates,
             "lines": list(inside.lines),
         },
     }
@@ -147,8 +145,6 @@ def options(said: Mapping[str, Any]) -> AgentOptions:
         if inside is None
         else Inside(
             environment=dict(_pairs(inside["environment"])),
-            trust=None if inside["trust"] is None else text(inside["trust"]),
-            certificates=text(inside["certificates"], MAX_BYTES),
             lines=tuple(text(line, MAX_BYTES) for line in _list(inside["lines"])),
         ),
     )

@@ -142,7 +142,7 @@ def test_whatever_is_in_a_sandbox_is_in_the_key_of_those_that_wait() -> None:
 def test_what_is_for_one_session_alone_is_never_made_ahead() -> None:
     assert create_request.read(asked()).is_plain
     assert not create_request.read(asked(variables=[["TOKEN", "x"]])).is_plain
-    inside = {"environment": [], "trust": "/tmp/x", "certificates": "", "lines": []}
+    inside: dict[str, list[str]] = {"environment": [], "lines": []}
     assert not create_request.read(asked(inside=inside)).is_plain
 
 

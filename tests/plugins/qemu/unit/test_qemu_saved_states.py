@@ -214,7 +214,7 @@ def test_what_a_crash_left_is_removed_and_what_another_process_makes_is_not(tmp_
 
 
 def test_no_state_is_taken_of_what_is_one_caller_s() -> None:
-    inside = Inside(environment={}, lines=(), trust=None, certificates="")
+    inside = Inside(environment={})
     assert may_be_kept(SPEC)
     assert not may_be_kept(replace(SPEC, made_of=AgentOptions(variables=(("KEY", "secret"),))))
     assert not may_be_kept(replace(SPEC, made_of=AgentOptions(inside=inside)))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.container import trust
 from sandbox_kernel.core.model import Inside, Limits
 from sandbox_kernel.engines import shipping
+from sandbox_kernel.plugins.network.inside import sandbox_certificates
 
-INSIDE = Inside(environment={"HTTPS_PROXY": "http://127.0.0.1:3128", "HOME": "/elsewhere"}, trust="/tmp/ca.pem")
+INSIDE = Inside(environment={"HTTPS_PROXY": "http://127.0.0.1:3128", "HOME": "/elsewhere"})
 
 
 def test_a_sandbox_without_a_way_out_gets_nothing_of_it() -> None:
     """Neither its source nor its configuration: a start costs what it cost."""
     *_, program, config = shipping.agent_command(Limits())
     assert program == shipping.packed(shipping.agent_source(shipping.MODULES))
-    assert not {"trust", "HTTPS_PROXY"} & set(ast.literal_eval(config) | ast.literal_eval(config)["environment"])
+    assert not {"port", "HTTPS_PROXY"} & set(ast.literal_eval(config) | ast.literal_eval(config)["environment"])
     assert not set(shipping.MODULES) & set(shipping.MODULES_OF_A_WAY_OUT)
 
 
@@ -39,11 +40,22 @@ def test_the_file_has_the_certificates_of_the_image_and_those_of_the_host(
     (packages / "certifi" / "cacert.pem").write_text("PACKAGED")
     monkeypatch.setattr("sys.path", [str(tmp_path / "none"), str(packages)])
     roots = (str(tmp_path / "missing.pem"), str(system))
-    trust.prepare(str(written), "OURS\n", roots)
+    sandbox_certificates.prepare(str(written), "OURS\n", roots)
     assert written.read_text() == "PACKAGED\nOURS\n"
     system.write_text("SYSTEM")
-    trust.prepare(str(written), "OURS\n", roots)
+    written.unlink()
+    sandbox_certificates.prepare(str(written), "OURS\n", roots)
     assert written.read_text() == "SYSTEM\nOURS\n"
     monkeypatch.setattr("sys.path", [])
-    trust.prepare(str(written), "OURS\n", ())
+    written.unlink()
+    sandbox_certificates.prepare(str(written), "OURS\n", ())
     assert written.read_text() == "OURS\n"
+
+
+def test_a_later_kernel_leaves_alone_what_a_cell_made_of_the_file(tmp_path: Path) -> None:
+    """It writes to nothing that a cell has put there, and waits for nothing."""
+    written = tmp_path / "ca.pem"
+    os.mkfifo(written)
+    sandbox_certificates.prepare(str(written), "OURS\n", ())
+    assert written.is_fifo()
+    assert list(tmp_path.iterdir()) == [written]
