@@ -4,23 +4,54 @@ And plots that have glyphs for what they say. A module of the image, `sandbox_pl
 No library is imported here: each is set up at the moment when a cell imports it.
 """
 
+import re
 import sys
+from functools import lru_cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.util import find_spec
 
-_PLOTLY_FAILS = """addEventListener("unhandledrejection", event => {
-    if (document.querySelector("p.failed")) return;
-    const said = document.createElement("p"), why = String(event.reason);
-    said.className = "failed";
-    said.textContent = "[plotly] " + (why.includes("topojson") ?
-        "The outlines of countries would come from a network, and a sandbox has none. Bring areas of your own, by " +
-        "geojson= and locations=, and leave the outlines out: figure.update_geos(visible=False)." : why);
-    document.body.prepend(said)})"""
-"""Says why a figure is not drawn, once, which stands in the console otherwise."""
+LIBRARY = 100_000
+"""Characters; a longer script is packed here, as the host would pack it: a figure is small in the pipe, too."""
+SIGNS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~"
+"""As in the host's `policy/packed.py`: those of base 85, but that none needs an escape."""
+_SIGNS = bytes.maketrans(b"&<>", b",./")
+_SCRIPT = re.compile('<script(?: type="text/javascript")?>')
 
-_NO_OUTLINES = """window.PlotlyGeoAssets = {topojson: new Proxy({}, {get: () => ({type: "Topology", arcs: [], objects:
-    new Proxy({}, {get: () => ({type: "GeometryCollection", geometries: []})})})})}"""
-"""A world without countries, for maps that show none: plotly fetches one for a choropleth whatever it draws."""
+
+@lru_cache(maxsize=8)
+def packed(code):
+    """Return the name of a script and what it is in the host's form; each library of a session is packed once."""
+    import hashlib
+    import zlib
+    from base64 import b85encode
+
+    raw = code.encode()
+    deflate = zlib.compressobj(7, zlib.DEFLATED, -15)
+    data = deflate.compress(raw) + deflate.flush()
+    text = b85encode(data, pad=True).translate(_SIGNS).decode()
+    return f"{hashlib.sha256(text.encode()).hexdigest()}:{len(raw)}:{len(data)}", text
+
+
+def late(html):
+    """Return HTML whose libraries are packed, and whose scripts run after them: the host's frame has them do so."""
+    pieces, place = [], 0
+    while tag := _SCRIPT.search(html, place):
+        end = html.index("</script>", tag.end())
+        name, code = "", html[tag.end() : end]
+        if len(code) > LIBRARY:
+            name, code = packed(code)
+            name = f' data-packed="{name}"'
+        first = "" if pieces else f"<script>{_script('unpack.js')}</script>"
+        pieces += [html[place : tag.start()], first, f'<script type="text/later"{name}>', code]
+        place = end
+    return "".join(pieces) + html[place:]
+
+
+def _script(name):
+    """Return a script that lies beside this module."""
+    from pathlib import Path
+
+    return Path(__file__).with_name(f"sandbox_{name}").read_text(encoding="utf-8")
 
 
 def _shows_no_outlines(figure):
@@ -39,12 +70,10 @@ def _plotly(module):
 
     class SelfContained(MimetypeRenderer):
         def to_mimebundle(self, figure):
-            library = _packed("plotly.min.js")
-            scripts = [_NO_OUTLINES] if _shows_no_outlines(figure) else []
-            scripts += [_PLOTLY_FAILS, *([library] if library else [])]
-            options = {"include_mathjax": False, "full_html": False, "default_height": "525px"}
-            html = to_html(figure, include_plotlyjs=not library, **options)
-            return {"text/html": "".join(f"<script>{script}</script>" for script in scripts) + html}
+            scripts = ["plotly_without_outlines.js"] if _shows_no_outlines(figure) else []
+            scripts = [_script(name) for name in (*scripts, "plotly_failures.js")]
+            html = to_html(figure, include_mathjax=False, full_html=False, default_height="525px")
+            return {"text/html": late("".join(f"<script>{script}</script>" for script in scripts) + html)}
 
     module.renderers["sandbox"] = SelfContained()
     module.renderers.default = "sandbox"
@@ -62,14 +91,6 @@ def _plotly_widget(module):
         return {"text/html": bundle["text/html"] + said, "text/plain": repr(self)}
 
     module.BaseFigureWidget._repr_mimebundle_ = shown
-
-
-def _packed(name):
-    """Return what `libraries.py` made of a library, and None where it made nothing."""
-    from pathlib import Path
-
-    path = Path(__file__).with_name("sandbox_libraries_packed") / name
-    return path.read_text() if path.exists() else None
 
 
 def _altair(module):
@@ -100,17 +121,11 @@ def _bokeh(module):
         pass
 
     def show(model, state=None, notebook_handle=False):
-        from pathlib import Path
-
-        import bokeh
         from bokeh.embed import file_html
         from bokeh.resources import INLINE
         from IPython.display import publish_display_data
 
-        html = file_html(model, INLINE, suppress_callback_warning=True)
-        for library in Path(bokeh.__file__).parent.glob("server/static/js/bokeh*.min.js"):
-            if (packed := _packed(library.name)) and (script := library.read_text()) in html:
-                html = html.replace(script, packed)
+        html = late(file_html(model, INLINE, suppress_callback_warning=True))
         publish_display_data({"text/html": html, "text/plain": repr(model)})
 
     module.install_notebook_hook("jupyter", load, show, show_app, overwrite=True)

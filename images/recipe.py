@@ -24,8 +24,8 @@ HOME = Path("/opt/sandbox/home")
 ACCOUNTS = "/tmp/.sandbox"  # noqa: S108 -- the sandbox's own
 """Where the agent writes who the user of its sandbox is. Each has a user id of its own, which no file here can name."""
 
-MODULES = ("plots", "measures")
-"""What fits libraries into the sandbox; each kernel's start calls the first."""
+FILES = ("plots.py", "measures.py", "unpack.js", "plotly_failures.js", "plotly_without_outlines.js")
+"""What fits libraries into the sandbox; each kernel's start calls the first, and a figure brings the scripts along."""
 
 MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- not ours
 
@@ -133,7 +133,6 @@ def install_packages() -> None:
             remove(tests)
         compile_bytecode(folder)
     bring_fonts(Path(sysconfig.get_path("purelib")))
-    pack_libraries(Path(sysconfig.get_path("purelib")))
     warm_up()
 
 
@@ -144,15 +143,6 @@ def bring_fonts(packages: Path) -> None:
     for font in (*packages.glob("fontpkg_*/files/*.ttf"), *packages.glob("noto_cjk_*/*.ttc")):
         remove(folder / font.name)
         (folder / font.name).symlink_to(os.path.relpath(font, folder))
-
-
-def pack_libraries(packages: Path) -> None:
-    """Have `libraries.py` make the JavaScript libraries of charts small."""
-    say("packing the libraries of charts")
-    sys.path.insert(0, str(HERE))
-    import libraries  # type: ignore[import-not-found, unused-ignore]
-
-    libraries.prepare(packages)
 
 
 def compile_bytecode(folder: Path) -> None:
@@ -171,10 +161,10 @@ def warm_up() -> None:
     say("preparing caches")
     startup = HOME / ".ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
-    for name in MODULES:
-        module = Path(sysconfig.get_path("purelib"), f"sandbox_{name}.py")
-        shutil.copyfile(HERE / f"{name}.py", module)
-        compileall.compile_file(module, quiet=2)
+    for name in FILES:
+        module = Path(sysconfig.get_path("purelib"), f"sandbox_{name}")
+        shutil.copyfile(HERE / name, module)
+        compileall.compile_file(module, quiet=2)  # does nothing with a script
     (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
     environment = {**os.environ, "HOME": str(HOME)}
     # The first plot would search all fonts, and the first completion parse the types of Python's own modules.

@@ -53,7 +53,7 @@ class Packer:
         """Characters of what is kept."""
 
     def pack(self, code: str) -> Packed:
-        """Return a script packed. One that unpacks itself stays as large, and is shared."""
+        """Return a script packed, whether it gets smaller or not: it is shared."""
         raw = code.encode()
         key = hashlib.sha256(raw).digest()
         if found := self._kept.get(key):

@@ -42,7 +42,10 @@ DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzd
 One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
 """
 
-RECIPE_FILES = ("recipe.py", "plots.py", "measures.py", "libraries.py")
+RECIPE_FILES = (
+    *("recipe.py", "plots.py", "measures.py"),
+    *("unpack.js", "plotly_failures.js", "plotly_without_outlines.js"),
+)
 """Of images/: what is done inside, and what goes in besides packages."""
 
 DIGEST_LABEL = "sandbox-kernel.contents"

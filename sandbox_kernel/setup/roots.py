@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import runpy
 import shutil
 import subprocess
 import tempfile
@@ -40,12 +39,8 @@ from .generations import Generation, folder_of, new_generation, read
 from .image import Kind, check_tag
 from .steps import Say, Steps, step, tail
 
-MODULES = ("plots", "measures")
-"""Each kernel's start calls the first, which loads the other when it is needed."""
-LIBRARIES = "libraries.py"
-"""What makes the JavaScript libraries of charts small."""
-FILES = (*(f"{name}.py" for name in MODULES), LIBRARIES)
-"""All that is taken from images/."""
+FILES = ("plots.py", "measures.py", "unpack.js", "plotly_failures.js", "plotly_without_outlines.js")
+"""All that is taken from images/. Each kernel's start calls the first, which loads the others when they are needed."""
 
 
 def add(recipes: Path, environment: Path, home: Path) -> None:
@@ -53,14 +48,13 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
     packages = next((environment / "lib").glob("python*/site-packages"))
     _add_modules(recipes, packages, home)
     _link_fonts(packages, environment / "share" / "fonts")
-    runpy.run_path(str(recipes / LIBRARIES))["prepare"](packages)
 
 
 def _add_modules(recipes: Path, packages: Path, home: Path) -> None:
     startup = home / ".ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
-    for name in MODULES:
-        shutil.copyfile(recipes / f"{name}.py", packages / f"sandbox_{name}.py")
+    for name in FILES:
+        shutil.copyfile(recipes / name, packages / f"sandbox_{name}")
     (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
 
 

@@ -90,6 +90,7 @@ _PAGE = (
 
 _TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([^\s\"'>]*)", re.IGNORECASE)
 _LATE = "text/later"
+_NAMED = re.compile(rf' type="{_LATE}" data-packed="([0-9a-f]{{64}}:[0-9]{{1,8}}:[0-9]{{1,8}})"')
 MAX_ATTRIBUTES = 150
 """Characters that the tag of a script may have besides what is written into it here."""
 _CODE = re.compile(rf"|module|{_LATE}|(?:text|application)/(?:x-)?(?:java|ecma)script", re.IGNORECASE)
@@ -133,6 +134,10 @@ def _packed(source: str, found: list[Block], leaves_out: Callable[[str], bool] |
     position, room = 0, MAX_CODE
     for block in found:
         if _is_late(block):
+            # An image packs its libraries itself. Only what has its own hash as its name is shared.
+            if leaves_out is not None and (name := _name(source, block)) and leaves_out(name):
+                pieces.append(source[position : block.start])
+                position = block.end
             continue
         code, size = source[block.start : block.end], block.end - block.start
         attributes = block.attributes if len(block.attributes) <= MAX_ATTRIBUTES else ""
@@ -156,6 +161,15 @@ def _is_code(block: Block) -> bool:
 
 def _is_late(block: Block) -> bool:
     return block.attributes.startswith(f' type="{_LATE}"')
+
+
+def _name(source: str, block: Block) -> str | None:
+    """Return the name of a script that came packed; None if its hash is another, or if it was left out before."""
+    found = _NAMED.fullmatch(block.attributes)
+    if not found or block.start == block.end:
+        return None
+    text = source[block.start : block.end]
+    return found[1] if hashlib.sha256(text.encode()).hexdigest() == found[1].partition(":")[0] else None
 
 
 def _is_library(block: Block) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_kernel.core.resources import brought
 from sandbox_kernel.policy import frame
 from sandbox_kernel.policy.packed import SIGNS
 from tests.support import ROOT
@@ -35,5 +36,6 @@ def test_all_code_of_a_file_goes_out_and_no_comment(name: str) -> None:
     assert len(sent) < 6_500, "each frame has it"
 
 
-def test_the_runner_reads_the_signs_that_the_host_writes() -> None:
+def test_the_scripts_of_frames_and_figures_read_the_signs_that_the_host_writes() -> None:
     assert f"const SIGNS = '{SIGNS}';" in frame._RUNNER
+    assert f"const SIGNS = '{SIGNS}';" in (brought("images") / "unpack.js").read_text()

@@ -117,12 +117,43 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_gets_no_smaller_is_shared_all_the_same() -> None:
-    """A library that unpacks itself is such a script."""
     noise = "".join(random.Random(1).choices(packed.SIGNS, k=110_000))
     made = Packer().pack(noise)
     assert len(noise) < len(made.text) < len(noise) * 1.05
     page = inner(frame.wrap(f"<script>{noise}</script>", lambda name: name == made.name))
     assert f'<script type="text/later" data-packed="{made.name}"></script>' in page
+
+
+def test_a_library_that_came_packed_is_shared_by_its_hash_and_control_none_with_another_name() -> None:
+    """An image packs what its figures bring. A cell can write the same, so the hash is looked at."""
+    assert PACKED is not None
+    asked: list[str] = []
+
+    def leaves_out(name: str) -> bool:
+        asked.append(name)
+        return True
+
+    def tag(name: str, text: str) -> str:
+        return f'<script type="text/later" data-packed="{name}">{text}</script><script type="text/later">1</script>'
+
+    source = tag(PACKED.name, PACKED.text)
+    once = frame.wrap(source, leaves_out)
+    assert asked == [PACKED.name]
+    assert tag(PACKED.name, "") in inner(once)
+    assert filtered({"text/html": once})[0]["text/html"] == once
+    assert tag(PACKED.name, PACKED.text) in inner(frame.wrap(source, lambda name: False))
+    asked.clear()
+    forged = PACKED.text.replace("A", "B")
+    for other in (
+        tag(PACKED.name, forged),
+        tag(PACKED.name, ""),
+        tag("0" * 64 + ":1:1", PACKED.text),
+        tag(PACKED.name + ":1", PACKED.text),
+        source.replace("data-packed", "data-other"),
+    ):
+        page = frame.wrap(other, leaves_out)
+        assert (asked, faults(page)) == ([], [])
+        assert other in inner(page)
 
 
 def test_what_is_too_much_stays_as_it_is() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.policy import packed
@@ -27,37 +24,28 @@ def test_fonts_of_packages_lie_where_programs_look_for_them(tmp_path: Path) -> N
         font.name: font.name.encode() for font in fonts
     }
     assert {path.name for path in (tmp_path / "elsewhere" / "lib").glob("*/*/sandbox_*")} == {
-        "sandbox_plots.py",
-        "sandbox_measures.py",
-        "sandbox_libraries_packed",
+        *("sandbox_plots.py", "sandbox_measures.py"),
+        *("sandbox_unpack.js", "sandbox_plotly_failures.js", "sandbox_plotly_without_outlines.js"),
     }
     assert "sandbox_plots" in (home / ".ipython" / "profile_default" / "startup" / "00-plots.py").read_text()
 
 
-def libraries() -> dict[str, Any]:
-    return runpy.run_path(str(brought("images") / "libraries.py"))
-
-
-@pytest.mark.slow
-def test_libraries_of_charts_are_made_small_and_what_gains_little_stays(tmp_path: Path) -> None:
-    environment, home = tmp_path / "env", tmp_path / "home"
-    packages = environment / "lib" / "python3.13" / "site-packages"
-    large = "".join(f"function f{number}(){{return {number * number % 9973}}};\n" for number in range(60_000))
-    for path, code in {
-        "plotly/package_data/plotly.min.js": large,
-        "bokeh/server/static/js/bokeh.min.js": large,
-        "bokeh/server/static/js/bokeh-small.min.js": "var small;\n" * 20_000,
-    }.items():
-        (packages / path).parent.mkdir(parents=True, exist_ok=True)
-        (packages / path).write_text(code)
-    additions.add(brought("images"), environment, home)
-    made = packages / "sandbox_libraries_packed"
-    small = (made / "bokeh.min.js").read_text()
-    assert libraries()["MIN_LENGTH"] < len(small) < len(large) // 4
-    assert not {"&", "<", '"', "\\"} & set(small.partition("const t='")[2].partition("'")[0])
-    assert (made / "plotly.min.js").read_text() == small
-    assert (made / "bokeh-small.min.js").read_text() == "var small;\n" * 20_000
-
-
-def test_signs_of_packed_libraries_are_those_of_the_host() -> None:
-    assert libraries()["SIGNS"] == packed.SIGNS
+def test_a_figure_packs_its_libraries_as_the_host_would_and_its_scripts_run_in_their_order(tmp_path: Path) -> None:
+    """The host shares such a library by its hash, and its frame unpacks it."""
+    for name in ("plots.py", "unpack.js"):
+        (tmp_path / f"sandbox_{name}").write_bytes((brought("images") / name).read_bytes())
+    plots = runpy.run_path(str(tmp_path / "sandbox_plots.py"))
+    library = "".join(f"function f{number}(){{return '<script> é'}};\n" for number in range(6_000))
+    source = (
+        f'<p>a<script type="text/javascript">{library}</script>b<script>draw(1)</script>'
+        '<script type="application/json">{}</script>c'
+    )
+    host = packed.Packer().pack(library)
+    shown = plots["late"](source)
+    assert plots["packed"](library) == (host.name, host.text)
+    assert shown == (
+        f"<p>a<script>{(brought('images') / 'unpack.js').read_text()}</script>"
+        f'<script type="text/later" data-packed="{host.name}">{host.text}</script>b'
+        '<script type="text/later">draw(1)</script><script type="application/json">{}</script>c'
+    )
+    assert plots["late"]("<p>no script") == "<p>no script"
