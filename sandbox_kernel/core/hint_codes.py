@@ -9,9 +9,12 @@ from enum import unique
 
 from .code import Code
 
-_BRING = "Bring the file in, the way that the hint names."
+_BRING = "Bring the file in as the hint says."
+_WRITE = "Write to a folder below /mnt/data."
 _IMAGE = "Build an image with the packages: `sandbox-kernel build --requirements FILE`."
+_CHANGE = "Change the code as the hint says."
 _NETWORK = "See the setting network, and docs/network.md."
+_LESS = "Use less, or raise the setting."
 
 
 @unique
@@ -28,38 +31,38 @@ class HintCode(Code):
     FILE_IN_UPLOADS = (
         "notice",
         "the files of the folder {uploads} are in the working folder itself: leave `{uploads}/` out of the name.",
-        "Read `uploads/sales.csv` as `sales.csv`.",
+        _BRING,
     )
     FOLDER_NOT_HERE = (
         "notice",
         "the sandbox has no such folder. Create it below /mnt/data first, with os.makedirs.",
-        "Make the folder first: `os.makedirs('results', exist_ok=True)`.",
+        _WRITE,
     )
     READ_ONLY = (
         "notice",
-        "the system folders of the sandbox are read-only. Cells can write to /mnt/data, their working "
-        "folder, and to /tmp.",
-        "Write to a relative path.",
+        "the system folders of the sandbox are read-only. Cells can write to /mnt/data, their working folder, and to "
+        "/tmp.",
+        _WRITE,
     )
 
     # --- packages and programs ---
     MODULE_NOT_HERE = (
         "notice",
-        "the sandbox has no module with this name. A package has to be part of the image. {packages} "
-        "A module of your own is brought in like any file. {bring}",
+        "the sandbox has no module with this name. A package has to be part of the image. {packages} A module of "
+        "your own is brought in like any file. {bring}",
         _IMAGE,
     )
     VARIABLE_NOT_HANDED_OVER = (
         "notice",
-        "get_variable and set_variable of jupyter_kernel_client work with pickles, which would be a program of the "
-        "sandbox on the client's computer. Print the value as JSON instead, or write it to a file and fetch that.",
-        "Run `import json; print(json.dumps(value))` and read what it printed.",
+        "get_variable and set_variable of jupyter_kernel_client work with pickles, which could run code on the "
+        "client's computer. Print the value as JSON instead, or write it to a file and fetch that.",
+        _CHANGE,
     )
     SUBMODULE_NOT_HERE = (
         "notice",
         "the package is installed, but this part of it is missing: the code, or the pickled data, needs another "
-        "version of the package. {packages}",
-        "Look at `importlib.metadata.version`, and change the code or the image.",
+        "version. {packages}",
+        _IMAGE,
     )
     NO_INSTALLING = (
         "notice",
@@ -68,26 +71,25 @@ class HintCode(Code):
     )
     NO_FETCHING = (
         "notice",
-        "the sandbox has no network, so a cell cannot download anything. The setting network opens single hosts, such "
-        'as network = ["api.example.org"]. Or download it yourself. {bring}',
+        "the sandbox has no network, so a cell cannot download anything. The setting network opens single hosts, "
+        'such as network = ["api.example.org"]. Or download it yourself. {bring}',
         _NETWORK,
     )
     PROGRAM_NOT_HERE = (
         "notice",
         "the sandbox has no such program. Programs, like packages, are part of the image.",
-        "Use a package of Python, or an image of your own.",
+        _IMAGE,
     )
     LOCALE_NOT_HERE = (
         "notice",
-        "the image has one locale, C.UTF-8. Write numbers and dates with format and strftime, and compare text with "
-        "str.casefold; other locales need an image of your own with Debian's package locales.",
-        "Leave locale.setlocale out.",
+        "the image has one locale, C.UTF-8. Use format, strftime and str.casefold, or an image with Debian's package "
+        "locales.",
+        _CHANGE,
     )
     FIGURE_WIDGET = (
         "notice",
-        "FigureWidget needs a widget that a sandbox does not show. plotly.graph_objects.Figure is "
-        "shown, and can be panned and zoomed, too.",
-        "Use `go.Figure` in place of `go.FigureWidget`.",
+        "a sandbox does not show FigureWidget. plotly.graph_objects.Figure is shown, with pan and zoom.",
+        _CHANGE,
     )
 
     # --- limits and the network ---
@@ -95,23 +97,19 @@ class HintCode(Code):
         "notice",
         "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
         "{shm} in /dev/shm (shm_size).",
-        "Write less, or raise the setting.",
+        _LESS,
     )
     MEMORY_SHORT = (
         "notice",
         "this needs more memory than the sandbox has. Limit: {memory}, files included. Setting to change: memory.",
-        "Use less, or raise memory.",
+        _LESS,
     )
     PROCESSES_SHORT = (
         "notice",
         "the sandbox cannot run more processes and threads at the same time. Limit: {pids}. Setting to change: pids.",
-        "Start fewer, or raise pids.",
+        _LESS,
     )
-    FILES_SHORT = (
-        "notice",
-        "a process cannot open more files. Limit: {files}. Setting to change: open_files.",
-        "Close files, or raise open_files.",
-    )
+    FILES_SHORT = "notice", "a process cannot open more files. Limit: {files}. Setting to change: open_files.", _LESS
     NO_NETWORK = (
         "notice",
         'the sandbox has no network. The setting network opens single hosts, such as network = ["api.example.org"]. '
@@ -121,7 +119,6 @@ class HintCode(Code):
     PAST_THE_WAY_OUT = (
         "notice",
         "this connection did not use the proxy, and the sandbox has no other network. Libraries find the proxy in "
-        "HTTP_PROXY and HTTPS_PROXY; aiohttp needs trust_env=True. Only HTTP and TLS can use it. Setting: "
-        "network.",
+        "HTTP_PROXY and HTTPS_PROXY; aiohttp needs trust_env=True. Only HTTP and TLS can use it. Setting: network.",
         _NETWORK,
     )

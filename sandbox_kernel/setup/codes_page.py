@@ -6,7 +6,9 @@ The caller gives the tables by their titles: those of `core.codes`, and those of
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
 
 from ..core.codes import Code, Survived
@@ -16,23 +18,21 @@ Tables = Mapping[str, type[Code]]
 HEAD = """\
 # Codes
 
-Whatever is refused, removed, dropped or ended has a code. Programs decide by it, and texts are for people: a text may
-be worded better some day, and a code keeps its meaning. The codes stand in
+Every refusal, removal and end has a code. Programs decide by the code, which never changes its meaning. A text may
+change. Codes are in
 
-- `code` of `policy_events` and of `error`, and `why` of `exit`, in the report of a batch run;
-- `code` of the lines of the audit, and of each error of the file messages;
+- `code` of `policy_events` and `error`, and `why` of `exit`, in the report of a batch run;
+- `code` of a line of the audit, and of an error of the file messages;
 - `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`;
-- `sandbox-kernel/code` in `_meta` of a call over MCP that is refused, `code` in `data` of an error of that protocol;
+- `sandbox-kernel/code` in `_meta` of a refused call over MCP, `code` in `data` of an error of that protocol;
 - `error_code` of AutoGen's result, `code` of `StepFailed` in smolagents, the artifact of a LangChain tool.
 
 The severity says what it means for a run (`--fail-on-policy`). **violation**: it could have acted, loaded, leaked or
 forged something. **limit**: something was used up. **notice**: honest code does so too. **failure**: a kernel, a
-sandbox, the machine or a setting did not do what it should. A refused file of an upload folder is always a notice, as
-the code has no part in it. Words in braces are filled in where it happens.
+sandbox, the machine or a setting failed. A refused file of an upload folder is always a notice.
 
-In each part, what to do is in bold, above the codes that it is for.
-
-What is left after a cell was ended is `kept`:
+What to do is in bold, above its codes, with their severity; a code of another severity says so. The host fills in the
+words in braces. After an end, `kept` says what is left:
 
 | Kept | Meaning |
 | --- | --- |
@@ -40,22 +40,22 @@ What is left after a cell was ended is `kept`:
 
 FOOT = """\
 
-This page is what `sandbox-kernel codes --markdown` prints.
+`sandbox-kernel codes --markdown` prints this page.
 """
 
 _ABOUT = {
-    "Outputs": "What the output policy takes out of a message of the kernel, and which message does not pass at all.",
-    "Messages": "What a sandbox sends and the host does not pass on; and requests that cannot go in.",
-    "Files": "Which files do not enter or leave the sandbox, and what the host's disk refuses.",
-    "Network": "Why a connection or a request of a cell is not let out.",
+    "Outputs": "What the output policy removes from a message of the kernel, and which messages it drops.",
+    "Messages": "Messages of a sandbox that the host does not pass on, and requests that it refuses.",
+    "Files": "Files that do not enter or leave the sandbox, and what the host's disk refuses.",
+    "Network": "Why a connection or a request of a cell is refused.",
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Tools": "How the call of a caller's tool ended, or why it was not made (docs/tools.md).",
-    "Snapshots": "Why a snapshot of a sandbox is not taken, or not begun from.",
-    "Usage": "Why nothing could be begun as it was asked for: settings, arguments, notebooks, packages, places.",
-    "Hints": "What an ordinary failure of a cell has to do with its sandbox; each entry point says it in its words.",
-    "Ends": "What ends a cell, a kernel, a sandbox or a call, or keeps it from beginning.",
+    "Snapshots": "Why a snapshot of a sandbox is not taken or not restored.",
+    "Usage": "Settings, arguments, notebooks, packages or paths with which nothing can start.",
+    "Hints": "How an ordinary failure of a cell has to do with its sandbox.",
+    "Ends": "What ends a cell, a kernel, a sandbox or a call, or prevents its start.",
 }
-WIDTH = 96
+WIDTH = 110
 
 
 def rows(tables: Tables) -> list[dict[str, str]]:
@@ -75,24 +75,46 @@ def page(tables: Tables) -> str:
 
 
 def lines(tables: Tables) -> str:
-    """Return all codes for a terminal."""
+    """Return all codes for a terminal: the parts, in each what to do, and below that its codes."""
     found = []
-    for row in rows(tables):
-        found.append(f"{row['code']}  ({row['severity']})")
-        found += [textwrap.indent(textwrap.fill(row[what], WIDTH), "    ") for what in ("means", "do")]
-    return "\n".join(found)
+    for part, codes in tables.items():
+        found += ["", textwrap.fill(f"{part.upper()}. {_about(part, codes)}", WIDTH)]
+        for head, members in _groups(codes):
+            found += [_filled(head, 2), *(_filled(member, 4) for member in members)]
+    return "\n".join(found[1:])
+
+
+def _filled(text: str, indent: int) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))
 
 
 def _about(part: str, codes: type[Code]) -> str:
     return _ABOUT.get(part) or inspect.cleandoc(codes.__doc__ or "")
 
 
-def _list(codes: type[Code]) -> str:
-    """Return the codes of one part below what to do about them, so that each remedy is said once."""
-    found: dict[str, list[str]] = {}
+def _groups(codes: type[Code], head: str = "{}", code: str = "{}") -> list[tuple[str, list[str]]]:
+    """Return each remedy, with the most frequent severity of its codes, and a line for each of them."""
+    groups: dict[str, list[Code]] = {}
     for one in codes:
-        found.setdefault(one.remedy, []).append(f"- `{one.code}` ({one.severity}): {_plain(one.text)}\n")
-    return "\n".join(f"**{_plain(remedy)}**\n\n{''.join(rows)}" for remedy, rows in found.items())
+        groups.setdefault(one.remedy, []).append(one)
+    found = []
+    for remedy, members in groups.items():
+        [(usual, _)] = Counter(one.severity for one in members).most_common(1)
+        lines = [_line(one, code, "" if one.severity == usual else f" ({one.severity})") for one in members]
+        found.append((f"{head.format(remedy)} ({usual})", lines))
+    return found
+
+
+def _line(one: Code, code: str, severity: str) -> str:
+    """Return a code with what happened: the first sentence, without the words that all codes of a part begin with."""
+    text = re.sub(r"^(it|removed|dropped) ", "", one.text)
+    return f"{code.format(one.code)}{severity}: {re.split('[.] (?=[A-Z{])', text)[0]}"
+
+
+def _list(codes: type[Code]) -> str:
+    """Return the codes of one part as Markdown."""
+    groups = _groups(codes, "**{}**", "`{}`")
+    return "\n".join(f"{_plain(head)}\n\n" + "".join(f"- {_plain(one)}\n" for one in found) for head, found in groups)
 
 
 def _plain(text: str) -> str:

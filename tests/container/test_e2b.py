@@ -80,7 +80,7 @@ def test_it_is_found_in_its_process(sandbox: Sandbox) -> None:
     assert len(pages.next_items()) == 1
     assert Sandbox.connect(sandbox.sandbox_id) is sandbox
     assert sandbox.connect(timeout=600) is sandbox
-    with pytest.raises(SandboxClosed, match="no sandbox of this process"):
+    with pytest.raises(SandboxClosed, match="no open sandbox"):
         Sandbox.connect("no such id")
 
 

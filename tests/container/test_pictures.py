@@ -82,7 +82,7 @@ def test_a_large_picture_in_markdown_stays_a_picture(sandbox: Sandbox) -> None:
 def test_what_is_no_picture_of_scratch_is_not_there_and_that_is_said(sandbox: Sandbox, name: str) -> None:
     page = shown(sandbox, f"HTML('<img src=\"{name}\">')")
     assert "data:" not in page
-    assert f"removed a picture: {name} is not among the sandbox" in page
+    assert f"removed a picture: {name} is not in the sandbox" in page
 
 
 def test_so_many_pictures_and_no_more(sandbox: Sandbox) -> None:
@@ -93,7 +93,7 @@ def test_so_many_pictures_and_no_more(sandbox: Sandbox) -> None:
 
 def test_links_to_files_and_addresses_without_a_scheme_are_said(sandbox: Sandbox) -> None:
     page = shown(sandbox, "FileLink('table.csv')")
-    assert "removed a link to table.csv: a page cannot open what is in the sandbox" in page
+    assert "removed a link to table.csv: a page cannot open files of the sandbox" in page
     assert "removed the source of &lt;img&gt;: outputs load nothing from a network" in shown(
         sandbox, "HTML('<img src=//evil.test/x.png>')"
     )

@@ -6,7 +6,7 @@ from enum import unique
 
 from ...core.code import Code
 
-_FORGED = "Look at what the code does: a real kernel sends no such thing."
+_FORGED = "No real kernel sends this: look at what the code does."
 
 
 @unique
@@ -17,4 +17,4 @@ class BatchCode(Code):
     PARAMETERS_WRONG = "failure", "the parameters cannot be used", "Give a mapping of names to values."
     RUN_TIMEOUT = "limit", "the run took longer than its time limit", "Raise --total-timeout."
     NOT_IN_NOTEBOOK = "violation", "left out an output that a notebook cannot hold: {why}", _FORGED
-    MORE_DROPPED = "violation", "more messages than are looked at", _FORGED
+    MORE_DROPPED = "violation", "more messages were dropped than are listed", _FORGED

@@ -6,7 +6,9 @@ from enum import unique
 
 from ...core.code import Code
 
+_START = "Start `sandbox-kernel broker`, or change engine."
 _ENGINE = "Run `sandbox-kernel doctor`."
+_ALLOWED = "Ask for what its operator allows."
 
 
 @unique
@@ -15,27 +17,23 @@ class BrokerCode(Code):
 
     BROKER_CANNOT_SNAPSHOT = (
         "failure",
-        "a snapshot of a sandbox does not go through a broker, nor does a fork, nor what begins from one",
-        'Start the sandbox without a broker: engine="qemu", in the process of the caller.',
+        "snapshots and forks are not available through a broker",
+        "Start the sandbox without a broker: engine = qemu.",
     )
-    BROKER_UNAVAILABLE = "failure", "no broker answers", "Start `sandbox-kernel broker`, or change engine."
-    BROKER_STRANGER = "violation", "whoever listens in the broker's place is another user", "Name another broker."
-    BROKER_IMPROPER = "failure", "what a broker and its caller said is not proper", _ENGINE
-    BROKER_OTHER_VERSION = (
-        "failure",
-        "the broker is of another version of sandbox_kernel",
-        "Start the broker again after an update, or change engine.",
-    )
-    BROKER_BUSY = "limit", "as many wait for the broker as may", "Try again in a moment."
-    BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", "Ask for what its operator allows."
+    BROKER_UNAVAILABLE = "failure", "no broker answers", _START
+    BROKER_STRANGER = "violation", "another user listens at the broker's address", "Name another broker."
+    BROKER_IMPROPER = "failure", "a message between a broker and its caller is malformed", _ENGINE
+    BROKER_OTHER_VERSION = "failure", "the broker is of another version of sandbox_kernel", _START
+    BROKER_BUSY = "limit", "too many requests are waiting for the broker", "Try again in a moment."
+    BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", _ALLOWED
     BROKER_NO_ACCOUNT = (
         "violation",
-        "the user id of who asks the broker is no account of this machine",
-        "Ask as a user that the machine knows: from a container, as the user who is root in it.",
+        "the caller's user id is no account of this machine",
+        "Ask as a user of the machine; in a container, as its root.",
     )
-    LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", "Ask for less, or make a new one in time."
+    LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", _ALLOWED
     DETACHED_OWNED = (
         "failure",
         "the detached sandbox has an owner",
-        "Wait until it is left, or connect with take=True.",
+        "Wait until its owner leaves it, or connect with take=True.",
     )

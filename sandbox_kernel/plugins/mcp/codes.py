@@ -6,6 +6,8 @@ from enum import unique
 
 from ...core.code import Code
 
+_LIST = "Ask for the list of tools or resources."
+_PARTS = "Send or read it in parts, with offset."
 _SERVER = "See docs/mcp.md on a server that others reach."
 
 
@@ -13,16 +15,16 @@ _SERVER = "See docs/mcp.md on a server that others reach."
 class McpCode(Code):
     """What the MCP server refuses, of its clients and at its start."""
 
-    NO_SUCH_TOOL = "failure", "there is no such tool", "Ask for the list of tools."
+    NO_SUCH_TOOL = "failure", "there is no such tool", _LIST
     NO_SUCH_SESSION = "failure", "there is no such session", "Begin one with run_code or upload_file."
-    NO_SUCH_RESOURCE = "failure", "there is no such resource", "Ask for the list of resources."
+    NO_SUCH_RESOURCE = "failure", "there is no such resource", _LIST
     SESSION_NAME_IMPROPER = "failure", "that is not a valid session name", "Use letters, digits, dots and dashes."
-    SESSION_BUSY = "limit", "too many calls run or wait in the session", "Wait for one of them, or interrupt it."
-    TOO_MANY_SESSIONS = "limit", "there are as many sessions as there may be", "End one, or use one that is there."
+    SESSION_BUSY = "limit", "too many calls run or wait in the session", "Wait for a call to end, or interrupt it."
+    TOO_MANY_SESSIONS = "limit", "the limit of sessions is reached", "End one, or use an open one."
     CONNECTION_CLOSED = "failure", "the connection was closed, or the server stops", "Connect again."
-    PART_MISPLACED = "failure", "a part of a file does not follow the ones that came", "Begin again with offset 0."
-    RESOURCE_TOO_LARGE = "limit", "the resource is too large for one answer", "Read it in parts."
+    PART_MISPLACED = "failure", "a part of a file does not follow the one before", "Begin again with offset 0."
+    RESOURCE_TOO_LARGE = "limit", "the resource is too large for one answer", _PARTS
     OUTPUT_NOT_KEPT = "limit", "an output is too large to be kept", "Show less, or write it to a file in /mnt/data."
     SERVER_EXPOSED = "failure", "the server would be open to others", _SERVER
     TOKENS_UNFIT = "failure", "the token file cannot be used", _SERVER
-    CALL_BYTES = "limit", "one call carries too much: send it in parts, with offset and final", "Send it in parts."
+    CALL_BYTES = "limit", "one call carries too much: send it in parts, with offset and final", _PARTS

@@ -6,43 +6,50 @@ from enum import unique
 
 from ...core.code import Code
 
-_LOOK = "Look at what the code does, and at the audit around that time."
 _RULE = "Add a rule to network if the code is meant to reach it; else look at what it does."
-_WORK = "See whether the code is meant to compute for so long; if it is, raise the rule's seconds."
+_LOOK = "Look at what the code does, and at the audit around that time."
 
 
 @unique
 class MonitorCode(Code):
     """What the monitor notices while code runs, if it is on (docs/monitor.md)."""
 
-    MANY_DENIALS = "notice", "one connection after another was refused", _RULE
-    METADATA_SOUGHT = "violation", "the metadata service of a cloud was looked for, which hands out credentials", _LOOK
-    REMOVED_OUTPUTS = "violation", "outputs had to be freed of what may act, load or leak", _LOOK
+    MANY_DENIALS = "notice", "many connections were refused", _RULE
+    METADATA_SOUGHT = (
+        "violation",
+        "a connection to a cloud's metadata service, which hands out credentials, was tried",
+        _LOOK,
+    )
+    REMOVED_OUTPUTS = "violation", "outputs that could act, load or leak were removed", _LOOK
     FORGED_MESSAGES = "violation", "messages came that no honest kernel sends", _LOOK
     UNFIT_FILES = "violation", "files were made that may not leave the sandbox", _LOOK
     WIRE_GARBAGE = "violation", "bytes came that no agent sends", _LOOK
     PROCESSES_REFUSED = (
         "violation",
-        "one process after another was refused, for all that there may be were there",
-        "Raise pids if the code needs more of them; else look at what it does, as a fork bomb does this.",
+        "the limit of processes was hit again and again",
+        "Raise pids if the code needs it; else look at what it does: a fork bomb does this.",
     )
-    MANY_LIMITS = "limit", "one limit after another was met", "Give the code what it needs, or look at what it does."
-    KERNELS_DIE_YOUNG = "notice", "kernels died soon one after another", _LOOK
+    MANY_LIMITS = "limit", "many limits were hit", "Give the code what it needs, or look at what it does."
+    KERNELS_DIE_YOUNG = "notice", "several kernels died soon after their start", _LOOK
     MANY_KERNELS = "notice", "kernels had to be replaced again and again", _LOOK
-    BUSY_IN_SILENCE = "notice", "the processors were busy for long, and a cell showed nothing for it", _WORK
-    BUSY_WITHOUT_CELL = "violation", "the processors were busy while no cell ran", _WORK
+    BUSY_IN_SILENCE = (
+        "notice",
+        "the processors were busy for long without output",
+        "If the code is meant to compute for so long, raise the rule's seconds.",
+    )
+    BUSY_WITHOUT_CELL = "violation", "the processors were busy while no cell ran", _LOOK
     SCRAMBLED_INPUTS = (
         "violation",
-        "files that were given to the sandbox are gone, with noise in their place",
-        "Keep the originals, and look at what the code does: ransomware leaves files so.",
+        "input files are gone, with noise in their place",
+        "Keep the originals, and look at what the code does: ransomware does this.",
     )
     DROPPED_PROGRAM = (
         "violation",
         "a program runs that lies where cells write",
-        "Look at what the code starts; a program that belongs there is in the image.",
+        "Look at what the code starts. Put programs that belong there into the image.",
     )
     NOT_WATCHED = (
         "notice",
-        "the host cannot see the processes of this sandbox, so no rule looks at its programs",
-        "Use Docker on this machine as root, or bubblewrap, or switch the rule off.",
+        "the host cannot see this sandbox's processes",
+        "Use Docker as root on this machine, or bubblewrap, or switch the rule off.",
     )

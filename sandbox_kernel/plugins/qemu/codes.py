@@ -13,6 +13,6 @@ class QemuCode(Code):
 
     STATE_HAS_DRAWN = (
         "failure",
-        "what drew random numbers is not kept in the state of a machine: each copy would go on from the same ones",
-        "Take a module that draws out of the setting preload: cells import it in their own sandbox.",
+        "a module drew random numbers, which every copy of a state would repeat",
+        "Take that module out of the setting preload.",
     )

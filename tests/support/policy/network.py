@@ -173,7 +173,7 @@ BAD: dict[str, tuple[object, str]] = {
     "localhost with a final dot": ("localhost.:8000", "127.0.0.1"),
     "below localhost": ("*.localhost.localdomain", "127.0.0.1"),
     "one label": ("intranet", "whole name"),
-    "a name of the local network": ("printer.local", "domain name system"),
+    "a name of the local network": ("printer.local", "has no addresses"),
     "port 0": ("api.example.test:0", "1 to 65535"),
     "port 65536": ("api.example.test:65536", "1 to 65535"),
     "a port with zeros": ("api.example.test:080", "1 to 65535"),

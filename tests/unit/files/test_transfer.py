@@ -626,7 +626,7 @@ async def test_in_one_folder_for_both_the_work_of_a_person_is_not_written_over(s
     (shared.scratch / "notes.txt").write_text("by a cell")
     (shared.up / "notes.txt").write_text("by a person, meanwhile")
     report = await shared.downloads.sync(real)
-    assert "not the one that the sandbox knows" in dict(report.refused)["notes.txt"]
+    assert "did not write the host's file of that name" in dict(report.refused)["notes.txt"]
     assert (shared.up / "notes.txt").read_text() == "by a person, meanwhile"
     assert names(await shared.uploads.sync(real)) == {"notes.txt"}
     assert not await shared.downloads.sync(real)

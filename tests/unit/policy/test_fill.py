@@ -425,4 +425,4 @@ def test_control_all_recorded_outputs_fit_into_one_cell_of_each_library() -> Non
         tab = Tab()
         tab.send(*[message(one["type"], one["content"], metadata=one["metadata"], parent=CELL) for one in sent])
         assert "The rest goes into a file" not in str(tab.shown), name
-        assert "more than a browser page can handle" not in str(tab.shown), name
+        assert "too much for a browser page" not in str(tab.shown), name

@@ -130,7 +130,7 @@ def test_control_an_attribute_behind_such_a_value_is_said() -> None:
 
 def test_a_map_says_in_its_place_that_it_needs_a_network() -> None:
     (_, verdict), *_ = passed("folium")
-    said = "a map is not shown: its program and its tiles come from a network, and outputs load nothing"
+    said = "a map is not shown: it loads its program and tiles from a network"
     assert verdict.reasons == (said,)
     assert verdict.message is not None
     assert verdict.message.content["data"]["text/html"] == (

@@ -164,7 +164,7 @@ def test_an_image_that_is_none_does_not_pass(mime: str, value: Any) -> None:
 def test_latex_has_no_links_and_styles(macro: str) -> None:
     data, verdict = filtered({"text/latex": rf"$\{macro}$"})
     assert set(data) == {"text/plain"}
-    assert verdict.reasons == ("showed LaTeX as text: only formulas of ordinary macros are typeset",)
+    assert verdict.reasons == ("showed LaTeX as text: only ordinary macros are typeset",)
 
 
 def test_metadata_cannot_ask_for_another_way_of_showing() -> None:

@@ -499,6 +499,6 @@ def test_a_widget_that_is_not_shown_is_said_by_its_package(
     content = {"comm_id": "c1", "target_name": "jupyter.widget", "data": {"state": state, "buffer_paths": []}}
     assert policy.apply(message("comm_open", content)).message is None
     data, verdict = filtered({"text/plain": "Some()", **view("c1")}, policy)
-    said = f"removed a widget of {package}: only those" if package else "removed a widget: its model is not one"
+    said = f"removed a widget of {package}: only those" if package else "removed a widget: its model may not run"
     assert verdict.reasons[0].startswith(said)
     assert data.keys() == {"text/plain"}

@@ -417,7 +417,7 @@ def test_floods_of_displays_take_linear_time(name: str) -> None:
 
 def test_many_dropped_messages_are_a_violation() -> None:
     """Beyond some of them none is looked at, so what hides behind them must not be harmless."""
-    fields = {"code": "status-out-of-turn", "reason": "out of turn", "type": "status"}
+    fields = {"code": "status-out-of-turn", "reason": "a status out of turn", "type": "status"}
     assert classify("dropped", fields) is None
     event = classify("dropped", fields | {"last": "no more of this is written in this session"})
     assert event is not None

@@ -123,7 +123,7 @@ def test_a_web_socket_over_tls_reaches_an_allowed_host(sandbox: Sandbox, origins
 def test_a_web_socket_without_tls_is_told_to_use_it(sandbox: Sandbox, origins: Origins) -> None:
     execution = use(sandbox, origins.http.replace("http", "ws"), WEB_SOCKET)
     assert execution.error is not None
-    assert "wss for web sockets" in "".join(execution.logs.stderr)
+    assert "(https, wss)" in "".join(execution.logs.stderr)
 
 
 def test_duckdb_asks_for_its_extensions_by_the_way_out(sandbox: Sandbox) -> None:

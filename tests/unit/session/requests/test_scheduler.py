@@ -903,7 +903,7 @@ async def test_cells_have_their_time_limit_after_a_sandbox_that_ended_while_it_s
 
 
 async def test_a_sandbox_that_takes_nothing_more_ends_the_request(bench: Bench) -> None:
-    bench.refuses = SandboxDied("the sandbox does not read what it is sent")
+    bench.refuses = SandboxDied("the sandbox does not read its input")
     cell = bench.submit()
     assert bench.told(cell) == ["busy", "SandboxDied", "SandboxDied", "idle"]
     assert not bench.requests.queue.active
