@@ -268,10 +268,11 @@ class Message:
     """Bytes that the content of a display or a comm takes, rounded up; 0 for what is only text."""
     work: int = 0
     """Elements of a page that it counts as, by the output policy."""
+    type: str = field(init=False, repr=False, compare=False)
+    """What the header says. It is read some eighty times on the way of one cell."""
 
-    @property
-    def type(self) -> str:
-        return str(self.header["msg_type"])
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", str(self.header["msg_type"]))
 
     @property
     def id(self) -> str:

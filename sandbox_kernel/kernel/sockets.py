@@ -316,10 +316,11 @@ class FrontSockets:
         socket = self._sockets[message.channel]
         if message.channel == "iopub" and topic is None:
             self._welcome_first()
-        large = any(len(part) >= NO_COPY for part in everything)
-        if large and any(len(part) >= LARGE for part in everything):
+        sizes = list(map(len, everything))
+        size, largest = sum(sizes), max(sizes)
+        large = largest >= NO_COPY
+        if largest >= LARGE:
             self._keep_memory()
-        size = sum(map(len, everything))
         if client is None:
             if self._is_lost(kind, size, welcome=topic is not None):
                 return

@@ -42,8 +42,10 @@ def ended(text: str, *, returns: bool = False) -> str:
 
 
 def _moved(text: str, table: dict[int, Any]) -> str:
-    ends = _ASCII if text.isascii() else ENDS
-    if not any(end in text for end in ends if ord(end) in table):
+    for end in _ASCII if text.isascii() else ENDS:
+        if end in text and ord(end) in table:
+            break
+    else:
         return text
     if ord("\r") in table:
         text = text.replace("\r\n", "\n")

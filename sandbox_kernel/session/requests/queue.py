@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import CallCancelled, SandboxError
@@ -65,14 +65,12 @@ class PendingRequest:
     """A file beside the notebook that the cell did not find."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
+    id: str = field(init=False)
+    is_execute: bool = field(init=False)
 
-    @property
-    def id(self) -> str:
-        return self.message.id
-
-    @property
-    def is_execute(self) -> bool:
-        return self.message.type == "execute_request"
+    def __post_init__(self) -> None:
+        self.id = self.message.id
+        self.is_execute = self.message.type == "execute_request"
 
     @property
     def is_heard(self) -> bool:
