@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import gc
-import importlib
 import os
 import signal
 import sys
@@ -13,11 +12,13 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.plugins import index
+from tests.support.examples import examples
 from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     config.addinivalue_line("markers", "alone: needs the machine for itself; no other worker runs a test meanwhile")
     config.addinivalue_line("markers", "slow: takes seconds, of an attack on time or of programs; not for every save")
+    hypothesis.settings.register_profile("checkout", examples())
+    hypothesis.settings.load_profile("checkout")
     given = getattr(config, "workerinput", {})
     if not given:
         _end_unused_brokers()
@@ -68,7 +71,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_finish() -> None:
     """Look for garbage among what tests make only: what is there before the first of them stays."""
-    importlib.import_module("hypothesis")  # which looks with the collector's help for who holds what it is told of
     gc.collect()
     gc.freeze()
 
