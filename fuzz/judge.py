@@ -15,7 +15,7 @@ import nh3
 from markdown_it import MarkdownIt
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy.html import rendering
+from sandbox_kernel.policy import html
 from tests.support.policy.check import TEX, faults
 
 STATIC = frozenset(("text/plain", "text/latex", "text/html", "text/markdown", "application/json"))
@@ -24,7 +24,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 MODULES = ("@jupyter-widgets/base", "@jupyter-widgets/controls", "@jupyter-widgets/output")
 NO_STYLE = ("description", "description_tooltip", "icon", "msg_id")
 """Traits of other models, of which a layout or a style makes nothing."""
-TAGS = {*rendering.TAGS, "style"}
+TAGS = {*html.TAGS, "style"}
 METADATA = frozenset(("width", "height", "needs_background", "unconfined", "root", "expanded"))
 POISON = frozenset(("__proto__", "constructor", "prototype"))
 COLOURS = re.compile(r"\x1b\[[0-9;:]{0,64}m|\x1b\[[0-2]?K")

@@ -11,6 +11,8 @@
 - `packed`: Libraries of frames: packed, and left out where the notebook has them already.
 - `raster`: Images of pixels: their type, and how many pixels their headers claim.
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
+- `tex`: Formulas, found on the host, made of macros that only draw, and kept apart from everything else.
+- `html`: HTML, sanitised within a budget if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
 - `charts`: What a figure shows, as data that is built anew.
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
@@ -22,9 +24,8 @@
 - `safe_text`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
 commands.
 
-Each in a package of its own: `html` (sanitised if it is markup, framed if it is a program), `svg` (parsed here, written
-again from an allow-list) and `tex` (formulas of ordinary macros). `widgets`, `frame`, `network`, `monitor` and `screen`
-are packages too.
+Packages: `svg` (drawings, parsed here and written again from an allow-list), `frame` (programs, without origin and
+network) and `widgets` (those of ipywidgets).
 """
 
 from __future__ import annotations

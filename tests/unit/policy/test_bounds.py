@@ -14,7 +14,6 @@ import pytest
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, budget, combining_marks, css, html, markdown, svg, tex
-from sandbox_kernel.policy.html import bounds
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -40,9 +39,9 @@ def test_a_table_of_a_quarter_of_a_million_cells_is_shown_as_text(mode: Any) -> 
 def test_signs_that_the_sanitiser_takes_long_with_are_counted(letter: str) -> None:
     """Of all letters whose bytes begin like a hard space's: 400,000 soft hyphens kept the host for 40 s."""
     source = "<p>" + ("a" + letter) * 400_000
-    assert bounds.is_costly(source) is bounds.is_costly(source.replace(letter, "\xa0")) is True
-    assert not bounds.is_costly(source.replace(letter, "\xe9"))
-    assert not bounds.is_costly("<table>" + f"<td>20 {letter}C</td>" * 40_000 + "</table>")
+    assert html.is_costly(source) is html.is_costly(source.replace(letter, "\xa0")) is True
+    assert not html.is_costly(source.replace(letter, "\xe9"))
+    assert not html.is_costly("<table>" + f"<td>20 {letter}C</td>" * 40_000 + "</table>")
 
 
 def test_elements_that_a_parser_adds_are_counted_too() -> None:

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, budget, combining_marks, css
-from sandbox_kernel.policy.html import bounds
+from sandbox_kernel.policy import OutputPolicy, budget, combining_marks, css, html
 from tests.support.policy.extent import OVER, frame
 from tests.support.policy.messages import display, filtered, message, model, update
 
@@ -41,8 +40,8 @@ EDGES = {
     "columns": "<table>" + "<col span=1000>" * 99 + "</table>",
     "cells": "<table>" + "<tr><td colspan=100>a</td></tr>" * 990 + "</table>",
     "a grid": "<table><tr>" + "<td>a</td>" * 1_400 + "</tr>" + "<tr><td>b</td></tr>" * 1_400 + "</table>",
-    "depth": "<i>" * bounds.MAX_DEPTH + "a" + "</i>" * bounds.MAX_DEPTH,
-    "letters": "<p>" + "lorem ipsum " * (bounds.MAX_LETTERS // 12),
+    "depth": "<i>" * html.MAX_DEPTH + "a" + "</i>" * html.MAX_DEPTH,
+    "letters": "<p>" + "lorem ipsum " * (html.MAX_LETTERS // 12),
 }
 
 
@@ -66,9 +65,9 @@ def test_control_data_frames_pass(rows: int, columns: int) -> None:
 def test_spans_of_several_levels_count_as_the_table_they_make() -> None:
     """The index of a data frame: its cells go over rows that have fewer cells of their own."""
     group = "<tr><th rowspan=10>a</th><td>b</td></tr>" + "<tr><td>b</td></tr>" * 9
-    assert bounds.extent("<table><tbody>" + group.replace("=10", '="10"') * 100 + "</tbody></table>").grid == 2_000
+    assert html.extent("<table><tbody>" + group.replace("=10", '="10"') * 100 + "</tbody></table>").grid == 2_000
     wide = '<tr><td rowspan="3" colspan="5">a</td><td>b</td></tr>' + "<tr><td>c</td></tr>" * 2 + "<tr><td>d</td></tr>"
-    size = bounds.extent(f"<table><tbody>{wide}</tbody></table>")
+    size = html.extent(f"<table><tbody>{wide}</tbody></table>")
     assert (size.grid, size.cells, size.depth) == (4 * 6, 15 + 1 + 2 + 1, 4)
 
 
@@ -79,7 +78,7 @@ def test_rows_that_are_counted_at_once_count_as_their_cells(inside: str) -> None
     for first in ("", '<tr><td rowspan="3" colspan="2">a</td></tr>', "<tr></tr>"):
         table = f"<ruby><table><thead><tr><td>a</td></tr></thead><tbody>{first}{row}{row}</tbody></table></ruby> c"
         one_by_one = re.sub("<(td|th)(?= |>)", r'<\1 align="left"', table)
-        assert bounds.extent(table) == bounds.extent(one_by_one)
+        assert html.extent(table) == html.extent(one_by_one)
 
 
 GONE = {

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy, markdown, tex
-from sandbox_kernel.policy.tex.macros import MACROS
+from sandbox_kernel.policy.tex import MACROS
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered, message, model, update
