@@ -13,7 +13,7 @@ from importlib.util import find_spec
 LIBRARY = 100_000
 """Characters; a longer script is packed here, as the host would pack it: a figure is small in the pipe, too."""
 SIGNS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~"
-"""As in the host's `policy/packed.py`: those of base 85, but that none needs an escape."""
+"""As in the host's `policy/frame_libraries.py`: those of base 85, but that none needs an escape."""
 _SIGNS = bytes.maketrans(b"&<>", b",./")
 _SCRIPT = re.compile('<script(?: type="text/javascript")?>')
 

@@ -1,5 +1,5 @@
 // Runs the scripts of a figure where no frame of the host's does: with `outputs = trusted`, whose HTML stays as it is.
-// The figure's own scripts are `text/later`, and its libraries are packed as the host packs them (policy/packed.py).
+// The figure's own scripts are `text/later`, and its libraries are packed as the host packs them (policy/frame_libraries.py).
 {
   const SIGNS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~';
   const LATE = 'text/later';

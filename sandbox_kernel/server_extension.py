@@ -7,7 +7,7 @@ own configuration (`c.SandboxKernelPolicy`), which no notebook and no kernel can
 
 Where the operator says so (`c.SandboxKernels.allowed`), the server starts kernels of this package only.
 
-Loaded by Jupyter Server, so it may import tornado and traitlets; of this package, policy.frame and policy.blocks only.
+Loaded by Jupyter Server, so it may import tornado and traitlets; of this package, policy.frame and policy.html_blocks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tornado.web import HTTPError, OutputTransform
 from traitlets import Bool, Dict, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
-from .policy.blocks import blocks
 from .policy.frame import RUNNER_HASH, WATCH_HASH
+from .policy.html_blocks import blocks
 
 APPS = frozenset(("lab", "doc", "tree", "notebooks", "edit", "consoles", "terminals", "view"))
 """First parts of the paths of pages that are JupyterLab, Notebook, or the like."""

@@ -7,20 +7,20 @@
 - `ipython_syntax`: A cell as IPython would run it: prompts, magics, `!` and `?` turned into Python, line for line.
 - `terminal`: Text with colours and without any other power over a terminal.
 - `css`: CSS that stays within its own output and loads nothing.
-- `blocks`: The style and script blocks of a piece of HTML, as a browser finds them.
-- `packed`: Libraries of frames: packed, and left out where the notebook has them already.
+- `html_blocks`: The style and script blocks of a piece of HTML, as a browser finds them.
+- `frame_libraries`: Libraries of frames: packed, and left out where the notebook has them already.
 - `raster`: Images of pixels: their type, and how many pixels their headers claim.
 - `media`: Sounds and films: known by their first bytes, of containers that hold what they play.
 - `tex`: Formulas, found on the host, made of macros that only draw, and kept apart from everything else.
 - `html`: HTML, sanitised within a budget if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
-- `charts`: What a figure shows, as data that is built anew.
+- `chart_data`: What a figure shows, as data that is built anew.
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
 - `budget`: How much a cell and a session may send.
 - `display_budget`: How much of a cell's text goes onto the page of a person.
-- `errors`: The error of a cell as text; a name that no class has is cut.
+- `cell_errors`: The error of a cell as text; a name that no class has is cut.
 - `replies`: Replies: text stays text, and no reply makes a front end act.
-- `outputs`: The table of filters that every message goes through.
+- `output_policy`: The table of filters that every message goes through.
 - `safe_text`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
 commands.
 
@@ -31,7 +31,7 @@ network) and `widgets` (those of ipywidgets).
 from __future__ import annotations
 
 from .budget import CellBudget, SessionBudget
-from .outputs import OutputPolicy
+from .output_policy import OutputPolicy
 from .replies import cut
 from .verdict import Verdict
 

@@ -19,7 +19,6 @@ from typing import Any
 
 from ..core.codes import Note, OutputCode
 from . import css, frame, lines, media, tex
-from .blocks import contents
 from .budget import MAX_ELEMENTS, of_text
 from .combining_marks import (
     MAX_SCRIPTS,
@@ -35,7 +34,8 @@ from .combining_marks import (
     sought,
     turns,
 )
-from .packed import Packer
+from .frame_libraries import Packer
+from .html_blocks import contents
 from .verdict import Notes, named, noted
 
 # --- how much there may be: elements, cells of tables, depth and text, and what our own parser bears ---

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import charts, lines, raster, terminal
+from . import chart_data, lines, raster, terminal
+from .frame_libraries import Packer
 from .json_check import NotPlainError, plain, values
-from .packed import Packer
 from .raster import MAGIC, image_type
 from .verdict import Notes, named
 
@@ -126,8 +126,8 @@ class Bundles:
                 kept[name] = _texts(plain(value))
             except NotPlainError as error:
                 notes.add(OutputCode.JSON_NOT_PLAIN, why=error.why)
-        elif name == charts.TYPE:
-            if (chart := charts.checked(value)) is not None:
+        elif name == chart_data.TYPE:
+            if (chart := chart_data.checked(value)) is not None:
                 kept[name] = chart
             else:
                 notes.add(OutputCode.CHART_IMPROPER)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import terminal
-from .errors import error
+from .cell_errors import error
 from .json_check import count, plain
 from .mime import Bundles
 from .verdict import Notes, named

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..policy import charts
+from ..policy import chart_data
 from .charts import Chart
 from .messages import JsonText
 
@@ -27,7 +27,7 @@ _FORMATS = {
 }
 """The names people use, in the order in which `Result.formats` gives them."""
 _PDF = "application/pdf"
-_NAMES = {kind: name for name, kind in _FORMATS.items()} | {_PDF: "pdf", charts.TYPE: "chart"}
+_NAMES = {kind: name for name, kind in _FORMATS.items()} | {_PDF: "pdf", chart_data.TYPE: "chart"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Result:
 
         The code in the sandbox wrote it, as it wrote the picture: it is proper, and need not be what the picture shows.
         """
-        return Chart.parse(self.data.get(charts.TYPE))
+        return Chart.parse(self.data.get(chart_data.TYPE))
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -128,7 +128,7 @@ class Result:
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         # A widget's model lives in another page, if anywhere, and no page shows a chart's data.
-        left_out = {_WIDGET, charts.TYPE}
+        left_out = {_WIDGET, chart_data.TYPE}
         return {kind: value for kind, value in self.data.items() if kind not in left_out}, dict(self.metadata)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ import pytest
 from selenium.webdriver import Chrome
 
 from sandbox_kernel.policy import frame
-from sandbox_kernel.policy.packed import Packer
+from sandbox_kernel.policy.frame_libraries import Packer
 from tests.browser.lab import Lab, chromium, eventually
 
 LIBRARY = "function draw(what){document.body.append(what+' ')} /* é much of it */\n" * 2000

@@ -245,7 +245,7 @@ def test_the_start_of_a_kernel_imports_nothing_heavy() -> None:
         "make_engine(resolve({'memory': '1G'}))",
     )
     assert "sandbox_kernel.session.session" in found
-    assert {"sandbox_kernel.engines.docker.engine", "sandbox_kernel.policy.outputs"} <= found
+    assert {"sandbox_kernel.engines.docker.engine", "sandbox_kernel.policy.output_policy"} <= found
     of_plugins = {name.removeprefix("sandbox_kernel.plugins.") for name in found if ".plugins." in name}
     assert not {name for name in of_plugins - {"api", "index"} if name.count(".") and not name.endswith(".settings")}
     assert not found & set(HEAVY)

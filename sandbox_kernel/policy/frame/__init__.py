@@ -28,8 +28,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import lines
-from ..blocks import Block, blocks
-from ..packed import LIBRARY, MAX_CODE, Packer
+from ..frame_libraries import LIBRARY, MAX_CODE, Packer
+from ..html_blocks import Block, blocks
 
 MIN_HEIGHT, DEFAULT_HEIGHT, MAX_HEIGHT = 80, 420, 1200
 """CSS pixels. What JupyterLab shows without our extension, and every other front end: a guess, which can be dragged."""

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
 from .. import combining_marks, css, raster
-from . import bounds
-from .bounds import (
+from . import cost
+from .cost import (
     LINES,
     LOCAL,
     MARKERS,
@@ -109,7 +109,7 @@ def readdress(value: str, left: Allowance) -> str | None:
 
 def is_costly_page(source: str) -> bool:
     """Return whether the SVGs of a page that goes into a frame expand to more than a browser bears."""
-    source = bounds.without_scripts(source)
+    source = cost.without_scripts(source)
     left = Allowance()
     size = 0
     for number, match in enumerate(_ADDRESS.finditer(source)):
@@ -127,7 +127,7 @@ def is_costly_page(source: str) -> bool:
             return True
         except ValueError:
             continue  # no image, then
-    return bounds.is_costly_markup(source)
+    return cost.is_costly_markup(source)
 
 
 def _first(text: str, mark: str, start: int, end: int) -> int:

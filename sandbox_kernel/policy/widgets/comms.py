@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...core.codes import OutputCode
 from .. import media, raster, terminal
 from ..budget import MAX_COMMS, of_text
-from ..errors import error
+from ..cell_errors import error
 from ..json_check import POISON, count, is_id, plain
 from ..mime import Bundles
 from ..verdict import Notes, RefusedError, named

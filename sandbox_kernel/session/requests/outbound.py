@@ -16,7 +16,7 @@ from ...core.model import Message, format_bytes
 from ...core.tasks import log_defect
 from ...policy import OutputPolicy, Verdict
 from ...policy.budget import MAX_REPLY
-from ...policy.packed import Place
+from ...policy.frame_libraries import Place
 from .. import protocol
 from .queue import PendingRequest, RequestQueue, parent_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.policy import frame
-from sandbox_kernel.policy.packed import SIGNS
+from sandbox_kernel.policy.frame_libraries import SIGNS
 from tests.support import ROOT
 
 TSC = ROOT / "labextension/node_modules/.bin/tsc"

@@ -17,7 +17,7 @@ import pytest
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, raster, svg
-from sandbox_kernel.policy.svg import bounds
+from sandbox_kernel.policy.svg import cost
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.check import faults
@@ -403,7 +403,7 @@ def test_full_pictures_of_libraries_stay(name: str) -> None:
     assert not missed
     for element in ("<path", "<use", "<rect", "<text", "<ellipse", "<g"):
         assert shown.count(element) == source.count(element)
-    assert left.cost > bounds.MAX_COST // 3
+    assert left.cost > cost.MAX_COST // 3
 
 
 @pytest.mark.parametrize("element", ["mask", "textPath", "filter"])

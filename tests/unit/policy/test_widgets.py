@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, outputs
+from sandbox_kernel.policy import OutputPolicy, output_policy
 from sandbox_kernel.policy.budget import MAX_COMMS
 from sandbox_kernel.policy.widgets import comms
 from tests.support.cases import each
@@ -251,7 +251,7 @@ def test_widgets_that_live_for_long_take_a_bounded_memory(monkeypatch: pytest.Mo
     What stays of a round is the hash of an id and its class, 130 bytes, of no more than `MAX_PAST` widgets. The
     control: who keeps what passes grows with it.
     """
-    monkeypatch.setattr(outputs, "MAX_DISPLAYS", 50)
+    monkeypatch.setattr(output_policy, "MAX_DISPLAYS", 50)
     assert live(400) < 400 * 256
     kept: list[Any] = []
     assert live(400, kept) > 1_000_000

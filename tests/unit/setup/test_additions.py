@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 from sandbox_kernel.core.resources import brought
-from sandbox_kernel.policy import packed
+from sandbox_kernel.policy import frame_libraries
 from sandbox_kernel.setup import roots as additions
 
 
@@ -40,7 +40,7 @@ def test_a_figure_packs_its_libraries_as_the_host_would_and_its_scripts_run_in_t
         f'<p>a<script type="text/javascript">{library}</script>b<script>draw(1)</script>'
         '<script type="application/json">{}</script>c'
     )
-    host = packed.Packer().pack(library)
+    host = frame_libraries.Packer().pack(library)
     shown = plots["late"](source)
     assert plots["packed"](library) == (host.name, host.text)
     assert shown == (

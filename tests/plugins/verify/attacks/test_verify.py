@@ -34,7 +34,7 @@ from sandbox_kernel.plugins.verify import cells, end_probes, examination
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import Finding, Verdict
 from sandbox_kernel.policy import Verdict as PolicyVerdict
-from sandbox_kernel.policy.outputs import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session.session import Session
 from tests.attacks.escape.alterations import Alteration, Body, Given, both, folder, host, no_filter, root, secret, tmpfs
 from tests.attacks.escape.tools import BUBBLEWRAP

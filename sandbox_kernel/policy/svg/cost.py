@@ -14,8 +14,8 @@ from itertools import pairwise
 from math import ceil, hypot, sqrt
 
 from .. import raster
-from ..blocks import blocks
 from ..budget import MAX_ELEMENTS
+from ..html_blocks import blocks
 
 MAX_MARKUP = 2_500_000
 """Characters of a page's markup, its scripts aside, if it holds SVG that refers to itself."""

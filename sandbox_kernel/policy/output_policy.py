@@ -16,10 +16,10 @@ from ..core.codes import OutputCode
 from ..core.model import Message, OutputMode
 from . import lines, replies, terminal, widgets
 from .budget import MAX_DISPLAYS
-from .errors import error
+from .cell_errors import error
+from .frame_libraries import Libraries, Packer, Place
 from .json_check import NotPlainError, count, plain
 from .mime import Bundles
-from .packed import Libraries, Packer, Place
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
 MAX_ID = 256

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, frame, packed
-from sandbox_kernel.policy.packed import MAX_CELLS, MAX_CODE, MAX_LIBRARIES, Libraries, Packer, Place
+from sandbox_kernel.policy import OutputPolicy, frame, frame_libraries
+from sandbox_kernel.policy.frame_libraries import MAX_CELLS, MAX_CODE, MAX_LIBRARIES, Libraries, Packer, Place
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered, message
 
@@ -105,7 +105,7 @@ def test_what_is_no_place_of_a_notebook_always_brings_it() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "MAX_KEPT", 200_000)
+    monkeypatch.setattr(frame_libraries, "MAX_KEPT", 200_000)
     libraries = Libraries()
     for number in range(2 * MAX_CELLS):
         libraries.leaves_out(f"{number % (2 * MAX_LIBRARIES)}", Place(f"cell {number}", "1"))
@@ -117,7 +117,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_gets_no_smaller_is_shared_all_the_same() -> None:
-    noise = "".join(random.Random(1).choices(packed.SIGNS, k=110_000))
+    noise = "".join(random.Random(1).choices(frame_libraries.SIGNS, k=110_000))
     made = Packer().pack(noise)
     assert len(noise) < len(made.text) < len(noise) * 1.05
     page = inner(frame.wrap(f"<script>{noise}</script>", lambda name: name == made.name))
