@@ -11,6 +11,7 @@ kernel may choose its environment, so no variable is a setting, chooses where co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from ..plugins import index
 from .table import SETTINGS
 from .values import config_path, did_you_mean
 
-__all__ = ["SETTINGS", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
+__all__ = ["SETTINGS", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"
@@ -158,15 +159,23 @@ def resolve(values: Mapping[str, object]) -> Settings:
     checked = {name: SETTINGS[name].form(name, value) for name, value in values.items()}
     if "memory" in checked and "scratch_size" not in checked:
         checked["scratch_size"] = checked["memory"] // 4
-    limits = {SETTINGS[name].field: value for name, value in checked.items() if SETTINGS[name].is_limit}
-    others = {SETTINGS[name].field: value for name, value in checked.items() if not SETTINGS[name].is_limit}
-    settings = Settings(limits=Limits(**limits), **others)
+    settings = changed(Settings(), checked)
     for module in index.settings_of():
         if hasattr(module, "check"):
             module.check(settings)
     if settings.plugins:
         list(index.services(settings))  # one that is not installed is an error now, and not in the first session
     return settings
+
+
+def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return `settings` with other values, keyed by the names of `SETTINGS` and checked."""
+    of: dict[type[Any], dict[str, Any]] = {Limits: {}, Settings: {}}
+    for setting in map(SETTINGS.__getitem__, values):
+        of.setdefault(Limits if setting.is_limit else setting.owner, {})[setting.field] = values[setting.name]
+    limits = replace(settings.limits, **of.pop(Limits))
+    settings = replace(settings, limits=limits, **of.pop(Settings))
+    return settings.having(*(replace(settings.of(owner), **chosen) for owner, chosen in of.items()))
 
 
 def from_argv(argv: Iterable[str]) -> tuple[str | None, Settings]:

@@ -187,6 +187,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "A host folder whose regular files are copied to /mnt/data: all of them at the start, and changed ones "
             "before each cell. A relative path starts at the notebook's folder.",
             "none",
+            scope="caller",
         ),
         Setting(
             "downloads",
@@ -194,6 +195,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "A host folder that receives the regular files that cells create or change in /mnt/data. Cells choose "
             "names and contents, so use the folder for nothing else. A relative path starts at the notebook's folder.",
             "none",
+            scope="caller",
         ),
         Setting(
             "file_limit",
@@ -221,6 +223,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "display_name",
             text(NAME, "a name of up to 100 printable characters"),
             "The name that front ends show.",
+            scope="process",
         ),
         Setting(
             "clients",
@@ -228,23 +231,27 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "Whose processes may connect to the sockets of the kernel. own: those of the user who runs the kernel, and"
             " of root, on this machine. any: those of every user; then only the key in the connection file protects "
             "the kernel.",
+            scope="process",
         ),
         Setting(
             "snapshots_size",
             size(64 * KIB),
             "What all snapshots of this user may take together.",
+            scope="process",
         ),
         Setting(
             "snapshots_age",
             seconds(1),
             "A snapshot that is older is removed, by whoever looks at snapshots next.",
             "30 days",
+            scope="process",
         ),
         Setting(
             "pause_memory",
             seconds(1),
             "How long a paused sandbox of the engine qemu keeps its memory. Then it is written to this user's data "
             "folder, and its processes end; `resume` reads it again. Other engines keep the memory.",
+            scope="process",
         ),
         Setting(
             "plugins",

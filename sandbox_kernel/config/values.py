@@ -48,6 +48,10 @@ def _as_it_is(_: str, raw: object) -> list[str]:
     return [str(raw)]
 
 
+def _as_kept(value: object) -> object:
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Form(Generic[T]):
     """A function that reads a value, and what it takes: in words, in a word, and all choices if they are few."""
@@ -64,9 +68,17 @@ class Form(Generic[T]):
     """Whether it is a path that starts at the folder of each notebook if it is relative."""
     types: str = "str"
     """What a keyword of it may be, as Python writes types."""
+    kept: Callable[[T], object] = _as_kept
+    """A value as JSON has it, for whoever takes the sandbox over."""
+    reread: Callable[[str, object], T] | None = None
+    """Reads what was `kept`, and others may have changed: it opens no file. None is `read`."""
 
     def __call__(self, name: str, raw: object) -> T:
         return self.read(name, raw)
+
+    def restore(self, name: str, kept: object) -> T:
+        """Return the value that was kept. Raises `ConfigurationError` or ValueError for what is none."""
+        return (self.reread or self.read)(name, kept)
 
 
 def refuse(name: str, value: object, message: str, *, limit: str | None = None) -> ConfigurationError:

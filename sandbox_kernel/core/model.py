@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from .end_codes import EndCode
 from .errors import ConfigurationError
 from .usage_codes import UsageCode
 
+T = TypeVar("T")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 Channel = Literal["shell", "control", "stdin", "iopub"]
@@ -20,6 +21,8 @@ MAX_RULES_SHOWN = 20
 
 SCRATCH = "/mnt/data"
 """The working directory of every cell: the place that model-written code already expects."""
+PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
+"""What kernels have imported that wait for their users, unless somebody chooses otherwise."""
 SERVICE_PORT = 3128
 """Of the sandbox's own loopback: where a cell that has a way out finds it."""
 
@@ -56,7 +59,7 @@ class Limits:
     folder_files: int = 1000
     """How many files these are."""
     network_connections: int = 64
-    """Connections that are open at a time. Like what follows, of no account while `Settings.network` is empty."""
+    """Connections that are open at a time. Like what follows, of no account where nothing serves them."""
     network_bytes: int = 2 * GIB
     """What the connections of one cell bring in, and as much again out."""
     network_timeout: float = 120.0
@@ -80,44 +83,6 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecretSource:
-    """Where the value of a secret is found on the host, and who is sent it; never the value itself."""
-
-    name: str
-    """Of the variable in which cells have a placeholder."""
-    kind: Literal["env", "file"]
-    place: str
-    """The name of a variable of the host's process, or the absolute path of a file."""
-    hosts: tuple[str, ...]
-    """As the rules of `Settings.network` write them: host, host:port or *.host."""
-    header: str | None = None
-    """A header to be set, such as "Authorization: Bearer {}"; None puts the value where the placeholder stands."""
-
-
-MonitorLevel = Literal["off", "note", "alert", "kill"]
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorRule:
-    """When a rule of the monitor is met, and what comes of it."""
-
-    code: str
-    """Of `MonitorCode`."""
-    level: MonitorLevel
-    count: int
-    """How much of it makes the rule met; for those of busy processors, percent of them."""
-    seconds: float
-    """Within which it has to come together; for those of busy processors, for how long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Monitoring:
-    """The rules of a session's monitor, those that are off left out."""
-
-    rules: tuple[MonitorRule, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything a user can choose, resolved and checked; made by `config` or by a caller of the SDK."""
 
@@ -128,10 +93,6 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     limits_kept: LimitsKept = "enforced"
     """Whether a sandbox may start where the machine lets nobody limit memory, processes and processors."""
-    pool: int = 1
-    """How many sandboxes a broker keeps ready."""
-    preload: tuple[str, ...] = ("numpy", "pandas", "matplotlib.pyplot")
-    """What their kernels have imported by then."""
     snapshots_size: int = 20 * GIB
     """What all snapshots of this user may take together."""
     snapshots_age: float = 30 * 86400.0
@@ -145,44 +106,10 @@ class Settings:
     """A host folder whose regular files are copied into scratch: at start, and what changed before each cell."""
     downloads: str | None = None
     """A host folder that receives the regular files which cells make or change in scratch."""
-    audit: str | None = None
-    """A host file that receives one JSON line a cell and one for each thing that was refused."""
-    audit_key: str | None = None
-    """The file of the key that seals the audit and signs receipts; None is the user's own."""
-    audit_size: int = 64 * MIB
-    """Over this size, the audit goes on in another file."""
-    audit_source: Literal["hash", "text"] = "hash"
-    """What the audit keeps of the code of cells."""
-    network: tuple[str, ...] = ()
-    """The rules of what cells may reach; without one, nothing."""
-    packages: tuple[str, ...] = ()
-    """Packages that cells may install: names with their extras, or `*` for all of the index."""
-    packages_index: str | None = None
-    """The address of the index that they come from; None is what this machine's pip is configured with."""
-    packages_size: int = 256 * MIB
-    """What is installed at a time, and the largest file of it."""
-    secrets: tuple[SecretSource, ...] = ()
-    """What the host puts into requests of cells. It allows no connection."""
-    network_proxy: str | None = None
-    """The host's own way out: None is none, "environment" what its variables say, else the address of a proxy."""
-    network_certificates: str | None = None
-    """A PEM file of authorities that are trusted besides the public ones."""
-    screen: Literal["off", "warn", "block"] = "off"
-    """Whether cells are read before they run, and what comes of what is found."""
-    screen_threshold: int = 60
-    """Points from which a cell is blocked, of 100."""
-    screen_rules: str | None = None
-    """The text of an operator's TOML file of rules."""
-    screen_overrides: Literal["allow", "forbid"] = "allow"
-    """Whether a comment in a cell may allow what was found in it."""
-    monitor: Monitoring | None = None
-    """What is noticed while code runs, and what comes of it; None notices nothing."""
-    monitor_webhook: str | None = None
-    """An address that is sent each alert. It may hold a token: nothing says it."""
-    monitor_command: tuple[str, ...] = ()
-    """A program of the host's, with arguments, that gets each alert on its stdin."""
     plugins: tuple[str, ...] = ()
     """Plugins of other packages that take part in the session."""
+    of_plugins: tuple[object, ...] = ()
+    """The values of our plugins' settings, each of its plugin's own class; without those that are all defaults."""
     display_name: str = "Python 3 (sandbox)"
     display_lines: int = 10_000
     """Lines of one cell that a Jupyter front end is given to show; the rest goes into a file of scratch."""
@@ -195,16 +122,36 @@ class Settings:
     clients: Literal["own", "any"] = "own"
     """Whose processes may connect to a kernel's sockets: the user's and root's, or everybody's who reaches them."""
 
+    def of(self, kind: type[T]) -> T:
+        """Return the values of a plugin's settings, by its class of them."""
+        return next((one for one in self.of_plugins if isinstance(one, kind)), None) or kind()
+
+    def get(self, name: str, default: Any) -> Any:
+        """Return the value of a plugin's setting, for those who do without that plugin; `default` is its own."""
+        return next((getattr(one, name) for one in self.of_plugins if hasattr(one, name)), default)
+
+    def having(self, *values: object) -> Settings:
+        """Return the same settings with other values of plugins' settings, in place of those of the same class."""
+        of_plugins = {type(one): one for one in (*self.of_plugins, *values)}
+        chosen = [one for kind, one in of_plugins.items() if one != kind()]
+        return replace(self, of_plugins=tuple(sorted(chosen, key=lambda one: type(one).__name__)))
+
+    def without(self, *names: str) -> Settings:
+        """Return the same settings with the defaults of each plugin that has a setting of one of these names."""
+        kept = (one for one in self.of_plugins if not any(hasattr(one, name) for name in names))
+        return replace(self, of_plugins=tuple(kept))
+
     @property
     def has_way_out(self) -> bool:
         """Whether the host serves connections of cells, if only to refuse them."""
-        return bool(self.network or self.secrets)
+        return bool(self.get("network", ()) or self.get("secrets", ()))
 
     @property
     def reach(self) -> str | None:
         """What cells may reach, for people; None if that is nothing. Long lists are cut."""
-        more = len(self.network) - MAX_RULES_SHOWN
-        said = ", ".join(self.network[:MAX_RULES_SHOWN])
+        rules = self.get("network", ())
+        more = len(rules) - MAX_RULES_SHOWN
+        said = ", ".join(rules[:MAX_RULES_SHOWN])
         return f"{said} and {more} more" if more > 0 else said or None
 
 

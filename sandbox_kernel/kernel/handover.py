@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.resources import start_helper
@@ -95,4 +95,4 @@ async def leave(
 
 
 def _digest(settings: Settings) -> str:
-    return hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(repr(settings).encode()).hexdigest()

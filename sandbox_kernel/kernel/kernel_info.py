@@ -86,8 +86,8 @@ def _about(session: Session) -> dict[str, Any]:
         "limits_kept": settings.limits_kept,
         "limits_held": session.held,
         "outputs": settings.outputs,
-        "network": list(settings.network) or "none",
-        "secrets": [secret.name for secret in settings.secrets],
-        "packages": list(settings.packages) or "none",
+        "network": list(settings.get("network", ())) or "none",
+        "secrets": [secret.name for secret in settings.get("secrets", ())],
+        "packages": list(settings.get("packages", ())) or "none",
         "limits": asdict(settings.limits),
     }

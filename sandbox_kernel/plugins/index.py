@@ -152,7 +152,7 @@ def services(settings: Settings, given: Container[str] = ()) -> Iterator[Plugin]
         ConfigurationError: One of them is not here, or cannot be used.
     """
     for name, asking in SERVICES.items():
-        asked = [setting for setting, off in asking.items() if getattr(settings, setting) != off]
+        asked = [setting for setting, off in asking.items() if settings.get(setting, off) != off]
         if asked or (not asking and name in given):
             yield plugin(name, setting=asked[0] if asked else name)
     for name in settings.plugins:

@@ -81,7 +81,8 @@ class Session:
         self._cells = RunningCells()
         self.services = Services(self, self._tasks, self._prepared)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
-        self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=bool(settings.packages))
+        installs = bool(settings.get("packages", ()))
+        self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=installs)
         self.requests = Scheduler(
             self.limits,
             self,

@@ -149,4 +149,4 @@ def _value(settings: Settings, name: str) -> object:
     setting = SETTINGS.get(name)
     if setting is None:
         return None
-    return getattr(settings.limits if setting.is_limit else settings, setting.field)
+    return setting.value(settings)

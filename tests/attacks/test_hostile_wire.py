@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 
+from sandbox_kernel.config.sources import changed
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -364,7 +365,7 @@ async def weak_sessions(monkeypatch: pytest.MonkeyPatch, image: str, audit: Path
     async def start(**limits: Any) -> Front:
         settings = {"message_limit": 16 * MIB, "cell_timeout": 20.0, "output_messages": 20_000, **limits}
         fronts.append(front := Front())
-        choice = Settings(image=image, limits=Limits(**settings), audit=str(audit))
+        choice = changed(Settings(image=image, limits=Limits(**settings)), {"audit": str(audit)})
         front.session = Session(choice, engine, front)
         reply = await front.run("kept = 1")
         assert reply["status"] == "ok", reply

@@ -158,13 +158,13 @@ def test_a_network_that_asks_for_what_is_so_in_any_case_is_accepted(image: str) 
         {},
     )
     for network in accepted:
-        assert Sandbox(image=image, network=network).settings.network == ()
+        assert Sandbox(image=image, network=network).info.network == "none"
     both: Any = {"allow_out": ["a.example"], "allow_public_traffic": False}
-    assert Sandbox(image=image, network=both).settings.network == ("a.example",)
+    assert Sandbox(image=image, network=both).info.network == ("a.example",)
 
 
 def test_hosts_are_named_as_there(image: str) -> None:
-    assert Sandbox(image=image, network={"allow_out": ["a.example"]}).settings.network == ("a.example",)
+    assert Sandbox(image=image, network={"allow_out": ["a.example"]}).info.network == ("a.example",)
     assert Sandbox("an-image", allow_internet_access=False).settings.image == "an-image"
 
 

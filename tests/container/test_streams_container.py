@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 
 from sandbox_kernel import AsyncSandbox
+from sandbox_kernel.config.sources import changed
 from sandbox_kernel.core.model import MIB, Inside, Limits, Settings
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -114,7 +115,8 @@ class Opened:
     def __init__(self, runtime: str | None, image: str, audit: Path, **limits: Any) -> None:
         self.front = Front()
         self.service = Served(serve)
-        self.settings = Settings(image=image, runtime=runtime, limits=Limits(**limits), audit=str(audit))
+        settings = Settings(image=image, runtime=runtime, limits=Limits(**limits))
+        self.settings = changed(settings, {"audit": str(audit)})
         self.session = self.front.session = self.next()
 
     def next(self) -> Session:

@@ -82,7 +82,8 @@ class Run:
         report.cells = _records(plan.source)
         settings = plan.settings
         if settings.has_way_out:
-            report.network = NetworkRecord(settings.network, tuple(secret.name for secret in settings.secrets))
+            secrets = tuple(secret.name for secret in settings.get("secrets", ()))
+            report.network = NetworkRecord(settings.get("network", ()), secrets)
 
     async def run(self) -> None:
         """Run to the end, or to what stops it."""

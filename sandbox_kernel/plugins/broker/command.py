@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
+from .settings import BrokerSettings
 
 if TYPE_CHECKING:
     import argparse
@@ -69,13 +70,14 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from .pool import Pool
 
     _room_for_files()
+    warm = settings.of(BrokerSettings)
     path = options.socket or (OPERATORS if options.for_all else own())
     engine = make_own_engine(settings)
     sock, _lock = bound(Listening(path, options.for_all))
     broker = Broker(
         engine,
         policy,
-        pool=Pool(engine, size=settings.pool, preload=settings.preload, report=_say),
+        pool=Pool(engine, size=warm.pool, preload=warm.preload, report=_say),
         idle_seconds=None if options.stay or options.for_all else OWN_IDLE_SECONDS,
         say=_say,
     )
@@ -94,7 +96,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     on_signals(broker, again)
     pages = await _metrics(broker, options.metrics) if options.metrics else None
     broker.listen(sock)
-    _say(f"listening at {path}, engine {engine.address}, {settings.pool} sandboxes kept ready")
+    _say(f"listening at {path}, engine {engine.address}, {warm.pool} sandboxes kept ready")
     for other in others() if path == own() else ():
         _say(f"a broker of another installation listens at {other}: sessions of this one do not take it")
     try:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ...config.setting import Setting
+from ...config.setting import rows, setting
 from ...config.values import listed, number
+from ...core.model import PRELOAD
 
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")
 
-GROUP = "Warm sandboxes"
-SETTINGS = (
-    Setting(
-        "pool",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Sandboxes that a broker keeps ready."""
+
+    pool: int = setting(
+        1,
         number(int, 0, 64),
         "How many sandboxes `sandbox-kernel broker` keeps ready, of the kinds that were requested last. Each uses as "
         "much memory as an idle kernel. 0: none.",
-    ),
-    Setting(
-        "preload",
+        scope="process",
+    )
+    preload: tuple[str, ...] = setting(
+        PRELOAD,
         listed(_MODULE, "modules", "numpy, matplotlib.pyplot", "MODULES"),
         "Modules that the sandboxes of `sandbox-kernel broker` import while they wait, if the image has them. The "
         "first import in a cell then takes no time.",
         "numpy, pandas, matplotlib.pyplot",
-    ),
-)
+        scope="process",
+    )
+
+
+GROUP = "Warm sandboxes"
+SETTINGS = rows(BrokerSettings)

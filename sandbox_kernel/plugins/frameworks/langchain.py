@@ -90,8 +90,8 @@ class SandboxTool(BaseTool):
         described = DESCRIPTION
         if checked.reach is not None:
             described = described.replace(NO_NETWORK, f"It reaches {checked.reach} over HTTP")
-        if checked.packages:
-            shown = "any package" if "*" in checked.packages else ", ".join(checked.packages[:20])
+        if packages := checked.get("packages", ()):
+            shown = "any package" if "*" in packages else ", ".join(packages[:20])
             described = described.replace(NO_INSTALLING, f"%pip install brings {shown}")
         values.setdefault("description", described)
         if given := values.get("tools"):

@@ -84,14 +84,16 @@ def install_packages(settings: Settings) -> str:
 
 
 def _allowed(settings: Settings) -> str:
-    return "all of the index" if "*" in settings.packages else ", ".join(settings.packages)
+    packages = settings.get("packages", ())
+    return "all of the index" if "*" in packages else ", ".join(packages)
 
 
 def packages(settings: Settings) -> str:
     """Return what can be imported, as far as the image is known, and what can be added."""
-    more = f"`%pip install` adds {_allowed(settings)}, and nothing else" if settings.packages else "nothing else can be"
+    installs = settings.get("packages", ())
+    more = f"`%pip install` adds {_allowed(settings)}, and nothing else" if installs else "nothing else can be"
     if settings.image != SETTINGS["image"].default:
-        added = f" {more}." if settings.packages else ""
+        added = f" {more}." if installs else ""
         return f"those of a custom image; `importlib.metadata.distributions()` lists them.{added}"
     try:
         lines = (brought("images") / "data.in").read_text(encoding="utf-8").splitlines()
@@ -107,15 +109,15 @@ def _where(settings: Settings) -> str:
 
 def _network(settings: Settings) -> list[str]:
     if settings.reach is None:
-        rest = "." if settings.packages else ", and `pip install` does not work."
+        rest = "." if settings.get("packages", ()) else ", and `pip install` does not work."
         return [f"- No network: nothing can be downloaded, no address can be reached{rest}"]
     lines = [
         f"- Network: {settings.reach}, and nothing else, over HTTP and HTTPS through a proxy that is set up already: "
         "requests, httpx, urllib and pandas use it, aiohttp with trust_env=True. Whatever else is asked for is "
         "answered with 403 and the reason; asking again does not help."
     ]
-    if settings.secrets:
-        names = ", ".join(secret.name for secret in settings.secrets)
+    if secrets := settings.get("secrets", ()):
+        names = ", ".join(secret.name for secret in secrets)
         lines.append(
             f"- Secrets: the environment has placeholders in {names}. Use them as the real ones, in headers or in the "
             "address: they are exchanged on the way to the hosts that they are for. They are of no use elsewhere."

@@ -83,7 +83,7 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
     ]
     return [
         handler("run_code", "Run Python code", words.run_code(settings, limits), hints=_CHANGES),
-        *(installs if settings.packages else ()),
+        *(installs if settings.get("packages", ()) else ()),
         handler("upload_file", "Upload a file", words.upload_file(settings), hints=_CHANGES, output=_UPLOADED),
         handler("download_file", "Download a file", words.DOWNLOAD_FILE, hints=_READS),
         handler("list_files", "List files", words.LIST_FILES, hints=_READS, output=_FILES),

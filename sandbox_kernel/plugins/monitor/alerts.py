@@ -19,6 +19,7 @@ from typing import IO
 
 from ...core.model import Settings
 from ...core.resources import environment_of_helpers
+from .settings import MonitorSettings
 
 MAX_WAITING = 100
 """Alerts that wait to be sent; of one more, it is said that it was lost."""
@@ -67,10 +68,12 @@ class Alerts:
     def of(cls, settings: Settings, lost: Lost) -> Alerts | None:
         """Return what sends the alerts of a session, None where there is nowhere to send them."""
         ways: dict[str, Callable[[bytes], None]] = {}
-        if settings.monitor_webhook is not None:
-            ways["webhook"] = webhook(settings.monitor_webhook, settings.network_proxy, settings.network_certificates)
-        if settings.monitor_command:
-            ways["command"] = command(settings.monitor_command)
+        chosen = settings.of(MonitorSettings)
+        if chosen.monitor_webhook is not None:
+            proxy, certificates = settings.get("network_proxy", None), settings.get("network_certificates", None)
+            ways["webhook"] = webhook(chosen.monitor_webhook, proxy, certificates)
+        if chosen.monitor_command:
+            ways["command"] = command(chosen.monitor_command)
         return cls(ways, lost) if ways else None
 
     def send(self, document: Mapping[str, object]) -> None:

@@ -17,14 +17,15 @@ from typing import Any
 
 from ...core.codes import Survived
 from ...core.errors import BehaviourBlocked, SandboxError
-from ...core.model import Monitoring, MonitorRule, ProcessSample, Settings
+from ...core.model import ProcessSample, Settings
 from ...core.tasks import log_defect
 from ...files.scratch import entries
 from ..api import SessionEvent, SessionHandle, SessionService
 from .alerts import Alerts
 from .codes import MonitorCode
-from .rules import Finding, Signal, code_of
+from .rules import Finding, Monitoring, MonitorRule, Signal, code_of
 from .scramble import Scramble
+from .settings import MonitorSettings
 from .signals import heard
 
 WRITABLE = ("/memfd:", "/mnt/data/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
@@ -185,11 +186,12 @@ class Monitor(SessionService):
         session: SessionHandle,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        assert settings.monitor is not None  # noqa: S101 (for the type: the session makes none else)
+        monitoring = settings.of(MonitorSettings).monitor
+        assert monitoring is not None  # noqa: S101 (for the type: the session makes none else)
         self._settings = settings
         self._session = session
         self._clock = clock
-        self._windows = windows = Windows(settings.monitor)
+        self._windows = windows = Windows(monitoring)
         self._pulse = Pulse(
             windows.rule(MonitorCode.BUSY_IN_SILENCE),
             windows.rule(MonitorCode.BUSY_WITHOUT_CELL),

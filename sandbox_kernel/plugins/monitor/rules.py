@@ -1,4 +1,4 @@
-"""The table of rules, and how a level or an operator's table changes it. Imports codes and values only.
+"""The table of rules, and how a level or an operator's table changes it. Imports codes only.
 
 A rule is met by so much of its signal within so many seconds. A level is the most that comes of any rule.
 """
@@ -6,14 +6,35 @@ A rule is met by so much of its signal within so many seconds. A level is the mo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from ...core.codes import Note
-from ...core.model import Monitoring, MonitorLevel, MonitorRule
 from .codes import MonitorCode
 
+MonitorLevel = Literal["off", "note", "alert", "kill"]
 LEVELS: tuple[MonitorLevel, ...] = ("off", "note", "alert", "kill")
 MAX_COUNT, MAX_SECONDS = 1_000_000, 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorRule:
+    """When a rule of the monitor is met, and what comes of it."""
+
+    code: str
+    """Of `MonitorCode`."""
+    level: MonitorLevel
+    count: int
+    """How much of it makes the rule met; for those of busy processors, percent of them."""
+    seconds: float
+    """Within which it has to come together; for those of busy processors, for how long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """The rules of a session's monitor, those that are off left out."""
+
+    rules: tuple[MonitorRule, ...]
 
 
 class Row(NamedTuple):

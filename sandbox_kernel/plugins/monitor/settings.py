@@ -9,13 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ...config.setting import Setting
+from ...config.setting import rows, setting
 from ...config.values import Form, home_folder, refuse
 from ...core.end_codes import EndCode
 from ...core.errors import ConfigurationError
-from ...core.model import Monitoring, Settings
+from ...core.model import Settings
+
+if TYPE_CHECKING:
+    from .rules import Monitoring
 
 MAX_FILE = 64 << 10
 """Bytes of a file of rules."""
@@ -25,8 +30,8 @@ _URL = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5}
 
 
 def _monitor(name: str, raw: object) -> Monitoring | None:
-    if raw is None or isinstance(raw, Monitoring):
-        return raw
+    if raw is None:
+        return None
     if isinstance(raw, Mapping):
         return _table(name, raw, "the table")
     word = os.fspath(raw) if isinstance(raw, str | os.PathLike) else None
@@ -64,6 +69,21 @@ def _table(name: str, table: Mapping[str, object], where: str) -> Monitoring | N
     return found if found.rules else None
 
 
+def _kept(value: Monitoring | None) -> object:
+    """Return the table of the rules."""
+    if value is None:
+        return None
+    from .rules import RULES
+
+    rules: dict[str, Mapping[str, object]] = {row.code.code: {"level": "off"} for row in RULES}
+    rules |= {one.code: {"level": one.level, "count": one.count, "seconds": one.seconds} for one in value.rules}
+    return {"level": "kill", "rules": rules}
+
+
+def _reread(name: str, kept: object) -> Monitoring | None:
+    return None if kept is None else _table(name, kept if isinstance(kept, Mapping) else {"rules": kept}, "a table")
+
+
 def _from_root(path: str) -> str | None:
     if path.startswith("~"):
         user, _, rest = path[1:].partition("/")
@@ -74,7 +94,7 @@ def _from_root(path: str) -> str | None:
 def _written(name: str, raw: object) -> list[str]:
     """Return the setting as a command line has it. Raises `ConfigurationError` for a table, which it cannot hold."""
     _monitor(name, raw)
-    if isinstance(raw, Mapping | Monitoring):
+    if isinstance(raw, Mapping):
         raise refuse(name, "a table", f"{name} cannot be written into one argument; put its rules into a file")
     return [str(raw)]
 
@@ -117,50 +137,55 @@ def _written_command(name: str, raw: object) -> list[str]:
 
 def check(settings: Settings) -> None:
     """Raise `ConfigurationError` if alerts are to be sent and there can be none."""
+    chosen = settings.of(MonitorSettings)
     for name in ("monitor_webhook", "monitor_command"):
-        if getattr(settings, name) and settings.monitor is None:
+        if getattr(chosen, name) and chosen.monitor is None:
             what = f"{name} is set, and the monitor is off"
             raise ConfigurationError(EndCode.WRONG_SETTING, what, limit="a level", value="off", setting="monitor")
 
 
-monitor: Form[Monitoring | None] = Form(
-    _monitor,
-    "`off`, `note`, `alert`, `kill`, or a TOML file of rules",
-    "LEVEL|FILE",
-    written=_written,
-    types="str | Mapping[str, object]",
-)
-webhook: Form[str | None] = Form(_webhook, "`https://HOST/PATH`", "URL")
-command: Form[tuple[str, ...]] = Form(
-    _command,
-    "a program's path, with arguments as a shell has them",
-    "COMMAND",
-    written=_written_command,
-    types="str | Sequence[str]",
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorSettings:
+    """What is noticed while code runs, and what comes of it."""
 
-GROUP = "Screen and monitor"
-SETTINGS = (
-    Setting(
-        "monitor",
-        monitor,
+    monitor: Monitoring | None = setting(
+        None,
+        Form(
+            _monitor,
+            "`off`, `note`, `alert`, `kill`, or a TOML file of rules",
+            "LEVEL|FILE",
+            written=_written,
+            kept=_kept,
+            reread=_reread,
+            types="str | Mapping[str, object]",
+        ),
         "What is done at most when running code behaves like an attack: a note in the audit, an alert, or the end "
         "of the kernel with all its processes (`BehaviourBlocked`). A TOML file changes single rules. It is not a "
         "security boundary (docs/monitor.md).",
         "off",
-    ),
-    Setting(
-        "monitor_webhook",
-        webhook,
+    )
+    monitor_webhook: str | None = setting(
+        None,
+        Form(_webhook, "`https://HOST/PATH`", "URL"),
         "An address to which each alert is posted as JSON. If it contains a token, set it in a config file.",
         "none",
         scope="process",
-    ),
-    Setting(
-        "monitor_command",
-        command,
+    )
+    """It may hold a token: nothing says it."""
+    monitor_command: tuple[str, ...] = setting(
+        (),
+        Form(
+            _command,
+            "a program's path, with arguments as a shell has them",
+            "COMMAND",
+            written=_written_command,
+            types="str | Sequence[str]",
+        ),
         "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
         "none",
         scope="process",
-    ),
-)
+    )
+
+
+GROUP = "Screen and monitor"
+SETTINGS = rows(MonitorSettings)

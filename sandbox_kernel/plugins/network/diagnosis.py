@@ -13,23 +13,26 @@ from ...core.errors import SandboxError
 from ...core.extras import install_words
 from ...core.model import Settings
 from ..api import Diagnosis, Problem
+from .settings import NetworkSettings
 
 EXTRA = install_words("secrets")
 
 
 def diagnose(settings: Settings, environment: Mapping[str, str]) -> Diagnosis:
     """Return what a session of these settings would miss that had these variables."""
-    there = f"rules: {len(settings.network)}, secrets: {len(settings.secrets)}; what they name is there"
+    network = settings.of(NetworkSettings)
+    there = f"rules: {len(network.network)}, secrets: {len(network.secrets)}; what they name is there"
     return Diagnosis(there, tuple(_problems(settings, environment)))
 
 
 def _problems(settings: Settings, environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield what a session of these settings would miss that had these variables."""
-    if settings.secrets and find_spec("cryptography") is None:
+    network = settings.of(NetworkSettings)
+    if network.secrets and find_spec("cryptography") is None:
         yield Problem("secrets need the library cryptography, which is not here", EXTRA)
         return
     readable = True
-    for source in settings.secrets:
+    for source in network.secrets:
         from .value import read
 
         try:
@@ -44,6 +47,6 @@ def _problems(settings: Settings, environment: Mapping[str, str]) -> Iterator[Pr
     try:
         from .preparation import Network
 
-        Network(settings if readable else replace(settings, secrets=()), environment=environment)
+        Network(settings if readable else settings.having(replace(network, secrets=())), environment=environment)
     except SandboxError as error:
         yield Problem(str(error), f"repair what the setting {getattr(error, 'setting', None) or 'network'} names")

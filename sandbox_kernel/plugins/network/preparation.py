@@ -24,6 +24,7 @@ from .limits import EgressLimits, Traffic
 from .operator_proxy import Proxies
 from .policy import NetworkPolicy, Rule
 from .reporter import Heard, SessionReporter
+from .settings import NetworkSettings
 
 if TYPE_CHECKING:
     from .secrets import Secrets
@@ -97,7 +98,8 @@ class Network:
         Raises:
             ConfigurationError: A secret cannot be read, or a setting of the host's own network is wrong.
         """
-        self._policy = NetworkPolicy(settings.network)
+        network = settings.of(NetworkSettings)
+        self._policy = NetworkPolicy(network.network)
         self._heard = heard
         self._egress: Egress | None = None
         limits = settings.limits
@@ -107,21 +109,21 @@ class Network:
             session_bytes=CELLS_A_SESSION * limits.network_bytes,
             silent_seconds=limits.network_timeout,
         )
-        self._proxies = Proxies(settings.network_proxy, environment) if settings.network_proxy is not None else None
-        certificates = _certificates(settings.network_certificates)
+        self._proxies = Proxies(network.network_proxy, environment) if network.network_proxy is not None else None
+        certificates = _certificates(network.network_certificates)
         self._secrets: Secrets | None = None
-        if settings.secrets:
+        if network.secrets:
             from .secrets import Secrets
 
             self._secrets = Secrets.load(
-                settings.secrets,
+                network.secrets,
                 environment=environment,
-                certificates=settings.network_certificates,
+                certificates=network.network_certificates,
                 state=state or None,
             )
             certificates += self._secrets.certificates
         placeholders = self._secrets.environment() if self._secrets is not None else {}
-        self.inside = inside(map(Rule.parse, settings.network), placeholders, certificates)
+        self.inside = inside(map(Rule.parse, network.network), placeholders, certificates)
 
     def service(self, session: SessionHandle) -> Egress:
         """Return what serves the connections of the session."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
-from ...config.setting import Setting
+from ...config.setting import Setting, rows, setting
 from ...config.values import Form, home_folder, number, refuse, seconds, size, texts_of
 from ...core.end_codes import EndCode
 from ...core.errors import ConfigurationError
-from ...core.model import KIB, SecretSource, Settings
+from ...core.model import KIB, Settings
 
 MAX_RULES = 200
 MAX_SECRETS = 32
@@ -44,6 +45,21 @@ _SECRET = re.compile(
 )
 _PROXY = re.compile(r"http://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}/?")
 FORM_OF_ONE = "NAME=env:VARIABLE@HOST or NAME=file:PATH@HOST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretSource:
+    """Where the value of a secret is found on the host, and who is sent it; never the value itself."""
+
+    name: str
+    """Of the variable in which cells have a placeholder."""
+    kind: Literal["env", "file"]
+    place: str
+    """The name of a variable of the host's process, or the absolute path of a file."""
+    hosts: tuple[str, ...]
+    """As the rules of `network` write them: host, host:port or *.host."""
+    header: str | None = None
+    """A header to be set, such as "Authorization: Bearer {}"; None puts the value where the placeholder stands."""
 
 
 # --- network -------------------------------------------------------------------------------------------------------
@@ -166,12 +182,13 @@ def _hosts(where: str, raw: object) -> list[str]:
 
 def check(settings: Settings) -> None:
     """Raise `ConfigurationError` for a secret's host to which no rule allows TLS: a secret allows no connection."""
-    if not settings.secrets:
+    network = settings.of(NetworkSettings)
+    if not network.secrets:
         return
     from .policy import NetworkPolicy, Refused, Rule
 
-    policy = NetworkPolicy(settings.network)
-    for secret in settings.secrets:
+    policy = NetworkPolicy(network.network)
+    for secret in network.secrets:
         for rule in map(Rule.parse, secret.hosts):
             try:
                 policy.allow(policy.target(rule.host, rule.port, default_port=443), None)
@@ -245,44 +262,67 @@ def _certificates(name: str, raw: object) -> str | None:
     return found
 
 
-rules: Form[tuple[str, ...]] = Form(
-    _rules,
-    "rules, with commas or as a list: `api.example.org, *.example.net:8443`",
-    "RULE",
-    adds_up=True,
-    written=lambda name, raw: list(_rules(name, raw)) or ["none"],
-    types="str | Sequence[str] | Mapping[str, Sequence[str] | bool | None]",
-)
-secrets: Form[tuple[SecretSource, ...]] = Form(
-    _secrets,
-    "`NAME=env:VARIABLE@HOST`, `NAME=file:PATH@HOST`, a header after it: `Authorization: Bearer {}`; or a table",
-    "SECRET",
-    adds_up=True,
-    written=_written,
-    types="str | Sequence[str] | Mapping[str, Mapping[str, object]]",
-)
-proxy: Form[str | None] = Form(_proxy, "`http://HOST:PORT` or `environment`")
-certificates: Form[str | None] = Form(_certificates, "a file", "FILE")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """What cells may reach, with which secrets, and the host's own way there."""
 
-GROUP = "Network"
-SETTINGS = (
-    Setting(
-        "network",
-        rules,
+    network: tuple[str, ...] = setting(
+        (),
+        Form(
+            _rules,
+            "rules, with commas or as a list: `api.example.org, *.example.net:8443`",
+            "RULE",
+            adds_up=True,
+            written=lambda name, raw: list(_rules(name, raw)) or ["none"],
+            types="str | Sequence[str] | Mapping[str, Sequence[str] | bool | None]",
+        ),
         "The hosts that cells may reach: `host`, `host:port`, or `*.host` for all names below it. `GET` before a "
         "rule allows plain HTTP. An address is allowed only if a rule contains it. The host makes the connections."
         " Without rules there is no network.",
         "nothing",
-    ),
-    Setting(
-        "secrets",
-        secrets,
+        scope="caller",
+    )
+    secrets: tuple[SecretSource, ...] = setting(
+        (),
+        Form(
+            _secrets,
+            "`NAME=env:VARIABLE@HOST`, `NAME=file:PATH@HOST`, a header after it: `Authorization: Bearer {}`; or a "
+            "table",
+            "SECRET",
+            adds_up=True,
+            written=_written,
+            types="str | Sequence[str] | Mapping[str, Mapping[str, object]]",
+        ),
         "Secrets that the host inserts into requests. Cells see a placeholder. Each entry says where the value is "
         "found, for which hosts it is, and optionally in which header. It never contains the value, and it allows "
         "no connection.",
         "none",
         singular="secret",
-    ),
+        scope="caller",
+    )
+    network_proxy: str | None = setting(
+        None,
+        Form(_proxy, "`http://HOST:PORT` or `environment`"),
+        "The HTTP proxy that the host must use itself. environment: the proxy in the variables HTTPS_PROXY, "
+        "NO_PROXY, ... of the kernel process.",
+        "none",
+        scope="process",
+    )
+    """None is none, "environment" what the variables say, else the address of a proxy."""
+    network_certificates: str | None = setting(
+        None,
+        Form(_certificates, "a file", "FILE"),
+        "A PEM file of certificate authorities that cells trust in addition to the public ones. The host trusts "
+        "them too, for connections with a secret.",
+        "none",
+        scope="process",
+    )
+
+
+GROUP = "Network"
+_OWN = rows(NetworkSettings)
+SETTINGS = (
+    *_OWN[:2],
     Setting(
         "network_connections",
         number(int, 1, 1000),
@@ -299,18 +339,5 @@ SETTINGS = (
         seconds(1, 3600),
         "How long a connection may take to open, and how long it may stay silent. The clock of the cell keeps running.",
     ),
-    Setting(
-        "network_proxy",
-        proxy,
-        "The HTTP proxy that the host must use itself. environment: the proxy in the variables HTTPS_PROXY, "
-        "NO_PROXY, ... of the kernel process.",
-        "none",
-    ),
-    Setting(
-        "network_certificates",
-        certificates,
-        "A PEM file of certificate authorities that cells trust in addition to the public ones. The host trusts "
-        "them too, for connections with a secret.",
-        "none",
-    ),
+    *_OWN[2:],
 )

@@ -28,6 +28,7 @@ from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
 from .codes import PackageCode
 from .packages import SECONDS, Has, Package, Source, described, resolve
+from .settings import PackageSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Installing:
     """See the module."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings = settings.of(PackageSettings)
         self._turn = asyncio.Lock()
         self.ask: Ask | None = None
         """The way to the sandbox, once there is a session."""

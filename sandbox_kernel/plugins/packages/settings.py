@@ -6,8 +6,9 @@ Imports packaging when there is a name to read.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ...config.setting import Setting
+from ...config.setting import rows, setting
 from ...config.values import Form, refuse, size, texts_of
 from ...core.model import MIB
 
@@ -51,31 +52,40 @@ def _written(name: str, raw: object) -> list[str]:
     return list(_packages(name, raw)) or ["none"]
 
 
-packages = Form(
-    _packages,
-    "names, with commas between them, or `*`",
-    "NAME",
-    adds_up=True,
-    written=_written,
-    types="str | Sequence[str]",
-)
-index = Form(_index, "an address", "URL")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageSettings:
+    """What cells may install, and where it comes from."""
 
-GROUP = "Packages"
-SETTINGS = (
-    Setting(
-        "packages",
-        packages,
+    packages: tuple[str, ...] = setting(
+        (),
+        Form(
+            _packages,
+            "names, with commas between them, or `*`",
+            "NAME",
+            adds_up=True,
+            written=_written,
+            types="str | Sequence[str]",
+        ),
         "Packages that cells may install with `pip install`: names, with allowed extras, or `*` for the whole "
         "index. Dependencies are included. The host resolves, fetches and checks wheels.",
         "none",
         singular="package",
-    ),
-    Setting(
-        "packages_index",
-        index,
+        scope="caller",
+    )
+    packages_index: str | None = setting(
+        None,
+        Form(_index, "an address", "URL"),
         "The package index, also for `install`. It replaces the index that this machine's pip uses.",
         "pip's own",
-    ),
-    Setting("packages_size", size(MIB), "Size of the wheels that may be installed at one time."),
-)
+        scope="process",
+    )
+    packages_size: int = setting(
+        256 * MIB,
+        size(MIB),
+        "Size of the wheels that may be installed at one time.",
+        scope="process",
+    )
+
+
+GROUP = "Packages"
+SETTINGS = rows(PackageSettings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from ...core.model import PRELOAD
 from ...engines.select import EngineProvider
 from ..api import Plugin
 from .codes import QemuCode
@@ -41,7 +42,7 @@ class QemuProvider(EngineProvider):
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import QemuEngine
 
-        return QemuEngine(preload=settings.preload)
+        return QemuEngine(preload=settings.get("preload", PRELOAD))
 
     def build(self, root: str, *, force: bool, progress: Callable[[str], None]) -> str:
         from .build import build

@@ -28,6 +28,7 @@ from ...core.model import MIB, Settings
 from ..api import EndedCell, Figures, SessionEvent, SessionHandle, SessionService
 from .audit_file import AuditFile, Busy, moment, to_json
 from .hash_chain import BEGIN, END, GAP, MAX_BODY, OWN_EVENTS, Gap, Head
+from .settings import RecordSettings
 
 MAX_CODES = 12
 """Different codes that one line names; the others are counted together."""
@@ -395,14 +396,15 @@ class Record(SessionService):
         self._session = session
         self._unsaid: list[str] = []
         """What is to be said of the audit: lines may be written where nothing can be said, such as in a thread."""
+        record = settings.of(RecordSettings)
         self.audit = Audit(
-            settings.audit,
+            record.audit,
             session=session.id,
-            key=settings.audit_key,
-            limit_bytes=settings.audit_size,
+            key=record.audit_key,
+            limit_bytes=record.audit_size,
             report=self._unsaid.append,
         )
-        self._keeps_text = settings.audit_source == "text"
+        self._keeps_text = record.audit_source == "text"
         self._waiting: dict[str, dict[str, Any]] = {}
         """Lines that wait for their figures, by the request of their cell."""
 

@@ -7,6 +7,7 @@ import argparse
 from ...core.model import Settings
 from ..api import Command, Plugin, SessionHandle, SessionService, Sign
 from .codes import RecordCode
+from .settings import RecordSettings
 
 
 def _audit_options(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def sign(settings: Settings) -> Sign:
     from . import receipt
     from .keys import open_key
 
-    key = open_key(settings.audit_key)
+    key = open_key(settings.of(RecordSettings).audit_key)
     receipt.require_signer(key)
     return lambda subjects, predicate: receipt.make(list(subjects), dict(predicate), key)
 

@@ -5,12 +5,14 @@ Imports the key and the chain when there is a file to look at: a start without a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from ...config.setting import Setting
+from ...config.setting import rows, setting
 from ...config.values import Form, choice, refuse, size, whole_path, written_path
 from ...core.errors import ConfigurationError, FileRefused
-from ...core.model import KIB, Settings
+from ...core.model import KIB, MIB, Settings
 from ...files.host_paths import check_log
 
 
@@ -53,43 +55,50 @@ def _key_file(name: str, raw: object) -> str | None:
 
 def check(settings: Settings) -> None:
     """Refuse an audit and a key that cells could reach."""
-    if settings.audit and settings.downloads and Path(settings.audit).is_relative_to(settings.downloads):
-        raise refuse("audit", settings.audit, "audit lies in the downloads folder, where a cell could overwrite it")
+    record = settings.of(RecordSettings)
+    if record.audit and settings.downloads and Path(record.audit).is_relative_to(settings.downloads):
+        raise refuse("audit", record.audit, "audit lies in the downloads folder, where a cell could overwrite it")
     for place in (settings.uploads, settings.downloads):
-        if settings.audit_key and place and Path(settings.audit_key).is_relative_to(place):
-            raise refuse("audit_key", settings.audit_key, "audit_key lies in a folder of files of cells")
+        if record.audit_key and place and Path(record.audit_key).is_relative_to(place):
+            raise refuse("audit_key", record.audit_key, "audit_key lies in a folder of files of cells")
 
 
-GROUP = "Names and records"
-SETTINGS = (
-    Setting(
-        "audit",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSettings:
+    """The file of the audit, and what is written there."""
+
+    audit: str | None = setting(
+        None,
         Form(_audit_file, "a file in a folder that exists", "FILE", from_notebook=True),
         "A host file that receives one line of JSON for each cell and for each refusal. The lines form a chain: "
         "`sandbox-kernel audit verify` finds lines that were changed or removed.",
         "none",
         scope="process",
-    ),
-    Setting(
-        "audit_key",
+    )
+    audit_key: str | None = setting(
+        None,
         Form(_key_file, "an absolute path in a folder that exists", "FILE"),
         "The key that seals the audit and signs receipts. It is created if it does not exist. It is refused if "
         "anybody but its owner can read it. Store it where those who can write to the audit cannot read it.",
         "~/.local/share/sandbox-kernel/audit.key",
         scope="process",
-    ),
-    Setting(
-        "audit_size",
+    )
+    """None is the user's own."""
+    audit_size: int = setting(
+        64 * MIB,
         size(64 * KIB),
         "Size of one audit file. A full file is renamed to FILE.1, FILE.2 and so on, and a new one is started. "
         "Files are never deleted.",
         scope="process",
-    ),
-    Setting(
-        "audit_source",
+    )
+    audit_source: Literal["hash", "text"] = setting(
+        "hash",
         choice("hash", "text"),
         "What the audit records of the code. hash: its SHA-256. text: the code as well, up to 25,000 characters "
         "for each cell.",
         scope="process",
-    ),
-)
+    )
+
+
+GROUP = "Names and records"
+SETTINGS = rows(RecordSettings)

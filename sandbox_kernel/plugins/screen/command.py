@@ -22,9 +22,9 @@ from ...config.sources import SETTINGS, from_files, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.finding import WEIGHTS, Finding, level
-from ...core.model import Settings
 from ...policy.safe_text import LogLines, ours
 from .rule_index import Row, RuleIndex
+from .settings import ScreenSettings
 
 if TYPE_CHECKING:
     from ...core.finding import Screened
@@ -170,10 +170,10 @@ def screen(options: argparse.Namespace) -> int:
     return 1 if grave or (options.strict and any(one.screened.counted for one in found)) else 0
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace) -> ScreenSettings:
     files = {name: value for name, value in from_files().items() if name in _OF_US}
     given = {name: value for name in _OF_US if (value := getattr(options, name)) is not None}
-    return resolve(files | given)
+    return resolve(files | given).of(ScreenSettings)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.model import Settings
 from ..api import Command, Plugin, SessionHandle, SessionService
 from .codes import ScreenCode
+from .settings import ScreenSettings
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def sdk(sandbox: Any) -> Any:
 
 def no_snapshot(settings: Settings) -> str | None:
     """Return why a screen that blocks has to have read all cells."""
-    if settings.screen != "block":
+    if settings.of(ScreenSettings).screen != "block":
         return None
     return "the screen knows what names mean in it, and would have to read all of its cells again"
 

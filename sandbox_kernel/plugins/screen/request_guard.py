@@ -12,6 +12,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import ScreenBlocked
 from ...core.model import Message, Settings
 from ..api import Review, SessionHandle, SessionService
+from .settings import ScreenSettings
 
 if TYPE_CHECKING:
     from ...core.finding import Finding, Screened
@@ -29,7 +30,7 @@ class ScreenGuard(SessionService):
     """The screen of one session: a `CellGuard`."""
 
     def __init__(self, settings: Settings, session: SessionHandle) -> None:
-        self._settings = settings
+        self._settings = settings.of(ScreenSettings)
         self._emit = session.emit
         self._made: Screen | None = None
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from typing import Literal
 
-from ...config.setting import Setting
+from ...config.setting import rows, setting
 from ...config.values import Form, choice, home_folder, number, refuse
 from ...core.errors import FileRefused
 from ...files.host_paths import open_file
@@ -25,13 +27,24 @@ def _rules(name: str, raw: object) -> str | None:
         path = f"{home_folder(user) or ''}/{rest}"
     if not path.startswith("/") or not path.isprintable():
         raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
+    return _checked(name, _text(name, path), path)
+
+
+def _reread(name: str, kept: object) -> str | None:
+    if kept is None:
+        return None
+    if not isinstance(kept, str) or len(kept.encode()) > MAX_FILE:
+        raise refuse(name, "a text", f"{name} is no text of at most {MAX_FILE} bytes")
+    return _checked(name, kept, "a text")
+
+
+def _checked(name: str, text: str, where: str) -> str:
     from .operator_rules import BadRules, changes
 
-    text = _text(name, path)
     try:
         changes(text)
     except BadRules as error:
-        raise refuse(name, path, f"{name} {error}") from None
+        raise refuse(name, where, f"{name} {error}") from None
     return text
 
 
@@ -50,33 +63,37 @@ def _text(name: str, path: str) -> str:
         raise refuse(name, path, f"{name} is no text") from None
 
 
-rules: Form[str | None] = Form(_rules, "a TOML file", "FILE")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenSettings:
+    """Whether cells are read before they run, and what comes of what is found."""
 
-GROUP = "Screen and monitor"
-SETTINGS = (
-    Setting(
-        "screen",
+    screen: Literal["off", "warn", "block"] = setting(
+        "off",
         choice("off", "warn", "block"),
         "Whether the code of a cell is checked before it runs. warn: findings are shown in one line and written to"
         " the audit. block: a cell that reaches screen_threshold ends with ScreenBlocked and never reaches the "
         "sandbox. The screen is not a security boundary (docs/screen.md).",
-    ),
-    Setting(
-        "screen_threshold",
+    )
+    screen_threshold: int = setting(
+        60,
         number(int, 1, 100),
         "Points at which a cell is blocked. A finding has 20, 40, 60 or 80 points. They add up to at most 100.",
-    ),
-    Setting(
-        "screen_rules",
-        rules,
+    )
+    screen_rules: str | None = setting(
+        None,
+        Form(_rules, "a TOML file", "FILE", reread=_reread),
         "A TOML file that adds rules to the screen, changes their weights, switches them off, or lists the modules"
         " that may be imported.",
         "none",
-    ),
-    Setting(
-        "screen_overrides",
+    )
+    """The text of the file."""
+    screen_overrides: Literal["allow", "forbid"] = setting(
+        "allow",
         choice("allow", "forbid"),
         "Whether a comment in a cell can allow a finding: `# sandbox: allow CODE — REASON`. Choose forbid if the "
         "author of the code is not trusted.",
-    ),
-)
+    )
+
+
+GROUP = "Screen and monitor"
+SETTINGS = rows(ScreenSettings)

@@ -213,7 +213,7 @@ class _Run:
         if not self.settings.has_way_out:
             self.found.append(not_applicable(code, "the settings give no way out"))
             return
-        if any(output_probes.NOWHERE in rule for rule in self.settings.network):
+        if any(output_probes.NOWHERE in rule for rule in self.settings.get("network", ())):
             self.found.append(not_applicable(code, "a rule names the address that is tried"))
             return
         self.found.append(of_denials(await main.run_code(cells.BEYOND)))
@@ -317,9 +317,8 @@ def as_tried(settings: Settings, results: Path) -> Settings:
         output_messages=max(limits.output_messages, 1000),
         message_limit=max(limits.message_limit, MIN_OUTPUT),
     )
-    return replace(
-        settings, uploads=None, downloads=str(results), audit=None, monitor=None, screen="off", limits=limits
-    )
+    tried = settings.without("audit", "monitor", "screen")
+    return replace(tried, uploads=None, downloads=str(results), limits=limits)
 
 
 def small(settings: Settings) -> Settings:
@@ -336,5 +335,4 @@ def small(settings: Settings) -> Settings:
         interrupt_grace=min(limits.interrupt_grace, SHORT_GRACE),
         cell_timeout=max(limits.cell_timeout, MIN_SECONDS),
     )
-    apart = replace(settings, uploads=None, downloads=None, audit=None, monitor=None, screen="off", limits=limits)
-    return replace(apart, network=(), secrets=())
+    return replace(settings, uploads=None, downloads=None, of_plugins=(), limits=limits)

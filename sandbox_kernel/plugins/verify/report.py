@@ -60,7 +60,7 @@ def to_json(done: Examination) -> dict[str, Any]:
             "image": settings.image,
             "runtime": settings.runtime or done.engine.default_runtime,
             "outputs": settings.outputs,
-            "network": list(settings.network),
+            "network": list(settings.get("network", ())),
             "memory_bytes": limits.memory,
             "cpus": limits.cpus,
             "pids": limits.pids,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -97,23 +98,21 @@ def _no_config_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def value_of(settings: Settings, name: str) -> object:
-    setting = config.SETTINGS[name]
-    return getattr(settings.limits if setting.is_limit else settings, setting.field)
+    value: object = config.SETTINGS[name].value(settings)
+    return value
 
 
 def test_each_setting_has_one_name_and_one_scope() -> None:
     """A setting that moves to another scope is taken from others, or kept from them: no row does that unnoticed."""
-    fields = {*Limits.__dataclass_fields__, *Settings.__dataclass_fields__}
-    plugins = {name for names in index.SETTINGS.values() for name in names}  # also of plugins that are not here
-    assert fields - set(SETTINGS) - plugins == {"limits_kept", "environment", "charts"}  # of the SDK, but for one
-    assert set(SETTINGS) <= fields
-    scopes = {scope: {one.name for one in SETTINGS.values() if one.scope == scope} for scope in ("sandbox", "process")}
-    made_with = {"engine", "runtime", "image", "time_zone", "limits", "message_limit", "memory", "cpus", "pids"}
-    process = {"audit", "audit_key", "audit_size", "audit_source", "monitor_webhook", "monitor_command"}
-    assert scopes == {
-        "sandbox": made_with | {"open_files", "scratch_size", "tmp_size", "shm_size"},
-        "process": process & set(SETTINGS),
-    }
+    scopes: dict[str, set[str]] = {"sandbox": set(), "session": set(), "caller": set(), "process": set()}
+    for one in SETTINGS.values():
+        scopes[one.scope].add(one.name)
+    limits = {"limits", "message_limit", "memory", "cpus", "pids", "open_files", "scratch_size", "tmp_size", "shm_size"}
+    assert scopes["sandbox"] == {"engine", "runtime", "image", "time_zone"} | limits
+    plugins = {"screen", "screen_threshold", "screen_rules", "screen_overrides", "monitor"} & set(SETTINGS)
+    own = {"display_lines", "display_size", "outputs", "plugins"} | plugins
+    assert {name for name in scopes["session"] if not SETTINGS[name].is_limit} == own
+    assert scopes["caller"] == {"uploads", "downloads", "network", "secrets", "packages"} & set(SETTINGS)
     relative = {one.name for one in SETTINGS.values() if one.form.from_notebook}
     assert relative == {"uploads", "downloads", "audit"} & set(SETTINGS)
 
@@ -146,10 +145,33 @@ def test_nothing_given_is_the_default() -> None:
 
 def test_every_limit_and_setting_of_the_model_can_be_chosen() -> None:
     """No field of the model is out of reach, and no setting leads nowhere."""
-    of_a_caller = {"environment", "charts"}  # of the SDK, for one sandbox
-    fields = set(Limits.__dataclass_fields__) | set(Settings.__dataclass_fields__) - {"limits"} - of_a_caller
-    gone = {name for plugin, names in index.SETTINGS.items() if not index.is_here(plugin) for name in names}
-    assert {setting.field for setting in config.SETTINGS.values()} == fields - gone
+    elsewhere = {"limits", "environment", "charts", "of_plugins"}  # the next two are the SDK's, for one sandbox
+    fields = {*Limits.__dataclass_fields__, *Settings.__dataclass_fields__} - elsewhere
+    assert {one.field for one in SETTINGS.values() if one.owner is Settings} == fields - of_plugins(here=False)
+    assert {one.field for one in SETTINGS.values() if one.owner is not Settings} == of_plugins(here=True) - fields
+
+
+def of_plugins(*, here: bool) -> set[str]:
+    return {name for plugin, names in index.SETTINGS.items() if index.is_here(plugin) is here for name in names}
+
+
+def test_a_plugin_s_values_are_those_of_its_class() -> None:
+    """Whatever was chosen is there, by the class and by the name; settings with defaults alone are like none."""
+
+    @dataclass(frozen=True)
+    class One:
+        one: int = 1
+
+    @dataclass(frozen=True)
+    class Two:
+        two: int = 2
+
+    both = Settings().having(Two(3), One(2))
+    assert both == Settings().having(One(2)).having(Two(1)).having(Two(3)) != Settings()
+    assert (both.of(Two), both.of(One), both.get("two", 0), both.get("three", 0)) == (Two(3), One(2), 3, 0)
+    assert both.without("two", "three") == Settings().having(One(2))
+    assert Settings().having(One(), Two(2)) == Settings()
+    assert Settings().of(Two) == Two()
 
 
 def test_scratch_is_a_quarter_of_memory_unless_it_is_chosen() -> None:

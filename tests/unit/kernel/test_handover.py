@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -51,6 +52,17 @@ def leave(
     old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, plugins or {}, ports=ports))
 
 
+@dataclass(frozen=True)
+class Reach:
+    """What a plugin keeps of its settings."""
+
+    hosts: tuple[str, ...] = ()
+
+
+def settings_of(*hosts: str) -> Settings:
+    return Settings(of_plugins=(Reach(hosts),))
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> pipe_holder.Place:
     return pipe_holder.place(str(tmp_path / "connection.json"), "key")
@@ -58,14 +70,14 @@ def place(tmp_path: Path) -> pipe_holder.Place:
 
 def test_the_way_out_goes_from_process_to_process_in_memory(place: pipe_holder.Place, tmp_path: Path) -> None:
     """Not over a file, a command line or an environment; and the pipe holder writes no core file."""
-    old = Parting(Settings(network=("api.example.org",)))
+    old = Parting(settings_of("api.example.org"))
     leave(old, place, {"key": KEY})
     process = Path(f"/proc/{old.pipe_holder}")
     eventually(lambda: b"pipe_holder.py" in (process / "cmdline").read_bytes(), 10, "the pipe holder's own program")
     assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
     eventually(lambda: limit_of_core_files(process) == ["0", "0"], 10, "its limit of core files")
     assert [path for path in tmp_path.rglob("*") if path.is_file() and KEY in path.read_text()] == []
-    left = handover.collect(Settings(network=("api.example.org",)), place)
+    left = handover.collect(settings_of("api.example.org"), place)
     assert left is not None
     assert (left.container, left.plugins) == ({"name": "a container"}, {"key": KEY})
     assert old.is_held
@@ -80,12 +92,12 @@ def limit_of_core_files(process: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("settings", "wanted"),
-    [(Settings(), True), (Settings(network=("api.example.org", "other.example.org")), True), (None, False)],
+    [(Settings(), True), (settings_of("api.example.org", "other.example.org"), True), (None, False)],
     ids=["nothing allowed now", "more allowed now", "wrong settings"],
 )
 def test_a_container_of_other_settings_ends(place: pipe_holder.Place, settings: Settings | None, wanted: bool) -> None:
     """The rules of a session are those that it was started with: a container does not get others later."""
-    old = Parting(Settings(network=("api.example.org",)))
+    old = Parting(settings_of("api.example.org"))
     leave(old, place, {"key": KEY})
     assert handover.collect(settings or old.settings, place, wanted=wanted) is None
     eventually(lambda: not old.is_held, 10, "the end of the pipe holder")

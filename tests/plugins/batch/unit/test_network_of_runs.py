@@ -5,11 +5,11 @@ from __future__ import annotations
 import jsonschema
 
 from sandbox_kernel.cli.arguments import parse
-from sandbox_kernel.core.model import SecretSource
 from sandbox_kernel.plugins.batch.command import _settings
 from sandbox_kernel.plugins.batch.events import Events, classify
 from sandbox_kernel.plugins.batch.report import NetworkRecord, Report, schema
 from sandbox_kernel.plugins.network.codes import NetworkCode
+from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.sdk.values import NetworkUsage
 
 RULES = ("api.example.org", "*.data.example.org")
@@ -86,4 +86,4 @@ def test_the_command_line_of_run_takes_flags_that_add_up() -> None:
     token = SecretSource(name="API_KEY", kind="env", place="TOKEN_OF_MINE", hosts=("api.example.org",))
     argv = ["run", "x.ipynb", "--network", "a.test", "--network", "api.example.org"]
     settings = _settings(parse([*argv, "--secret", "API_KEY=env:TOKEN_OF_MINE@api.example.org"]))
-    assert (settings.network, settings.secrets) == (("a.test", "api.example.org"), (token,))
+    assert settings.of(NetworkSettings) == NetworkSettings(network=("a.test", "api.example.org"), secrets=(token,))

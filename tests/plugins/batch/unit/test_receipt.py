@@ -20,6 +20,7 @@ from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # exported, and not said so
 
 from sandbox_kernel import cli
+from sandbox_kernel.config.sources import changed
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.batch import exit_codes
@@ -53,7 +54,7 @@ class Made:
         self.report.audit = {"session": "run", "head": str(audit.head)}
         writer = ReceiptFile(OutputFile(self.file, setting="--receipt"))
         assert not writer.write(self.report), "without a key there is nothing to sign"
-        writer.sign_by(Settings(audit_key=str(self.folder.key)))
+        writer.sign_by(changed(Settings(), {"audit_key": str(self.folder.key)}))
         assert writer.write(self.report)
 
     @property

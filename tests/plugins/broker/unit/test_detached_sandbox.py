@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pwd
@@ -13,15 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox_kernel.config.sources import SETTINGS, resolve
 from sandbox_kernel.container import wire
+from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.broker.ceilings import Policy, load
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.client.detached_client import row
+from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.detached import moment
 from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Transcript
-from sandbox_kernel.plugins.broker.detached_settings import dumped, restored
+from sandbox_kernel.plugins.broker.detached_settings import check, dumped, restored
 from sandbox_kernel.plugins.broker.frames import Frames, is_note, op_of, parts
 from tests.support.cases import each
 
@@ -159,10 +163,10 @@ def test_what_a_file_or_a_cell_says_is_no_note(sent: tuple[int, bytes]) -> None:
 
 
 def test_the_next_owner_has_the_settings_of_the_first_and_places_of_its_own() -> None:
-    made = Settings(outputs="strict", limits=Limits(cell_timeout=7), screen="block", display_lines=3, charts=True)
+    made = Settings(outputs="strict", limits=Limits(cell_timeout=7), display_lines=300, charts=True)
     found = restored(dumped(made), "broker:///x", own=True)
-    assert (found.outputs, found.limits.cell_timeout, found.screen, found.display_lines) == ("strict", 7, "block", 3)
-    assert (found.engine, found.charts, found.audit, found.network) == ("broker:///x", True, None, ())
+    assert (found.outputs, found.limits.cell_timeout, found.display_lines) == ("strict", 7, 300)
+    assert (found.engine, found.charts, found.of_plugins) == ("broker:///x", True, ())
 
 
 def test_another_user_s_settings_loosen_nothing() -> None:
@@ -173,27 +177,69 @@ def test_another_user_s_settings_loosen_nothing() -> None:
     assert restored(dumped(made), "broker", own=True).outputs == "trusted"
 
 
-@each(
-    "change",
-    [
-        {"outputs": "all"},
-        {"limits": {"memory": "x"}},
-        {"limits": []},
-        {"screen": 3},
-        {"display_lines": -1},
-        {"monitor": {}},
-    ],
-)
-def test_settings_that_are_not_proper_are_refused(change: dict[str, Any]) -> None:
-    text = json.dumps({**json.loads(dumped(Settings())), **change})
-    with pytest.raises((EngineError, ConfigurationError)):
-        restored(text, "broker", own=True)
+RULES = """
+[weights]
+file-delete = "critical"
+"""
+
+
+def test_a_value_of_each_plugin_is_read_again_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text(RULES)
+    chosen: dict[str, Any] = {"outputs": "strict", "memory": "3G", "time_zone": None, "limits": "best-effort"}
+    chosen |= {"screen": "block", "screen_rules": str(tmp_path / "rules.toml")}
+    chosen |= {"monitor": {"level": "kill", "rules": {"many-denials": {"count": 3}, "unfit-files": {"level": "off"}}}}
+    made = resolve({name: value for name, value in chosen.items() if name in SETTINGS})
+    (tmp_path / "rules.toml").unlink()
+    assert restored(dumped(made), made.engine, own=True) == made
+
+
+IMPROPER: dict[str, dict[str, Any]] = {
+    "a choice that there is not": {"outputs": "all"},
+    "a limit that is no size": {"memory": "x"},
+    "a limit that is a list": {"memory": []},
+    "no limit at all": {"cell_timeout": float("inf")},
+    "limits that do not fit": {"memory": "64M", "scratch_size": "1G"},
+    "a number below the least": {"display_lines": -1},
+    "an image that is a flag": {"image": "--privileged"},
+    "a name that nobody knows": {"no_such": 1},
+    "a host that cells may reach": {"network": ["a.example"]},
+    "a folder of the host": {"uploads": "/etc"},
+    "a program of the host": {"monitor_command": ["/bin/true"]},
+    "a screen that is no word": {"screen": 3},
+    "rules in a file of the host": {"screen_rules": "/etc/hostname"},
+    "a monitor's rules in a file of the host": {"monitor": "/etc/hostname"},
+    "a monitor's rules that are none": {"monitor": {"level": "loud"}},
+    "half a character": {"screen_rules": "\ud800"},
+}
+
+
+@each("case", IMPROPER)
+def test_settings_that_are_not_proper_are_refused(case: str) -> None:
+    """A broker that lies opens no file here, and gives cells nothing; the control is what it was told."""
+    told = dumped(Settings())
+    assert restored(told, "broker", own=True) == Settings(engine="broker")
+    opened: list[object] = []
+    text = json.dumps({**json.loads(told), **IMPROPER[case]})
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (io, os):
+            patch.setattr(module, "open", lambda *asked, **_: opened.append(asked))
+        with pytest.raises(EngineError) as caught:
+            restored(text, "broker", own=True)
+    assert caught.value.code is BrokerCode.BROKER_IMPROPER
+    assert opened == []
 
 
 def test_settings_that_are_too_long_to_be_kept_are_refused() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        dumped(Settings(screen_rules="x" * packets.MAX_SETTINGS))
-    assert caught.value.setting == "screen_rules"
+        dumped(Settings(image="x" * packets.MAX_SETTINGS))
+    assert caught.value.setting == "image"
+
+
+def test_what_ends_with_its_caller_is_no_setting_of_one_that_outlives_it(tmp_path: Path) -> None:
+    check(Settings(outputs="strict"))
+    with pytest.raises(ConfigurationError) as caught:
+        check(Settings(uploads=str(tmp_path)))
+    assert (caught.value.code, caught.value.setting) == (UsageCode.OF_THE_CALLER, "uploads")
 
 
 # --- the operator's file ----------------------------------------------------------------------------------------------

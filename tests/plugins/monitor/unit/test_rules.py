@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks.monitor import ATTACKS
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, OutputCode
-from sandbox_kernel.core.model import Monitoring, MonitorRule, ProcessSample
+from sandbox_kernel.core.model import ProcessSample
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.plugins.monitor.monitor import MAX_FINDINGS, MAX_KEPT, MAX_KNOWN, Programs, Pulse, Windows
-from sandbox_kernel.plugins.monitor.rules import RULES, BadTable, Signal, of_level, of_table
+from sandbox_kernel.plugins.monitor.rules import RULES, BadTable, Monitoring, MonitorRule, Signal, of_level, of_table
 from sandbox_kernel.plugins.monitor.scramble import MIN_BYTES, Scramble, bits, noise
 from sandbox_kernel.plugins.monitor.signals import heard
 from sandbox_kernel.plugins.network.codes import NetworkCode

@@ -10,7 +10,8 @@ import pytest
 
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import MonitorRule, Settings
+from sandbox_kernel.plugins.monitor.rules import MonitorRule
+from sandbox_kernel.plugins.monitor.settings import MonitorSettings
 from tests.support.cases import each
 from tests.unit.test_architecture import modules_after
 
@@ -20,8 +21,8 @@ def _no_config_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path / "no-config")])
 
 
-def resolved(**values: Any) -> Settings:
-    return config.from_keywords(**values)
+def resolved(**values: Any) -> MonitorSettings:
+    return config.from_keywords(**values).of(MonitorSettings)
 
 
 @pytest.mark.parametrize("value", [None, "off", "", "none", {"level": "off"}])
@@ -48,8 +49,8 @@ def test_the_flag_of_a_kernel_says_what_was_given(tmp_path: Path) -> None:
     _, settings = config.from_argv(
         ["-f", "x", "--monitor", str(file), "--monitor-command", f"{sys.executable} -c pass"]
     )
-    assert settings.monitor is not None
-    assert settings.monitor_command == (sys.executable, "-c", "pass")
+    assert settings.of(MonitorSettings).monitor is not None
+    assert settings.of(MonitorSettings).monitor_command == (sys.executable, "-c", "pass")
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

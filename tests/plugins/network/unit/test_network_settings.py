@@ -13,7 +13,8 @@ import pytest
 from sandbox_kernel import cli
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import MIB, SecretSource, Settings
+from sandbox_kernel.core.model import MIB, Settings
+from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.setup.install import kernel_spec
 from tests.support.cases import each
 
@@ -67,10 +68,18 @@ NO_RULES: dict[str, tuple[Any, str]] = {
 }
 
 
+def of(**values: Any) -> NetworkSettings:
+    return config.from_keywords(**values).of(NetworkSettings)
+
+
+def of_argv(argv: list[str]) -> NetworkSettings:
+    return config.from_argv(argv)[1].of(NetworkSettings)
+
+
 @pytest.mark.parametrize("case", RULES)
 def test_rules_are_a_list_in_every_form(case: str) -> None:
     raw, expected = RULES[case]
-    assert config.from_keywords(network=raw).network == expected
+    assert of(network=raw).network == expected
 
 
 @pytest.mark.parametrize("case", NO_RULES)
@@ -85,10 +94,10 @@ def test_flags_of_a_list_add_up_and_replace_those_of_the_file(tmp_path: Path, mo
     """Somebody who says what this kernel reaches does not mean what the file lets all others reach as well."""
     (tmp_path / "jupyter_sandbox_kernel_config.py").write_text("c.SandboxKernel.network = ['file.test']\n")
     monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path)])
-    assert config.from_argv([])[1].network == ("file.test",)
+    assert of_argv([]).network == ("file.test",)
     argv = ["--network", "a.test,b.test", "--network=GET c.test"]
-    assert config.from_argv(argv)[1].network == ("a.test", "b.test", "GET c.test")
-    assert config.from_argv(["--network=none"])[1].network == ()
+    assert of_argv(argv).network == ("a.test", "b.test", "GET c.test")
+    assert of_argv(["--network=none"]).network == ()
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------
@@ -102,26 +111,26 @@ SECRETS: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", SECRETS)
 def test_secrets_are_the_same_in_every_form(case: str) -> None:
-    assert config.from_keywords(secrets=SECRETS[case], network=ALLOWED).secrets == (TOKEN, BEARER)
+    assert of(secrets=SECRETS[case], network=ALLOWED).secrets == (TOKEN, BEARER)
 
 
 def test_a_config_file_has_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path)])
     python, plain = (tmp_path / f"jupyter_sandbox_kernel_config{suffix}" for suffix in (".py", ".json"))
     python.write_text(f"c.SandboxKernel.secrets = {TABLES!r}\nc.SandboxKernel.network = {ALLOWED!r}\n")
-    assert config.from_argv([])[1].secrets == (TOKEN, BEARER)
+    assert of_argv([]).secrets == (TOKEN, BEARER)
     python.unlink()
     plain.write_text(json.dumps({"SandboxKernel": {"secrets": TABLES, "network": ALLOWED}}))
-    settings = config.from_argv([])[1]
+    settings = of_argv([])
     assert (settings.secrets, settings.network) == ((TOKEN, BEARER), ALLOWED)
-    assert config.from_argv(["--secret=none"])[1].secrets == ()
+    assert of_argv(["--secret=none"]).secrets == ()
 
 
 def test_a_flag_gives_one_secret(capsys: pytest.CaptureFixture[str]) -> None:
     allowed = [f"--network={rule}" for rule in ALLOWED]
     argv = [word for text in WORDS for word in ("--secret", text)]
-    assert config.from_argv([*argv, *allowed])[1].secrets == (TOKEN, BEARER)
-    assert config.from_argv([f"--secrets={WORDS[0]}", *allowed])[1].secrets == (TOKEN,)
+    assert of_argv([*argv, *allowed]).secrets == (TOKEN, BEARER)
+    assert of_argv([f"--secrets={WORDS[0]}", *allowed]).secrets == (TOKEN,)
 
 
 VALUE = "sk-Ha7fVerySecretValue"
@@ -209,7 +218,7 @@ def test_control_other_settings_repeat_what_was_given() -> None:
     ],
 )
 def test_the_hosts_own_proxy(raw: str, expected: str | None) -> None:
-    assert config.from_keywords(network_proxy=raw).network_proxy == expected
+    assert of(network_proxy=raw).network_proxy == expected
 
 
 @pytest.mark.parametrize(
@@ -227,8 +236,8 @@ def test_a_proxy_has_no_password_here() -> None:
 
 
 def test_certificates_are_a_file_from_the_root_on() -> None:
-    assert config.from_keywords(network_certificates="/etc/ours.pem").network_certificates == "/etc/ours.pem"
-    assert config.from_keywords(network_certificates="none").network_certificates is None
+    assert of(network_certificates="/etc/ours.pem").network_certificates == "/etc/ours.pem"
+    assert of(network_certificates="none").network_certificates is None
     with pytest.raises(ConfigurationError, match="from the root"):
         config.from_keywords(network_certificates="ours.pem")
 
@@ -264,7 +273,7 @@ def test_a_kernelspec_that_allows_nothing_says_so_against_a_config_file(
     monkeypatch.setattr(config, "config_path", lambda: [str(tmp_path)])
     values: dict[str, object] = {"network": [], "secrets": {}}
     spec = kernel_spec(values, Settings(), python="python", isolation=[])
-    settings = config.from_argv(spec["argv"][spec["argv"].index("{connection_file}") + 1 :])[1]
+    settings = of_argv(spec["argv"][spec["argv"].index("{connection_file}") + 1 :])
     assert (settings.network, settings.secrets) == ((), ())
 
 
@@ -321,4 +330,4 @@ def test_control_a_secret_whose_host_a_rule_allows_is_taken(rule: str) -> None:
     settings = config.resolve(
         {"network": [rule], "secrets": {"API_KEY": {"env": "GIVEN", "hosts": ["api.example.org"]}}}
     )
-    assert settings.secrets[0].hosts == ("api.example.org",)
+    assert settings.of(NetworkSettings).secrets[0].hosts == ("api.example.org",)

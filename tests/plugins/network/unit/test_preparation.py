@@ -8,23 +8,28 @@ import json
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Inside, Limits, SecretSource, Settings
+from sandbox_kernel.core.model import Inside, Limits, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.limits import Traffic
 from sandbox_kernel.plugins.network.preparation import BUNDLE, MAX_CERTIFICATES, PROXY, Network
 from sandbox_kernel.plugins.network.reporter import NetworkDenied
+from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.sdk.values import NetworkDenial
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
 KEY = SecretSource(name="API_KEY", kind="env", place="GIVEN", hosts=("api.example.test",))
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nBBBB\n-----END PRIVATE KEY-----"
+
+
+def chosen(limits: Limits | None = None, **values: Any) -> Settings:
+    return Settings(limits=limits or Limits(), of_plugins=(NetworkSettings(**values),))
 
 
 def opened(settings: Settings, kept: dict[str, object] | None = None) -> Network:
@@ -43,7 +48,7 @@ def trusted(inside: Inside) -> tuple[str, str]:
 
 
 def test_cells_find_the_proxy_and_placeholders() -> None:
-    inside = opened(Settings(network=("api.example.test",), secrets=(KEY,))).inside
+    inside = opened(chosen(network=("api.example.test",), secrets=(KEY,))).inside
     assert inside.environment["HTTPS_PROXY"] == PROXY
     path, certificates = trusted(inside)
     assert inside.environment["SSL_CERT_FILE"] == path == BUNDLE
@@ -54,7 +59,7 @@ def test_cells_find_the_proxy_and_placeholders() -> None:
 
 def test_who_takes_a_sandbox_over_has_what_its_cells_have() -> None:
     """The container keeps its variables and its certificates, so the new process has to be what they are for."""
-    settings = Settings(network=("api.example.test",), secrets=(KEY,))
+    settings = chosen(network=("api.example.test",), secrets=(KEY,))
     before = opened(settings)
     said = json.dumps(before.state())
     assert VALUE not in said
@@ -65,12 +70,12 @@ def test_who_takes_a_sandbox_over_has_what_its_cells_have() -> None:
 
 def test_a_secret_that_is_not_there_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError, match="GIVEN, which is not set"):
-        Network(Settings(secrets=(KEY,)), environment={})
+        Network(chosen(secrets=(KEY,)), environment={})
 
 
 def test_limits_are_those_of_the_settings() -> None:
     limits = Limits(network_connections=3, network_bytes=1000, network_timeout=7.0)
-    network = opened(Settings(network=("api.example.test",), limits=limits))
+    network = opened(chosen(network=("api.example.test",), limits=limits))
     found = network.service(cast(SessionHandle, SimpleNamespace(emit=None, tell=None))).limits
     assert (found.connections, found.cell_bytes, found.session_bytes, found.silent_seconds) == (3, 1000, 10_000, 7.0)
     assert network.traffic == Traffic()
@@ -80,7 +85,7 @@ def test_what_is_denied_is_heard_of_with_its_cell() -> None:
     """And what was let out, or failed on its way, is not called denied."""
     heard: list[tuple[str, NetworkDenial]] = []
     network = Network(
-        Settings(network=("api.example.test",)), heard=lambda cell, denied: heard.append((cell, denied)), environment={}
+        chosen(network=("api.example.test",)), heard=lambda cell, denied: heard.append((cell, denied)), environment={}
     )
     said: list[str] = []
     session = SimpleNamespace(emit=lambda *event, **fields: said.append(fields["code"]), tell=said.append)
@@ -107,7 +112,7 @@ def test_of_a_file_of_certificates_nothing_but_certificates_goes_in(tmp_path: Pa
     """A file may hold the key beside them; that is no cell's business."""
     file = tmp_path / "ours.pem"
     file.write_text(f"# ours\n{PRIVATE}\n{CERTIFICATE}\n{CERTIFICATE}\n")
-    inside = opened(Settings(network=("api.example.test",), network_certificates=str(file))).inside
+    inside = opened(chosen(network=("api.example.test",), network_certificates=str(file))).inside
     assert trusted(inside) == (BUNDLE, f"{CERTIFICATE}\n{CERTIFICATE}\n")
 
 
@@ -121,5 +126,5 @@ def test_a_file_of_certificates_that_is_none_is_refused(tmp_path: Path, text: st
     if text is not None:
         file.write_text(text)
     with pytest.raises(ConfigurationError, match=why) as caught:
-        opened(Settings(network=("api.example.test",), network_certificates=str(file)))
+        opened(chosen(network=("api.example.test",), network_certificates=str(file)))
     assert caught.value.setting == "network_certificates"

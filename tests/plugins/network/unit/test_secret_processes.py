@@ -18,7 +18,7 @@ from .hosts import KEY
 HOLDER = """
 import sys
 from dataclasses import dataclass
-from sandbox_kernel.core.model import SecretSource
+from sandbox_kernel.plugins.network.settings import SecretSource
 from sandbox_kernel.plugins.network.secrets import Secrets
 sources = [SecretSource(name="API_KEY", kind="env", place="GIVEN", hosts=("api.example.test",))]
 secrets = Secrets.load(sources)

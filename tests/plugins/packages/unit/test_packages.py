@@ -20,6 +20,7 @@ from sandbox_kernel.plugins.packages import packages
 from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
 from sandbox_kernel.plugins.packages.installing import Allowed
 from sandbox_kernel.plugins.packages.packages import Has, Package, Source, check_wheel, resolve
+from sandbox_kernel.plugins.packages.settings import PackageSettings
 from sandbox_kernel.wheels.pip_process import Target
 from sandbox_kernel.wheels.requirements import asked
 from tests.support.cases import each
@@ -156,7 +157,12 @@ def test_a_cell_asks_for_what_the_setting_names(rules: tuple[str, ...], text: st
 
 
 def test_the_setting_has_names_and_no_versions_or_addresses() -> None:
-    assert from_keywords(packages=["Rich[Jupyter]", "six, a_b"]).packages == ("rich[Jupyter]", "six", "a-b")
+    settings = from_keywords(packages=["Rich[Jupyter]", "six, a_b"])
+    assert settings.of(PackageSettings).packages == (
+        "rich[Jupyter]",
+        "six",
+        "a-b",
+    )
     for wrong in ("six==1", "six @ http://127.0.0.1/x", "./six", "six; python_version > '3'", 3):
         assert refused(lambda wrong=wrong: from_keywords(packages=wrong)).setting == "packages"  # type: ignore[misc]
     for wrong in ("ftp://a/", "http://user:pass@a/", "a", "https://a/ --pre"):

@@ -11,6 +11,7 @@ import pytest
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.record.audit import Audit
+from sandbox_kernel.plugins.record.settings import RecordSettings
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def test_a_file_of_another_user_is_no_audit(repo: Path) -> None:
 
 def test_control_a_new_audit_and_an_old_one_are_appended_to(repo: Path) -> None:
     for _ in range(2):
-        path = config.from_keywords(audit="audit.jsonl").audit
+        path = config.from_keywords(audit="audit.jsonl").of(RecordSettings).audit
         audit = Audit(path, session="s")
         audit("cell")
         audit.close()
@@ -100,7 +101,8 @@ def test_control_the_same_texts_as_plain_json_run(repo: Path) -> None:
 
 
 def test_an_audit_lies_in_a_folder_that_exists_and_that_cells_do_not_fill(tmp_path: Path) -> None:
-    assert config.from_keywords(audit=str(tmp_path / "audit.jsonl")).audit == str(tmp_path.resolve() / "audit.jsonl")
+    record = config.from_keywords(audit=str(tmp_path / "audit.jsonl")).of(RecordSettings)
+    assert record.audit == str(tmp_path.resolve() / "audit.jsonl")
     with pytest.raises(ConfigurationError, match="audit lies in the downloads folder"):
         config.from_keywords(downloads=str(tmp_path), audit=str(tmp_path / "audit.jsonl"))
     with pytest.raises(ConfigurationError, match="not a file in a folder that exists"):

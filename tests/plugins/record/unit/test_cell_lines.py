@@ -15,6 +15,7 @@ from sandbox_kernel.core.errors import CellTimeout
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.plugins.api import EndedCell, Figures, SessionEvent, SessionHandle
 from sandbox_kernel.plugins.record.audit import Record
+from sandbox_kernel.plugins.record.settings import RecordSettings
 from tests.support.patience import within
 
 
@@ -29,7 +30,8 @@ class Session:
         self.measures = 0
         self.written = asyncio.Event()
         self.figures: asyncio.Future[Figures] = asyncio.Future()
-        settings = Settings(audit=str(self.file), audit_key=str(place / "key"), audit_source=source)
+        record = RecordSettings(audit=str(self.file), audit_key=str(place / "key"), audit_source=source)
+        settings = Settings(of_plugins=(record,))
         self.record = Record(settings, cast("SessionHandle", self))
         self.record.begin(afresh=True)
 

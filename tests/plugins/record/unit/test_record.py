@@ -29,6 +29,7 @@ from sandbox_kernel.plugins.record import hash_chain, keys, verification
 from sandbox_kernel.plugins.record.audit import Audit
 from sandbox_kernel.plugins.record.codes import RecordCode
 from sandbox_kernel.plugins.record.hash_chain import Head
+from sandbox_kernel.plugins.record.settings import RecordSettings
 from sandbox_kernel.plugins.record.verification import Verifier
 from tests.support.examples import examples
 from tests.support.records import Folder, codes, missed, run_herd, verify, write
@@ -699,7 +700,7 @@ def test_a_key_is_made_for_its_owner_alone_and_once(tmp_path: Path) -> None:
 def test_a_key_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "audit.key"
     keys.open_key(str(path))
-    assert from_keywords(audit_key=str(path)).audit_key == str(path)
+    assert from_keywords(audit_key=str(path)).of(RecordSettings).audit_key == str(path)
     path.chmod(mode)
     with pytest.raises(ConfigurationError, match="others than its owner") as raised:
         from_keywords(audit_key=str(path))

@@ -62,7 +62,7 @@ def test_names_are_known_in_the_next_cell(sandbox: Sandbox) -> None:
 
 def test_the_audit_has_codes_and_no_source(sandbox: Sandbox) -> None:
     sandbox.run_code("import os\nos.system('rm -rf /')")
-    text = Path(str(sandbox.settings.audit)).read_text(encoding="utf-8")
+    text = Path(str(sandbox.settings.get("audit", None))).read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
     blocked = [line for line in lines if line.get("event") == "screen" and line["blocked"]]
     assert {"code": "file-delete-system", "line": 2} in blocked[-1]["findings"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +14,7 @@ from sandbox_kernel.core.errors import ConfigurationError, KernelDied
 from sandbox_kernel.core.model import Channel, Limits, Message, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.screen.request_guard import ScreenGuard
+from sandbox_kernel.plugins.screen.settings import ScreenSettings
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.session.requests.scheduler import Scheduler
 
@@ -31,7 +31,7 @@ class Front:
         self.delivered: list[Message] = []
         self.audited: list[dict[str, Any]] = []
         session = cast("SessionHandle", SimpleNamespace(emit=self._audit))
-        self.guard = ScreenGuard(replace(Settings(), **settings), session)
+        self.guard = ScreenGuard(Settings(of_plugins=(ScreenSettings(**settings),)), session)
         self.requests = Scheduler(
             Limits(), self, self, OutputPolicy("safe"), self._audit, guards=[self.guard], observers=[self]
         )
@@ -235,7 +235,7 @@ async def test_an_operator_s_file_weighs_adds_and_switches_off(tmp_path: Path) -
     file = tmp_path / "rules.toml"
     file.write_text(RULES)
     settings = resolve({"screen": "block", "screen_rules": str(file)})
-    front = Front(screen="block", screen_rules=settings.screen_rules)
+    front = Front(screen="block", screen_rules=settings.of(ScreenSettings).screen_rules)
     for code, sent in ((SLIGHT, 0), ("eval(x)", 1), ("import ledger\nledger.pay()", 1), ("import turtle", 1)):
         front.run(code)
         assert len(front.sent) == sent
@@ -279,4 +279,4 @@ def test_a_file_of_rules_is_a_regular_one_by_its_path_from_the_root(tmp_path: Pa
     with pytest.raises(ConfigurationError):
         resolve({"screen_rules": str(file)})
     file.write_text("")
-    assert resolve({"screen_rules": str(file)}).screen_rules == ""
+    assert resolve({"screen_rules": str(file)}).of(ScreenSettings).screen_rules == ""

@@ -183,7 +183,7 @@ def test_a_new_kernel_has_them_too_and_the_audit_each_call_by_name(sandbox: Sand
     sandbox.restart()
     sandbox.run_code("from sandbox_tools import *")
     assert printed(sandbox, "print(search('named', 1))") == "[{'title': 'named 0'}]\n"
-    lines = [json.loads(line) for line in Path(str(sandbox.settings.audit)).read_text().splitlines()]
+    lines = [json.loads(line) for line in Path(str(sandbox.settings.get("audit", None))).read_text().splitlines()]
     last = [line for line in lines if line["event"] == "tool"][-1]
     assert (last["tool"], last["code"]) == ("search", "tool-called")
     assert {"cell", "seconds", "bytes_in", "bytes_out"} <= last.keys()

@@ -17,13 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel import cli
+from sandbox_kernel.config.sources import changed
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Limits, Message, Monitoring, Settings
+from sandbox_kernel.core.model import Limits, Message, Settings
 from sandbox_kernel.engines.about import EngineInfo
 from sandbox_kernel.escape import canaries
 from sandbox_kernel.escape.differences import DIFFERENCES
 from sandbox_kernel.escape.program import heard, table
+from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.verify import end_probes, examination, output_probes, process_inspection, report
 from sandbox_kernel.plugins.verify.host_view import UNLIMITED, Process
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
@@ -407,18 +409,24 @@ def test_a_kernel_that_is_not_there_or_another_is_refused(tmp_path: Path, monkey
             values_of(name)
 
 
+WATCHED = changed(Settings(), {"screen": "block", "monitor": object(), "audit": "/z"})
+
+
 def test_small_sandboxes_are_never_larger_than_the_settings() -> None:
     limits = Limits(memory=128 << 20, scratch_size=8 << 20, tmp_size=4 << 20, shm_size=4 << 20, pids=50)
-    small = examination.small(Settings(limits=limits, uploads="/x", downloads="/y", audit="/z", network=("a.test",)))
+    settings = replace(WATCHED, limits=limits, uploads="/x", downloads="/y")
+    small = examination.small(changed(settings, {"network": ("a.test",)}))
     assert (small.limits.memory, small.limits.pids) == (128 << 20, 50)
-    assert (small.uploads, small.downloads, small.audit, small.network) == (None, None, None, ())
+    assert (small.uploads, small.downloads, small.of_plugins) == (None, None, ())
     assert examination.small(Settings()).limits.memory == 256 << 20
 
 
 def test_the_walls_are_tried_and_not_what_screens_or_watches(tmp_path: Path) -> None:
-    settings = Settings(screen="block", monitor=Monitoring(()), downloads="/y", audit="/z")
-    for tried in (examination.small(settings), examination.as_tried(settings, tmp_path)):
-        assert (tried.screen, tried.monitor, tried.audit) == ("off", None, None)
+    assert {one.name for one in index.services(WATCHED)} == {"screen", "monitor", "record"}
+    for tried in (examination.small(WATCHED), examination.as_tried(WATCHED, tmp_path)):
+        assert list(index.services(tried)) == []
+    reaching = examination.as_tried(changed(WATCHED, {"network": ("a.test",)}), tmp_path)
+    assert [one.name for one in index.services(reaching)] == ["network"]
 
 
 # --- what lies in wait -----------------------------------------------------------------------------------------------
