@@ -120,8 +120,7 @@ class Requests:
         fields = {"cmd": cmd, "cwd": cwd, "env": variables.checked(envs), "stdin": stdin, "seconds": limit}
         if size is not None:
             fields |= {"rows": size[0], "cols": size[1]}
-        reads = f"%%bash\n{cmd}" if self.settings.get("screen", "off") != "off" else ""
-        match await self.ask("start", reads, limit=BUFFER_BYTES, **fields):
+        match await self.ask("start", f"%%bash\n{cmd}", limit=BUFFER_BYTES, **fields):
             case {"pid": int(pid)} if pid > 0:
                 return pid
             case {"not_started": True, "reason": str(reason)}:

@@ -118,8 +118,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         fields = {"cmd": cmd, "cwd": cwd or "", "env": env or {}, "stdin": stdin, "seconds": seconds, "limit": limit}
         try:
-            reads = as_cell(cmd, input) if self.sandbox.settings.get("screen", "off") != "off" else ""
-            reply = await self._ask("start", reads, id=name, wait=wait, **fields)
+            reply = await self._ask("start", as_cell(cmd, input), id=name, wait=wait, **fields)
             said = self._said
             while reply.get("running") is True:
                 if asyncio.get_running_loop().time() > end:
