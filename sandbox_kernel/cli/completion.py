@@ -29,7 +29,7 @@ def script(parser: Parser, shell: str) -> str:
 
 def _know(command: Parser, setting: Setting) -> None:
     known = {flag: action for action in command.actions for flag in action.option_strings}
-    action = known.get(setting.flag) or command.add_argument(setting.flag, metavar=setting.metavar)
+    action = known.get(setting.flag) or command.add_argument(setting.flag, metavar=setting.form.metavar)
     action.option_strings = [setting.flag]  # `run` takes another spelling too
     action.help = setting.help.replace("%", "%%")  # argparse fills it in
     action.choices = setting.form.choices or None

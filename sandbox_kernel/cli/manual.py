@@ -142,7 +142,7 @@ def _exit_codes(codes: Mapping[str, str]) -> str:
 
 
 def _setting(setting: Setting) -> str:
-    return f"  {setting.flag} {setting.metavar}\n" + _paragraph(
+    return f"  {setting.flag} {setting.form.metavar}\n" + _paragraph(
         f"{setting.help} (default: {setting.default_for_people})", 8
     )
 

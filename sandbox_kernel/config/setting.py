@@ -47,11 +47,6 @@ class Setting:
         return "--" + (self.singular or self.name).replace("_", "-")
 
     @property
-    def metavar(self) -> str:
-        """What stands for a value in the help of a command."""
-        return self.form.metavar
-
-    @property
     def default(self) -> Any:
         return self.value(Settings())
 
@@ -59,7 +54,9 @@ class Setting:
     def default_for_people(self) -> str:
         if self.default_text is not None:
             return self.default_text
-        is_size, is_time = self.metavar == "SIZE", self.metavar == "TIME"
+        if self.default is None or isinstance(self.default, tuple):
+            return ", ".join(self.default or ()) or "none"
+        is_size, is_time = self.form.metavar == "SIZE", self.form.metavar == "TIME"
         return format_bytes(self.default) if is_size else f"{self.default:g} s" if is_time else str(self.default)
 
     @property

@@ -186,7 +186,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             Form(folder, "a folder", "FOLDER", from_notebook=True),
             "A host folder whose regular files are copied to /mnt/data: all of them at the start, and changed ones "
             "before each cell. A relative path starts at the notebook's folder.",
-            "none",
             scope="caller",
         ),
         Setting(
@@ -194,7 +193,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             Form(downloads, "a folder of its own", "FOLDER", from_notebook=True),
             "A host folder that receives the regular files that cells create or change in /mnt/data. Cells choose "
             "names and contents, so use the folder for nothing else. A relative path starts at the notebook's folder.",
-            "none",
             scope="caller",
         ),
         Setting(
@@ -257,7 +255,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "plugins",
             listed(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "plugins", "rate-limit, journal", "NAMES"),
             "Plugins of other packages that take part in each session (docs/write-a-plugin.md). They run on the host.",
-            "none",
             singular="plugin",
         ),
         *_of_plugins("Names and records"),

@@ -26,7 +26,8 @@ __all__ = [
     "config_path",
     "downloads",
     "folder",
-    "home_folder",
+    "is_nothing",
+    "path_from_root",
     "refuse",
     "text",
     "whole_path",
@@ -84,6 +85,11 @@ class Form(Generic[T]):
 def refuse(name: str, value: object, message: str, *, limit: str | None = None) -> ConfigurationError:
     """Return the error for a value that cannot work."""
     return ConfigurationError(EndCode.WRONG_SETTING, message, limit=limit, value=repr(value), setting=name)
+
+
+def is_nothing(raw: object, *words: str) -> bool:
+    """Return whether a value says that there is none: None, no text, "none" or one of `words`."""
+    return raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "none", *words))
 
 
 def _check(name: str, raw: object, value: float, bounds: tuple[float, float], show: Callable[[float], str]) -> None:
@@ -162,7 +168,7 @@ def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | 
     """Text of one form; with `none`, also nothing at all."""
 
     def parse(name: str, raw: object) -> str | None:
-        if none and (raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "none", "default"))):
+        if none and is_nothing(raw, "default"):
             return None
         if isinstance(raw, str) and form.fullmatch(raw.strip()):
             return raw.strip()
@@ -205,7 +211,7 @@ def texts_of(name: str, raw: object, what: str) -> list[str]:
     for one in given:
         if not isinstance(one, str):
             raise refuse(name, one, f"{name} is not a list of {what}")
-        found += [] if one.strip().lower() in ("", "none") else [text.strip() for text in one.split(",")]
+        found += [] if is_nothing(one) else [text.strip() for text in one.split(",")]
     return found
 
 
@@ -213,7 +219,7 @@ def listed(form: re.Pattern[str], what: str, example: str, metavar: str) -> Form
     """Several words of one form, with commas or as a list, 50 at most; none or nothing are none."""
 
     def parse(name: str, raw: object) -> tuple[str, ...]:
-        if raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "none")):
+        if is_nothing(raw):
             return ()
         words: list[str] = []
         for one in raw if isinstance(raw, list | tuple) else [raw]:
@@ -271,6 +277,15 @@ def _open(name: str, raw: object) -> Folder | str | None:
         raise refuse(name, whole_path(written), message) from None
     except FileRefused as error:
         raise refuse(name, whole_path(written), f"{name} is not opened: {error.message}") from None
+
+
+def path_from_root(raw: object) -> str | None:
+    """Return a path of the host that begins at the root or at `~`; None for what is none."""
+    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else None
+    if isinstance(path, str) and path.startswith("~"):
+        user, _, rest = path[1:].partition("/")
+        path = f"{home_folder(user) or ''}/{rest}"
+    return path if isinstance(path, str) and path.startswith("/") and path.isprintable() else None
 
 
 def whole_path(written: str) -> str:

@@ -118,7 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         spellings = dict.fromkeys(word for flag in flags for word in (flag, flag[:2] + flag[2:].replace("-", "_")))
         action = "append" if setting.form.adds_up else "store"
         dest = f"setting_{setting.name}"
-        add(*spellings, dest=dest, action=action, metavar=setting.metavar, help=argparse.SUPPRESS)
+        add(*spellings, dest=dest, action=action, metavar=setting.form.metavar, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,7 +28,6 @@ class BrokerSettings:
         listed(_MODULE, "modules", "numpy, matplotlib.pyplot", "MODULES"),
         "Modules that the sandboxes of `sandbox-kernel broker` import while they wait, if the image has them. The "
         "first import in a cell then takes no time.",
-        "numpy, pandas, matplotlib.pyplot",
         scope="process",
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...config.setting import rows, setting
-from ...config.values import Form, home_folder, refuse
+from ...config.values import Form, is_nothing, path_from_root, refuse
 from ...core.end_codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 MAX_FILE = 64 << 10
 """Bytes of a file of rules."""
-_NOTHING = ("", "none", "off")
 _LEVELS = ("note", "alert", "kill")
 _URL = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][\x21-\x7e]*)?")
 
@@ -38,11 +37,11 @@ def _monitor(name: str, raw: object) -> Monitoring | None:
     if not isinstance(word, str):
         raise refuse(name, raw, f"{name} is neither a level nor a file of rules")
     word = word.strip()
-    if word.lower() in _NOTHING:
+    if is_nothing(word, "off"):
         return None
     if word.lower() in _LEVELS:
         return _table(name, {"level": word.lower()}, "the level")
-    path = _from_root(word)
+    path = path_from_root(word)
     if path is None:
         raise refuse(name, raw, f"{name} is none of off, {', '.join(_LEVELS)}, and no path from the root or ~ on")
     import tomllib
@@ -84,13 +83,6 @@ def _reread(name: str, kept: object) -> Monitoring | None:
     return None if kept is None else _table(name, kept if isinstance(kept, Mapping) else {"rules": kept}, "a table")
 
 
-def _from_root(path: str) -> str | None:
-    if path.startswith("~"):
-        user, _, rest = path[1:].partition("/")
-        path = f"{home_folder(user) or ''}/{rest}"
-    return path if path.startswith("/") and path.isprintable() else None
-
-
 def _written(name: str, raw: object) -> list[str]:
     """Return the setting as a command line has it. Raises `ConfigurationError` for a table, which it cannot hold."""
     _monitor(name, raw)
@@ -100,7 +92,7 @@ def _written(name: str, raw: object) -> list[str]:
 
 
 def _webhook(name: str, raw: object) -> str | None:
-    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+    if is_nothing(raw, "off"):
         return None
     text = raw.strip() if isinstance(raw, str) else ""
     if not _URL.fullmatch(text):
@@ -110,7 +102,7 @@ def _webhook(name: str, raw: object) -> str | None:
 
 
 def _command(name: str, raw: object) -> tuple[str, ...]:
-    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+    if is_nothing(raw, "off"):
         return ()
     if isinstance(raw, str):
         import shlex
@@ -123,7 +115,7 @@ def _command(name: str, raw: object) -> tuple[str, ...]:
         words = list(raw) if isinstance(raw, Iterable) and not isinstance(raw, Mapping | bytes) else []
     if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
         raise refuse(name, raw, f"{name} is no command")
-    program = _from_root(words[0])
+    program = path_from_root(words[0])
     if program is None or not Path(program).is_file() or not os.access(program, os.X_OK):
         raise refuse(name, words[0], f"{name} is not a program of this machine, by its path from the root or ~ on")
     return (program, *words[1:])
@@ -168,7 +160,6 @@ class MonitorSettings:
         None,
         Form(_webhook, "`https://HOST/PATH`", "URL"),
         "An address to which each alert is posted as JSON. If it contains a token, set it in a config file.",
-        "none",
         scope="process",
     )
     """It may hold a token: nothing says it."""
@@ -182,7 +173,6 @@ class MonitorSettings:
             types="str | Sequence[str]",
         ),
         "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
-        "none",
         scope="process",
     )
 

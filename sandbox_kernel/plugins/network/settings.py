@@ -6,14 +6,13 @@ repeats what was given for a secret, since somebody may have given its value.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from ...config.setting import Setting, rows, setting
-from ...config.values import Form, home_folder, number, refuse, seconds, size, texts_of
+from ...config.values import Form, is_nothing, number, path_from_root, refuse, seconds, size, texts_of
 from ...core.end_codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import KIB, Settings
@@ -23,7 +22,6 @@ MAX_SECRETS = 32
 MAX_HOSTS = 32
 """Of one secret."""
 
-_NOTHING = ("", "none")
 _KINDS = ("*", "all", "any", "bridge", "default", "false", "full", "host", "internet", "no", "off", "on", "true", "yes")
 """What people write who expect a switch. None of it is a host that anybody means."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -106,12 +104,9 @@ def _given(name: str, raw: object) -> Iterable[tuple[object, object]]:
     if not isinstance(words, Iterable) or isinstance(words, bytes):
         raise _wrong(name, "is neither a table nor " + FORM_OF_ONE)
     for word in words:
-        if isinstance(word, SecretSource):
-            yield word.name, _table(word)
-            continue
         if not isinstance(word, str):
             raise _wrong(name, "is neither a table nor " + FORM_OF_ONE)
-        if word.strip().lower() in _NOTHING:
+        if is_nothing(word):
             continue
         match = _SECRET.fullmatch(word.strip())
         if match is None:
@@ -126,8 +121,6 @@ def _one_secret(name: str, key: object, about: object) -> SecretSource:
     if _TAKEN.fullmatch(key):
         raise _wrong(f"{name}.{key}", "is the name of a variable that has another meaning in the sandbox")
     where = f"{name}.{key}"
-    if isinstance(about, SecretSource):
-        about = _table(about)
     if not isinstance(about, Mapping) or len({"env", "file"} & set(about)) != 1:
         raise _wrong(where, 'is not a table with either "env" or "file": the value itself is never given')
     if unknown := set(about) - {"env", "file", "hosts", "header"}:
@@ -145,17 +138,9 @@ def _variable(where: str, raw: object) -> str:
 
 
 def _file(where: str, raw: object) -> str:
-    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else ""
-    if not isinstance(path, str) or not (found := _from_root(path)):
+    if not (found := path_from_root(raw)):
         raise _wrong(where, "has a file that is not a path from the root, or from ~, on")
     return found
-
-
-def _from_root(path: str) -> str | None:
-    if path.startswith("~"):
-        user, _, rest = path[1:].partition("/")
-        path = f"{home_folder(user) or ''}/{rest}"
-    return path if path.startswith("/") and path.isprintable() else None
 
 
 def _hosts(where: str, raw: object) -> list[str]:
@@ -219,11 +204,6 @@ def _wrong(where: str, what: str) -> ConfigurationError:
     return ConfigurationError(EndCode.WRONG_SETTING, f"{where} {what}", value="not shown", setting="secrets")
 
 
-def _table(secret: SecretSource) -> dict[str, object]:
-    about: dict[str, object] = {secret.kind: secret.place, "hosts": secret.hosts}
-    return about | ({} if secret.header is None else {"header": secret.header})
-
-
 def _written(name: str, raw: object) -> list[str]:
     """Return each secret as a command line has it. Raises `ConfigurationError` for one that it cannot hold."""
     words: list[str] = []
@@ -240,7 +220,7 @@ def _written(name: str, raw: object) -> list[str]:
 
 
 def _proxy(name: str, raw: object) -> str | None:
-    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+    if is_nothing(raw):
         return None
     text = raw.strip() if isinstance(raw, str) else ""
     if text.lower() == "environment":
@@ -254,10 +234,9 @@ def _proxy(name: str, raw: object) -> str | None:
 
 
 def _certificates(name: str, raw: object) -> str | None:
-    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+    if is_nothing(raw):
         return None
-    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else ""
-    if not isinstance(path, str) or not (found := _from_root(path)):
+    if not (found := path_from_root(raw)):
         raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
     return found
 
@@ -296,7 +275,6 @@ class NetworkSettings:
         "Secrets that the host inserts into requests. Cells see a placeholder. Each entry says where the value is "
         "found, for which hosts it is, and optionally in which header. It never contains the value, and it allows "
         "no connection.",
-        "none",
         singular="secret",
         scope="caller",
     )
@@ -305,7 +283,6 @@ class NetworkSettings:
         Form(_proxy, "`http://HOST:PORT` or `environment`"),
         "The HTTP proxy that the host must use itself. environment: the proxy in the variables HTTPS_PROXY, "
         "NO_PROXY, ... of the kernel process.",
-        "none",
         scope="process",
     )
     """None is none, "environment" what the variables say, else the address of a proxy."""
@@ -314,7 +291,6 @@ class NetworkSettings:
         Form(_certificates, "a file", "FILE"),
         "A PEM file of certificate authorities that cells trust in addition to the public ones. The host trusts "
         "them too, for connections with a secret.",
-        "none",
         scope="process",
     )
 

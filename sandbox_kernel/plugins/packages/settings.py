@@ -48,10 +48,6 @@ def _index(name: str, raw: object) -> str | None:
     return raw
 
 
-def _written(name: str, raw: object) -> list[str]:
-    return list(_packages(name, raw)) or ["none"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageSettings:
     """What cells may install, and where it comes from."""
@@ -63,12 +59,11 @@ class PackageSettings:
             "names, with commas between them, or `*`",
             "NAME",
             adds_up=True,
-            written=_written,
+            written=lambda name, raw: list(_packages(name, raw)) or ["none"],
             types="str | Sequence[str]",
         ),
         "Packages that cells may install with `pip install`: names, with allowed extras, or `*` for the whole "
         "index. Dependencies are included. The host resolves, fetches and checks wheels.",
-        "none",
         singular="package",
         scope="caller",
     )

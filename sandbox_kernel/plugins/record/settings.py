@@ -72,7 +72,6 @@ class RecordSettings:
         Form(_audit_file, "a file in a folder that exists", "FILE", from_notebook=True),
         "A host file that receives one line of JSON for each cell and for each refusal. The lines form a chain: "
         "`sandbox-kernel audit verify` finds lines that were changed or removed.",
-        "none",
         scope="process",
     )
     audit_key: str | None = setting(

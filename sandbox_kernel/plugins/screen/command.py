@@ -142,7 +142,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--strict", action="store_true", help="anything that is found gives exit code 1")
     for name in _OF_US:
         setting = SETTINGS[name]
-        add(setting.flag, metavar=setting.metavar, help=f"{setting.help} (default: {setting.default_for_people})")
+        add(setting.flag, metavar=setting.form.metavar, help=f"{setting.help} (default: {setting.default_for_people})")
 
 
 def screen(options: argparse.Namespace) -> int:

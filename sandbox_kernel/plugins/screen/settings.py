@@ -7,25 +7,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...config.setting import rows, setting
-from ...config.values import Form, choice, home_folder, number, refuse
+from ...config.values import Form, choice, is_nothing, number, path_from_root, refuse
 from ...core.errors import FileRefused
 from ...files.host_paths import open_file
 
 MAX_FILE = 256 << 10
 """Bytes of a file of rules."""
-_NOTHING = ("", "none", "off")
 
 
 def _rules(name: str, raw: object) -> str | None:
-    if raw is None or (isinstance(raw, str) and raw.strip().lower() in _NOTHING):
+    if is_nothing(raw, "off"):
         return None
-    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else None
-    if not isinstance(path, str):
+    if not isinstance(raw, str | os.PathLike):
         raise refuse(name, raw, f"{name} is not a file")
-    if path.startswith("~"):
-        user, _, rest = path[1:].partition("/")
-        path = f"{home_folder(user) or ''}/{rest}"
-    if not path.startswith("/") or not path.isprintable():
+    path = path_from_root(raw)
+    if path is None:
         raise refuse(name, raw, f"{name} is not the path of a file from the root, or from ~, on")
     return _checked(name, _text(name, path), path)
 
@@ -84,7 +80,6 @@ class ScreenSettings:
         Form(_rules, "a TOML file", "FILE", reread=_reread),
         "A TOML file that adds rules to the screen, changes their weights, switches them off, or lists the modules"
         " that may be imported.",
-        "none",
     )
     """The text of the file."""
     screen_overrides: Literal["allow", "forbid"] = setting(

@@ -105,7 +105,6 @@ def test_flags_of_a_list_add_up_and_replace_those_of_the_file(tmp_path: Path, mo
 SECRETS: dict[str, Any] = {
     "tables": TABLES,
     "words of a command line": WORDS,
-    "what was checked before": (TOKEN, BEARER),
 }
 
 
