@@ -18,6 +18,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.plugins import index
+from tests.support import roots
 from tests.support.examples import examples
 from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
@@ -55,8 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
         _end_unused_brokers()
     if "turns" in given:
         config.pluginmanager.register(TurnsPlugin(Turns(Path(given["turns"])), given["workercount"]))
+        roots.shared.append(Path(given["turns"]))
     elif config.getoption("numprocesses", None):
-        config.stash[TURNS] = tempfile.TemporaryDirectory(prefix="sandbox-kernel-turns-")
+        config.stash[TURNS] = tempfile.TemporaryDirectory(prefix="sandbox-kernel-turns-", ignore_cleanup_errors=True)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

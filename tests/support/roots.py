@@ -1,4 +1,4 @@
-"""A root for engines without images, made of the test's image once for each process of the tests."""
+"""A root for engines without images, made of the test's image once for each run of the tests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_kernel.engines.bubblewrap.roots import DESCRIPTION
+from tests.support.turns import once
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
 
 _folder: list[tempfile.TemporaryDirectory[str]] = []
+shared: list[Path] = []
+"""The folder that the workers of a run have in common, if there are several."""
 
 
 @cache
@@ -22,9 +25,15 @@ def root_of_tests() -> str:
     """Return the folder of a root that has what the image has; `SANDBOX_KERNEL_TEST_ROOT` names one that is there."""
     if there := os.environ.get("SANDBOX_KERNEL_TEST_ROOT"):
         return there
+    if shared:
+        return once(shared[0] / "root.json", lambda: _made(shared[0] / "root"))
     _folder.append(tempfile.TemporaryDirectory(prefix="sandbox-kernel-root-", ignore_cleanup_errors=True))
-    folder = Path(_folder[0].name)
-    folder.chmod(0o755)
+    return _made(Path(_folder[0].name))
+
+
+def _made(folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
+    let_others_in(folder)
     unpack(IMAGE, folder)
     return str(folder)
 
