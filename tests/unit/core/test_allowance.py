@@ -13,6 +13,7 @@ import ctypes
 import gc
 import io
 import json
+import math
 import struct
 import sys
 import time
@@ -69,11 +70,12 @@ def as_image(raw: bytes) -> dict[str, Any]:
     return tagged("PIL.Image", base64.b64encode(raw).decode())
 
 
-def peak(call: Callable[[], Any]) -> int:
+def peak(call: Callable[[], Any], enough: float = math.inf) -> int:
     """Return how far a call raises the memory of this process at its highest, in bytes.
 
     What the process grows by lacks what takes the place of what earlier tests freed, and what Python counts lacks what
-    libraries allocate by themselves: the larger one counts.
+    libraries allocate by themselves: the larger one counts. Python's count is slow, and left out when the process has
+    grown by more than `enough`.
     """
 
     def status(name: str) -> int:
@@ -87,6 +89,8 @@ def peak(call: Callable[[], Any]) -> int:
     kept = call()
     grown = status("VmHWM") - before
     del kept
+    if grown > enough:
+        return grown
     tracemalloc.start()
     try:
         call()
@@ -148,7 +152,7 @@ def test_an_answer_of_many_small_parts_is_refused_before_they_are_there(name: st
     assert error.value in str(error)
     needed = peak(lambda: refused(text))
     assert needed < BOUND + 2 * sys.getsizeof(text), "the text without its mark, and as it is weighed"
-    unbounded = peak(lambda: read(text, Allowance(ENDLESS)))
+    unbounded = peak(lambda: read(text, Allowance(ENDLESS)), enough=max(BOUND, needed))
     assert unbounded > BOUND, "the control: it would have been more"
     assert unbounded > needed
 
