@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sandbox_kernel.core.finding import Screened
+from sandbox_kernel.core.screen_findings import Screened
 from sandbox_kernel.plugins.screen.screen import Screen
 from tests.plugins.screen.corpora import attacks, honest, is_held_out
 

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
-from ..core.usage_codes import UsageCode
 from ..plugins import index
 from .table import SETTINGS
 from .values import config_path, did_you_mean

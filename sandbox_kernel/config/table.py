@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ..core import zone
+from ..core import time_zone
 from ..core.model import GIB, KIB, MIB
 from ..plugins import index
 from .setting import Setting
@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "time_zone",
-            text(re.compile(zone.FORM), 'a time zone such as Europe/Berlin, or "machine"', none=True),
+            text(re.compile(time_zone.FORM), 'a time zone such as Europe/Berlin, or "machine"', none=True),
             "The time zone of clocks in cells, by its name in the tz database. machine: the one of this machine. "
             "Empty: UTC. The image must know it, as the default images do.",
             scope="sandbox",

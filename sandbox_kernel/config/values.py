@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ..core.end_codes import EndCode
+from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, KIB, MIB, format_bytes
 from ..files.folder_policy import config_path, why_not

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
-from . import weight
-from .end_codes import EndCode
+from . import json_memory
+from .codes import EndCode
 from .errors import AnswerError
 from .model import Limits, format_bytes
 
@@ -47,7 +47,7 @@ class Allowance:
 
     def json(self, text: str, copies: int = 1) -> Any:
         """Return what JSON holds, of which so many copies will be there at once."""
-        self.take(copies * weight.kept(text.encode(errors="surrogatepass")))
+        self.take(copies * json_memory.kept(text.encode(errors="surrogatepass")))
         with improper(RecursionError):
             level = [value := json.loads(text, parse_int=lambda number: int(digits(number)))]
         depth = 0

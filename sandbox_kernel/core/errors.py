@@ -8,10 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from .code import Code, Note, Survived
-from .end_codes import EndCode
-from .file_codes import FileCode
-from .message_codes import MessageCode
+from .codes import Code, EndCode, FileCode, MessageCode, Note, Survived
 
 MAX_SAID = 2000
 """Characters of what a command said last, in the text of an error."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from .end_codes import EndCode
+from .codes import EndCode, UsageCode
 from .errors import ConfigurationError
-from .usage_codes import UsageCode
 
 T = TypeVar("T")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .codes import UsageCode
 from .errors import ConfigurationError
-from .usage_codes import UsageCode
 
 if TYPE_CHECKING:
     import subprocess

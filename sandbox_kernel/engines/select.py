@@ -13,10 +13,9 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..core.end_codes import EndCode
+from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
-from ..core.usage_codes import UsageCode
 from . import sockets
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import cache
 
 from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.resources import PACKAGE
-from ..core.zone import of_machine
+from ..core.time_zone import of_machine
 from . import filter as system_calls
 from .hardening import USER, accounts
 from .seccomp import rules

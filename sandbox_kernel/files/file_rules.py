@@ -15,9 +15,8 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from ..core.codes import EndCode
+from ..core.codes import EndCode, FileCode
 from ..core.errors import ConfigurationError, FileRefused
-from ..core.file_codes import FileCode
 from ..core.model import MIB, Limits, format_bytes
 
 MAX_COMPONENT_BYTES = 255

@@ -20,9 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..core.codes import Code, UsageCode
+from ..core.codes import Code, FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused
-from ..core.file_codes import FileCode
 from ..core.model import MIB, format_bytes
 from .path_walk import PathWalk, kind
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..core.codes import FileCode
 from ..core.errors import FileRefused
-from ..core.file_codes import FileCode
 
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """A folder on the way need not be readable: to pass through it is enough."""

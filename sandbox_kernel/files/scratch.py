@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
+from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxError
-from ..core.file_codes import FileCode
 from .file_rules import CHUNK_BYTES, FileLimits, check_name, check_size
 
 Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from ..core.codes import SnapshotCode
 from ..core.errors import FileNotThere, FileRefused
 from ..core.resources import is_locked
-from ..core.snapshot_codes import SnapshotCode
 from .host_paths import Folder
 
 VERSION = 1

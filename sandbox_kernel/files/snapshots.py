@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
+from ..core.codes import SnapshotCode
 from ..core.errors import FileNotThere, FileRefused
 from ..core.model import Settings, format_bytes
-from ..core.snapshot_codes import SnapshotCode
 from .host_paths import Folder
 from .path_walk import PathWalk, home_folder
 from .snapshot_parts import (

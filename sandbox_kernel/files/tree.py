@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from ..core.codes import FileCode
 from ..core.errors import FileRefused
-from ..core.file_codes import FileCode
 from ..core.model import format_bytes
 from . import folder_policy
 from .file_rules import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size

@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..core.code import Code
+from ..core.codes import Code
 from ..core.errors import SandboxError
-from ..core.finding import Finding
 from ..core.model import Inside, Message, SandboxSample, Settings
+from ..core.screen_findings import Finding
 
 if TYPE_CHECKING:
     import argparse

@@ -51,7 +51,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from ..core.finding import Screened
+    from ..core.screen_findings import Screened
 
 P = ParamSpec("P")
 T = TypeVar("T")

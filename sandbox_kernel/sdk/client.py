@@ -50,7 +50,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from ..core.finding import Screened
+    from ..core.screen_findings import Screened
 
 
 @dataclass(slots=True)

@@ -14,9 +14,8 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from ..core.codes import UsageCode
+from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
-from ..core.file_codes import FileCode
 from ..core.model import format_bytes
 from ..core.tasks import Tasks
 from ..files import scratch

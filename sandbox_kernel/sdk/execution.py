@@ -22,7 +22,7 @@ from .result import Result, short
 from .values import CellUsage, NetworkDenial
 
 if TYPE_CHECKING:
-    from ..core.finding import Finding
+    from ..core.screen_findings import Finding
 
 __all__ = ["Event", "Execution", "ExecutionError", "Logs", "Recorder", "Result"]
 

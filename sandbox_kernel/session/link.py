@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from ..container import wire
-from ..core import weight
+from ..core import json_memory
 from ..core.codes import EndCode, MessageCode, Note
 from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
@@ -194,7 +194,7 @@ class Link:
     @staticmethod
     def _parse(parts: list[bytes]) -> tuple[dict[str, Any], bytes]:
         try:
-            if weight.heavy(parts[0], MAX_HEAD_COST) is not None:
+            if json_memory.heavy(parts[0], MAX_HEAD_COST) is not None:
                 raise ValueError
             head = orjson.loads(parts[0])
             if not isinstance(head["op"], str) or not isinstance(head.get("id", 0), int):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from ..container import wire
-from ..core import weight
+from ..core import json_memory
 from ..core.codes import MessageCode, Note
 from ..core.errors import ProtocolError
 from ..core.model import Channel, Message
@@ -276,14 +276,14 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
         _identifier(parent, "msg_id")
     _check_type(channel, header["msg_type"])
     light = channel != "iopub" or header["msg_type"] in COMMS
-    if (reason := weight.heavy(parts[3], max_message if light else MEMORY_FACTOR * max_message)) is not None:
+    if (reason := json_memory.heavy(parts[3], max_message if light else MEMORY_FACTOR * max_message)) is not None:
         raise TooHeavyError(header["msg_type"], parent, reason)
     message = Message(
         channel=channel,
         header=header,
         parent=parent,
         metadata=metadata,
-        memory=weight.kept(parts[3]) if channel == "iopub" and header["msg_type"] != "stream" else 0,
+        memory=json_memory.kept(parts[3]) if channel == "iopub" and header["msg_type"] != "stream" else 0,
         plain=_is_plain(parts[3]),
         content=_known(header["msg_type"], _object(take(parts, 3, max_message, MEMORY_FACTOR))),
         buffers=tuple(parts[4:]),

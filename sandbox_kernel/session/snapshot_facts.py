@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core.codes import EndCode, SnapshotCode
+from ..core.codes import EndCode, SnapshotCode, UsageCode
 from ..core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
 from ..core.model import Limits, SandboxSpec, Settings
 from ..core.tasks import Tasks
-from ..core.usage_codes import UsageCode
 from ..engines.abilities import Ability
 from ..engines.abilities import demand as require
 from ..engines.attestation import demand

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.floods import RAW, SHAPES
 from sandbox_kernel import AsyncSandbox
-from sandbox_kernel.core import weight
+from sandbox_kernel.core import json_memory
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy
 from sandbox_kernel.policy.verdict import Verdict
@@ -62,15 +62,17 @@ def test_a_message_of_any_shape_costs_three_times_the_limit_at_most(flooded: Ker
     assert status(flooded.pid, "VmHWM") - before < 3 * LIMIT + BESIDE
 
 
-@pytest.mark.parametrize(("step", "little"), [(weight.STRINGS, True), (weight.PIECE, False)], ids=["", "control"])
+@pytest.mark.parametrize(
+    ("step", "little"), [(json_memory.STRINGS, True), (json_memory.PIECE, False)], ids=["", "control"]
+)
 def test_weighing_a_message_of_many_strings_takes_little_itself(
     monkeypatch: pytest.MonkeyPatch, step: int, little: bool
 ) -> None:
-    monkeypatch.setattr(weight, "STRINGS", step)
+    monkeypatch.setattr(json_memory, "STRINGS", step)
     data = b"[" + b'"ab",' * (3 * MIB // 2 // 5) + b'""]'
     tracemalloc.start()
     try:
-        assert weight.heavy(data, 1 << 40) is None
+        assert json_memory.heavy(data, 1 << 40) is None
         assert (tracemalloc.get_traced_memory()[1] < 2 * MIB) == little
     finally:
         tracemalloc.stop()

@@ -27,14 +27,6 @@ from tests.support import ROOT
 from tests.support.cases import each
 
 PACKAGE = ROOT / "sandbox_kernel"
-TABLES = (
-    "output_codes",
-    "message_codes",
-    "file_codes",
-    "usage_codes",
-    "end_codes",
-    "snapshot_codes",
-)
 PARTS = TABLE | index.codes()
 ALL = [one for part in PARTS.values() for one in part]
 TYPES = {part.__name__: part for part in PARTS.values()}
@@ -49,7 +41,7 @@ LOOKING = {"startswith", "endswith", "fullmatch", "match", "search", "find", "pa
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    paths = sorted(path for path in PACKAGE.rglob("*.py") if path.stem not in TABLES)
+    paths = sorted(PACKAGE.rglob("*.py"))
     return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 

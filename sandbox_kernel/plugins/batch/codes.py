@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _FORGED = "No real kernel sends this: look at what the code does."
 

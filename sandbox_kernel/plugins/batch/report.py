@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.codes import Survived, UsageCode
-from ...core.finding import Finding
+from ...core.screen_findings import Finding
 from ...files.host_paths import Folder, open_parent, usable
 from ...sdk.values import NetworkUsage
 from .events import Events

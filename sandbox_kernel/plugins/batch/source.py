@@ -20,7 +20,7 @@ from typing import Any
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
-from ...core.extras import install_words
+from ...core.pip_extras import install_words
 from ...files.host_paths import open_file
 from ...session.handshake import KernelHandshake
 from .codes import BatchCode

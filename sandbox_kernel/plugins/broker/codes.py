@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _START = "Start `sandbox-kernel broker`, or change engine."
 _ENGINE = "Run `sandbox-kernel doctor`."

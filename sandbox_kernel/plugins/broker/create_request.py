@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core import zone
+from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
 from ...core.model import AgentOptions, Limits, LimitsKept, SandboxSpec
 from ...engines.shipping import command_of, new_uid
@@ -23,7 +23,7 @@ from .codes import BrokerCode
 
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
 RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-ZONE = re.compile(zone.FORM)
+ZONE = re.compile(time_zone.FORM)
 FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone", "variables", "inside"})
 
 

@@ -29,7 +29,7 @@ except ImportError as error:
     raise missing("autogen-core", error) from error
 
 if TYPE_CHECKING:
-    from ...core.finding import Finding
+    from ...core.screen_findings import Finding
     from ...sdk.client import AsyncSandbox
     from ...sdk.execution import Execution, Result
 

@@ -38,8 +38,7 @@ from ... import (
     ScatterChart,
     SuperChart,
 )
-from ...core.code import Note
-from ...core.codes import EndCode, UsageCode
+from ...core.codes import EndCode, Note, UsageCode
 from ...core.errors import CellTimeout, ConfigurationError, EngineError, FileNotThere, SandboxClosed, SandboxError
 from ...sdk import blocking, client
 from ...sdk.blocking import CommandHandle, WatchHandle

@@ -27,7 +27,7 @@ except ImportError as error:
     raise missing("smolagents", error) from error
 
 if TYPE_CHECKING:
-    from ...core.finding import Finding
+    from ...core.screen_findings import Finding
     from ...sdk.blocking import Sandbox
     from ...sdk.execution import Execution
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _LIST = "Ask for the list of tools or resources."
 _PARTS = "Send or read it in parts, with offset."

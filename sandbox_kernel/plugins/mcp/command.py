@@ -20,8 +20,8 @@ from ...config.sources import from_files_for_all, resolve
 from ...config.values import seconds
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError
-from ...core.extras import install_words
 from ...core.model import Settings
+from ...core.pip_extras import install_words
 
 if TYPE_CHECKING:
     from .clients import ServerLimits

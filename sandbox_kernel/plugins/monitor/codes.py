@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _RULE = "Add a rule to network if the code is meant to reach it; else look at what it does."
 _LOOK = "Look at what the code does, and at the audit around that time."

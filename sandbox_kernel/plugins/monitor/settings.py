@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...config.setting import rows, setting
 from ...config.values import Form, is_nothing, path_from_root, refuse
-from ...core.end_codes import EndCode
+from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
 

@@ -17,7 +17,7 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
-from ...core.extras import install_words
+from ...core.pip_extras import install_words
 
 try:
     from cryptography import x509

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _SPELLING = "Write the whole name (or xn--), an address as four decimal numbers, or IPv6 in brackets."
 _INSIDE = "Nothing: this is the sandbox itself. For the host's own 127.0.0.1, add a rule."

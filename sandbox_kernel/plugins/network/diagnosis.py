@@ -10,8 +10,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from ...core.errors import SandboxError
-from ...core.extras import install_words
 from ...core.model import Settings
+from ...core.pip_extras import install_words
 from ..api import Diagnosis, Problem
 from .settings import NetworkSettings
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ...config.setting import Setting, rows, setting
 from ...config.values import Form, is_nothing, number, path_from_root, refuse, seconds, size, texts_of
-from ...core.end_codes import EndCode
+from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import KIB, Settings
 

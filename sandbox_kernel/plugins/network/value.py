@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import Literal, NoReturn, Protocol
 
-from ...core.end_codes import EndCode
+from ...core.codes import EndCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...files.host_paths import open_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _VERSION = "Ask for another version, or build it into an image."
 _RESTART = "Restart the sandbox: a cell may have broken it."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _COMPARE = "Compare with a copy stored elsewhere, and check who can write to the file."
 _KEY = "Give the right key."

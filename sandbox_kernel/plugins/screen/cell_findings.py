@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from ...core.finding import Finding, Screened
+from ...core.screen_findings import Finding, Screened
 from .codes import ScreenCode
 from .rule_index import Row, RuleIndex
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _IN_PYTHON = "Do it in Python, with the packages of the image."
 _NOTHING = "Nothing: sandboxed code has no need of it."

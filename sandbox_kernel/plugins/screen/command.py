@@ -21,13 +21,13 @@ from ... import __version__
 from ...config.sources import SETTINGS, from_files, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
-from ...core.finding import WEIGHTS, Finding, level
+from ...core.screen_findings import WEIGHTS, Finding, level
 from ...policy.safe_text import LogLines, ours
 from .rule_index import Row, RuleIndex
 from .settings import ScreenSettings
 
 if TYPE_CHECKING:
-    from ...core.finding import Screened
+    from ...core.screen_findings import Screened
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

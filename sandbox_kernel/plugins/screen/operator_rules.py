@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 
-from ...core.finding import WEIGHTS
+from ...core.screen_findings import WEIGHTS
 from .rule_index import Changes, Own, Row, default
 
 LEVELS = WEIGHTS | {"off": 0}

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...core.finding import Screened
+from ...core.screen_findings import Screened
 from ...policy import ipython_syntax
 from . import constant_folding as folding
 from .cell_findings import CellFindings

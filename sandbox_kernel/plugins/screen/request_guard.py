@@ -15,7 +15,7 @@ from ..api import Review, SessionHandle, SessionService
 from .settings import ScreenSettings
 
 if TYPE_CHECKING:
-    from ...core.finding import Finding, Screened
+    from ...core.screen_findings import Finding, Screened
     from .screen import Screen
 
 MAX_EXPRESSIONS = 100

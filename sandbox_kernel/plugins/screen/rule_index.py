@@ -23,7 +23,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.finding import WEIGHTS
+from ...core.screen_findings import WEIGHTS
 from .codes import ScreenCode
 
 MAX_ASKED = 4096

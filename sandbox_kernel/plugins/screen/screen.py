@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...core.finding import Screened
+from ...core.screen_findings import Screened
 from .constant_folding import Value, size
 from .python_reader import PythonReader
 from .rule_index import RuleIndex, default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import unique
 
-from ...core.code import Code
+from ...core.codes import Code
 
 _SIGNATURE = "Call it as its signature says, or fix what it returns."
 _CALL = "Use the functions of the module sandbox_tools."

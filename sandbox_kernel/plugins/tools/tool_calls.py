@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from ...core.code import Note
+from ...core.codes import Note
 from ...core.model import Inside
 from ...session.streams import Identified, works_for
 from ..api import Cell, SessionService, Stream, StreamReset

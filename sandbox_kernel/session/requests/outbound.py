@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from ...core import weight
+from ...core import json_memory
 from ...core.codes import Code, EndCode, MessageCode, Note, OutputCode
 from ...core.errors import OutputLimit, ProtocolError, SandboxError
 from ...core.model import Message, format_bytes
@@ -89,7 +89,7 @@ class Outbound:
             return self.ours(request, ProtocolError(MessageCode.REPLY_REFUSED))
         # A small one costs a bounded multiple of what it came as; of a large one, what is left of it counts.
         try:
-            request.hold(32 * size if size < weight.SMALL else weight.kept(protocol.dumps(allowed.content)))
+            request.hold(32 * size if size < json_memory.SMALL else json_memory.kept(protocol.dumps(allowed.content)))
         except ProtocolError as error:
             return self.ours(request, error)
         if requests.held_bytes > MAX_REPLY:

@@ -18,7 +18,7 @@ from .. import protocol
 from .transitions import Event, State, following
 
 if TYPE_CHECKING:
-    from ...core.finding import Finding
+    from ...core.screen_findings import Finding
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.config.sources import from_keywords
-from sandbox_kernel.core import zone
+from sandbox_kernel.core import time_zone
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.engines import shipping
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(zone, "LINK", tmp_path / "localtime")
-    monkeypatch.setattr(zone, "NAME", tmp_path / "timezone")
+    monkeypatch.setattr(time_zone, "LINK", tmp_path / "localtime")
+    monkeypatch.setattr(time_zone, "NAME", tmp_path / "timezone")
     return tmp_path
 
 

@@ -17,8 +17,8 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from sandbox_kernel.config.sources import from_argv, read_argv
 from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, ImageMissing
-from sandbox_kernel.core.extras import install_words
 from sandbox_kernel.core.model import GIB
+from sandbox_kernel.core.pip_extras import install_words
 from sandbox_kernel.core.resources import brought
 from sandbox_kernel.setup import install
 
