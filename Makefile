@@ -44,7 +44,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- $(if $(PLUGIN),trying the plugin $(PLUGIN): some minutes,trying everything: about 24 minutes on two processors)"
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
-	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
+	@$(BIN)/python -c 'from sandbox_kernel.setup.engine_setup import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers.install || true
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint docs
 	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 22 minutes on two processors)"
@@ -146,7 +146,7 @@ fuzz: $(VENV)/.for-tests ## a million inputs for each fuzzer, one on each proces
 # For each of four renderers and two modes. DOCUMENTS=5000 is a look; findings are kept in .cache/fuzz.
 DOCUMENTS := 125000
 fuzz-renderers: $(VENV)/.for-tests ## a million documents in the renderers of JupyterLab, VS Code and nbconvert
-	@$(BIN)/python -c 'from sandbox_kernel.setup.machine import install_browser; install_browser()'
+	@$(BIN)/python -c 'from sandbox_kernel.setup.engine_setup import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers --documents $(DOCUMENTS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.

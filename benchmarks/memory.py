@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import docker
 import psutil  # type: ignore[import-untyped]
 
-from sandbox_kernel.engines.owner import Owner
+from sandbox_kernel.engines.owner_process import Owner
 
 from .kernels import MARK, BenchmarkError, Kernel
 

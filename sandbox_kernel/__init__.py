@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from .sdk.charts import SuperChart as SuperChart
     from .sdk.client import AsyncSandbox as AsyncSandbox
     from .sdk.commands import PtySize as PtySize
-    from .sdk.entries import EntryInfo as EntryInfo
-    from .sdk.entries import FileInfo as FileInfo
-    from .sdk.entries import FilesystemEvent as FilesystemEvent
-    from .sdk.entries import FilesystemEventType as FilesystemEventType
-    from .sdk.entries import FileType as FileType
     from .sdk.execution import Execution as Execution
     from .sdk.execution import ExecutionError as ExecutionError
     from .sdk.execution import Logs as Logs
-    from .sdk.following import CommandResult as CommandResult
-    from .sdk.following import ProcessInfo as ProcessInfo
-    from .sdk.messages import OutputMessage as OutputMessage
+    from .sdk.folder_entries import EntryInfo as EntryInfo
+    from .sdk.folder_entries import FileInfo as FileInfo
+    from .sdk.folder_entries import FilesystemEvent as FilesystemEvent
+    from .sdk.folder_entries import FilesystemEventType as FilesystemEventType
+    from .sdk.folder_entries import FileType as FileType
+    from .sdk.output_text import OutputMessage as OutputMessage
     from .sdk.result import Result as Result
+    from .sdk.running_command import CommandResult as CommandResult
+    from .sdk.running_command import ProcessInfo as ProcessInfo
     from .sdk.values import CellUsage as CellUsage
     from .sdk.values import NetworkDenial as NetworkDenial
     from .sdk.values import NetworkUsage as NetworkUsage
@@ -93,7 +93,7 @@ _PLACES = {
     ),
     "sdk.client": ("AsyncSandbox",),
     "sdk.commands": ("PtySize",),
-    "sdk.entries": (
+    "sdk.folder_entries": (
         "EntryInfo",
         "FileInfo",
         "FileType",
@@ -105,12 +105,12 @@ _PLACES = {
         "ExecutionError",
         "Logs",
     ),
-    "sdk.following": (
+    "sdk.running_command": (
         "CommandResult",
         "ProcessInfo",
     ),
     "sdk.result": ("Result",),
-    "sdk.messages": ("OutputMessage",),
+    "sdk.output_text": ("OutputMessage",),
     "sdk.values": (
         "CellUsage",
         "NetworkDenial",

@@ -2,7 +2,7 @@
 
 - `hub`: two people on a real JupyterHub, with users of the system of its own; `make hub` runs it.
 - `unit`: this process and programs that it starts; neither an engine nor a browser. `make test-unit` runs them.
-  Its folders are those of the package: `unit/session/test_link.py` is about `sandbox_kernel/session/link.py`.
+  Its folders are those of the package: `unit/core/test_tasks.py` is about `sandbox_kernel/core/tasks.py`.
 - `container`: an engine, and sandboxes in it.
 - `attacks`: hostile cells, agents, users and floods against real sandboxes; and what the fuzzers find.
 - `browser`: hostile and honest outputs in Chromium, and the second wall before them.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.setup.machine import Steps, install_packages
+from sandbox_kernel.setup.engine_setup import Steps, install_packages
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache" / "renderers"

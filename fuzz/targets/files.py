@@ -14,11 +14,11 @@ from typing import Any
 from unittest.mock import patch
 
 from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
-from sandbox_kernel.files import scratch, transfer
+from sandbox_kernel.files import folder_sync, scratch_files
 from sandbox_kernel.files.file_rules import FileLimits, check_name
-from sandbox_kernel.files.scratch import Stamp
-from sandbox_kernel.files.transfer import Downloads, SyncState, Uploads
-from sandbox_kernel.files.tree import DownloadFolder, UploadFolder
+from sandbox_kernel.files.folder_sync import Downloads, SyncState, Uploads
+from sandbox_kernel.files.host_tree import DownloadFolder, UploadFolder
+from sandbox_kernel.files.scratch_files import Stamp
 
 from ..judge import require
 from ..trees import Reader, encode, option
@@ -49,8 +49,8 @@ def prepared() -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-files-") as folder,
         contextlib.closing(asyncio.new_event_loop()) as _loop,
-        patch.object(transfer.Disk, "run", _at_once),
-        patch.object(transfer.Disk, "finish", _at_once),
+        patch.object(folder_sync.Disk, "run", _at_once),
+        patch.object(folder_sync.Disk, "finish", _at_once),
     ):
         _base = Path(folder)
         yield
@@ -189,12 +189,12 @@ async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, re
         report = await Uploads(of, SyncState(), LIMITS).sync(agent)
         require(all(path in ("a", "chart.png") for path, _ in report.copied), report)
     elif what == READ:
-        content = await scratch.read(agent, reader.choice(NAMES), 16)
+        content = await scratch_files.read(agent, reader.choice(NAMES), 16)
         require(len(content) <= 16, content)
     elif what == WRITE:
-        await scratch.write(agent, reader.choice(NAMES), b"x" * (reader.byte() % 32), 16)
+        await scratch_files.write(agent, reader.choice(NAMES), b"x" * (reader.byte() % 32), 16)
     else:
-        for file in await scratch.listing(agent, 8):
+        for file in await scratch_files.listing(agent, 8):
             require(str(check_name(file.path)) == file.path and isinstance(file.stamp, Stamp), file)
 
 

@@ -18,7 +18,7 @@ import orjson
 
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.model import ExitReason, Limits, Message, SandboxSpec, Settings
-from sandbox_kernel.session import link, protocol
+from sandbox_kernel.session import agent_link, protocol
 from sandbox_kernel.session.session import Session
 
 from .. import judge
@@ -155,7 +155,7 @@ def prepared() -> Iterator[None]:
     log = logging.getLogger("sandbox_kernel")
     with (
         contextlib.closing(Clock()) as _loop,
-        patch.object(link, "PING_SECONDS", 50.0),
+        patch.object(agent_link, "PING_SECONDS", 50.0),
         patch.object(log, "propagate", False),
     ):
         _loop.set_exception_handler(lambda _, context: _defects.met.append(repr(context)))

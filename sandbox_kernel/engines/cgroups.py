@@ -7,6 +7,7 @@ names the folders. Imports limit_watch and the protections; reads and writes in 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -14,9 +15,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core.codes import EndCode
+from ..core.errors import EngineError
 from .hardening import Protections
 from .limit_watch import Place, own_folders
-from .owner import Owner
+from .owner_process import Owner
+
+FREEZE_SECONDS = 5.0
+"""How long all processes may take to stand still: one that waits for a disk does so until that answers."""
+LOOK_SECONDS = 0.002
+
 
 NEEDED = ("memory", "pids", "cpu")
 WANTED = (*NEEDED, "cpuacct")
@@ -27,10 +35,61 @@ INSIDE = "/sys/fs/cgroup"
 LEAF = "sandbox-kernel-host"
 """Where the processes of a delegated cgroup of version 2 are put, for one with processes can have no children."""
 REMOVE_SECONDS = 1.0
-
-
 Folders = Mapping[str, tuple[str, str]]
 """By controllers, "" for version 2: where a hierarchy of cgroups is mounted, and the folder in it to make others in."""
+
+
+class Freezer:
+    """The switch of one sandbox's cgroup."""
+
+    def __init__(self, group: Group | None) -> None:
+        self._switch, self._said, self._words = _places(group)
+
+    @property
+    def there(self) -> bool:
+        """Whether the machine has one for this cgroup."""
+        return self._switch is not None and self._switch.exists()
+
+    async def freeze(self) -> None:
+        """Return when all processes stand still. Raises `EngineError` if that does not come about; they go on then."""
+        try:
+            self._write(self._words[0])
+            async with asyncio.timeout(FREEZE_SECONDS):
+                while not self._frozen():  # noqa: ASYNC110 (the machine's kernel does it, and tells nobody)
+                    await asyncio.sleep(LOOK_SECONDS)
+        except OSError as error:  # TimeoutError is one
+            self.thaw()
+            words = "the sandbox does not come to a standstill"
+            raise EngineError(EndCode.ENGINE_SILENT, words, limit=f"{FREEZE_SECONDS:g} s") from error
+        except BaseException:
+            self.thaw()
+            raise
+
+    def thaw(self) -> None:
+        """Let them go on; does nothing where there is no such cgroup any more."""
+        with contextlib.suppress(OSError):
+            self._write(self._words[1])
+
+    def _write(self, word: str) -> None:
+        if self._switch is None:
+            raise FileNotFoundError
+        self._switch.write_text(f"{word}\n", encoding="ascii")
+
+    def _frozen(self) -> bool:
+        return self._said is not None and self._words[2] in self._said.read_text(encoding="ascii").splitlines()
+
+
+def _places(group: Group | None) -> tuple[Path | None, Path | None, tuple[str, str, str]]:
+    """Return where it is switched, where that is said, and the words for on, for off, and for done."""
+    if group is not None and group.version == 2:
+        own = Path(group.folders[0][1])
+        return own / "cgroup.freeze", own / "cgroup.events", ("1", "0", "frozen 1")
+    words = ("FROZEN", "THAWED", "FROZEN")
+    for name, folder in group.folders if group is not None else ():
+        if "freezer" in name.split(","):
+            place = Path(folder, "freezer.state")
+            return place, place, words
+    return None, None, words
 
 
 class NoCgroup(Exception):

@@ -105,7 +105,7 @@ class Guard:
                     self._known.pop(identity, None)
 
     def _start(self) -> bool:
-        from ..core.resources import start_helper
+        from ..core.helper_processes import start_helper
 
         self._close()
         try:

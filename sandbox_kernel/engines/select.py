@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import SandboxSpec, Settings
-from . import sockets
+from . import broker_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any, Literal
 
-    from .about import Inspectable
     from .base import Ahead
+    from .inspectable import Inspectable
     from .wall import Wall
 
 AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
@@ -109,7 +109,7 @@ class ServiceProvider(EngineProvider):
         raise NotImplementedError
 
     def keeper(self) -> Any:
-        """Return what keeps sandboxes that outlive their caller: a `sdk.keeper.Keeper`."""
+        """Return what keeps sandboxes that outlive their caller: a `sdk.ownership.Keeper`."""
         raise NotImplementedError
 
     def is_own(self, address: str) -> bool:
@@ -201,7 +201,7 @@ def chosen(settings: Settings) -> str:
     """
     if settings.engine != AUTO:
         return settings.engine
-    brokers = _brokers() if sockets.operators_is_there() else None
+    brokers = _brokers() if broker_sockets.operators_is_there() else None
     return BROKER if brokers is not None and brokers.answers() else _without_broker()
 
 
@@ -211,7 +211,7 @@ def _without_broker() -> str:
 
 def _own_broker(settings: Settings) -> str | None:
     """Return the address of this user's own broker, if that listens and has the engine that is `chosen`."""
-    brokers = _brokers() if sockets.own_is_there() else None
+    brokers = _brokers() if broker_sockets.own_is_there() else None
     if brokers is None or (engine := chosen(settings)) == BROKER:
         return None
     address = provider(engine).address() if engine in BUILT_IN else engine
@@ -239,7 +239,7 @@ def explained(settings: Settings) -> str:
 
 def others() -> list[str]:
     """Return where brokers of this user's listen that another installation started: none of them is taken."""
-    brokers = _brokers() if os.path.lexists(sockets.own_folder()) else None
+    brokers = _brokers() if os.path.lexists(broker_sockets.own_folder()) else None
     return [] if brokers is None else brokers.others()
 
 

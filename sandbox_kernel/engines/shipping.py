@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import cache
 
 from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
-from ..core.resources import PACKAGE
+from ..core.package_files import PACKAGE
 from ..core.time_zone import of_machine
-from . import filter as system_calls
+from . import seccomp_program as system_calls
 from .hardening import USER, accounts
 from .seccomp import rules
 

@@ -4,11 +4,10 @@
 - `path_walk`: A way through the host's folders, one name at a time, on which nearly no link is followed.
 - `host_paths`: Every path that somebody names: opened by one rule, kept as a handle, written whole.
 - `folder_policy`: Which folders a cell may fill: ones where no program runs, loads or obeys what it finds.
-- `tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
-- `scratch`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
-- `transfer`: Both folders kept in step with scratch.
+- `host_tree`: The only code that opens a file beneath a host folder: one name at a time, never through a link.
+- `scratch_files`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
+- `folder_sync`: The folders of uploads and downloads, kept in step with scratch around each cell.
 - `notebook_files`: Whether a file that a cell asked for lies beside the notebook.
 - `snapshot_parts`: What a folder of snapshots holds, looked at without believing it.
 - `snapshots`: The snapshots of one user: taken whole, and believed in nothing.
-- `folders`: The two hooks of a session: copy in before a cell, copy out after it.
 """

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..core.resources import PACKAGE
+from ..core.package_files import PACKAGE
 from .host_paths import Folder
 from .path_walk import home_folder
 

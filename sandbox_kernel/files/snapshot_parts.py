@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..core.codes import SnapshotCode
+from ..core.descriptors import is_locked
 from ..core.errors import FileNotThere, FileRefused
-from ..core.resources import is_locked
 from .host_paths import Folder
 
 VERSION = 1

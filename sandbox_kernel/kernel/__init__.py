@@ -4,13 +4,12 @@
 - `handover`: A container parked by one kernel process and taken by the next one.
 - `heap`: Memory that large messages took, kept for the next one.
 - `peer_check`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
-- `ports`: The sockets on which clients knock, open from one kernel process to the next.
-- `sockets`: The five ZMQ sockets: binding, reading from asyncio, and signatures, of which none counts twice.
+- `kept_ports`: The sockets on which clients knock, open from one kernel process to the next.
+- `front_sockets`: The five ZMQ sockets: binding, reading from asyncio, and signatures, of which none counts twice.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
-- `overflow`: What a page does not bear: a file of scratch, and its end shown.
+- `large_outputs`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.
 - `guidance`: What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside it.
-- `state_message`: How the sandbox stands, for front ends that show it.
-- `kernel_info`: What a kernel says of itself: its language, its limits, and what its cells may reach.
+- `kernel_info`: What a kernel says of itself and of its sandbox: language, limits, state.
 - `proxy`: The kernel process that a front end starts, and the requests that it holds back until outputs can be heard.
 """

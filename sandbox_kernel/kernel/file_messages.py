@@ -20,9 +20,9 @@ from ..core.codes import EndCode, FileCode, MessageCode, Survived
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
 from ..core.model import SCRATCH, Message, format_bytes
 from ..core.tasks import Tasks, noted_in
-from ..files import scratch
+from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES, check_name, check_size, printable
-from ..files.scratch import Ask, Stamp
+from ..files.scratch_files import Ask, Stamp
 
 VERSION = 1
 """Of the file messages."""
@@ -263,7 +263,7 @@ class FileMessages:
         if upload.container != await self._started():
             raise SandboxDied(EndCode.WRITE_CUT_SHORT, kept=Survived.NOTHING)
         fields = {"path": upload.path, "token": token, "offset": offset, "size": size, "final": final}
-        reply, _ = await scratch.call(self._ask, "file.write", data, **fields)
+        reply, _ = await scratch_files.call(self._ask, "file.write", data, **fields)
         upload.offset = total
         upload.digest.update(data)
         return Stamp.parse(reply.get("stamp")) if final else None
@@ -292,7 +292,7 @@ class FileMessages:
                 limit=f"{format_bytes(MAX_UNSENT_BYTES)} on their way",
             )
         await self._started()
-        stamp, data = await scratch.chunk(self._ask, path, offset, size, self._limit)
+        stamp, data = await scratch_files.chunk(self._ask, path, offset, size, self._limit)
         if etag and etag != _etag(stamp):
             raise FileRefused(FileCode.CHANGED.note(done="read"))
         if not etag:  # the others go on with a read that stands in the audit
@@ -320,7 +320,7 @@ class FileMessages:
         if folder:
             check_name(folder)
         await self._started()
-        files, complete = await scratch.scan(self._ask)
+        files, complete = await scratch_files.scan(self._ask)
         beneath = [file for file in files if not folder or file.path.startswith(folder + "/")]
         found = [file for file in beneath if file.path > after]
         page = [
@@ -330,10 +330,10 @@ class FileMessages:
         return {"files": page, "more": len(found) > limit, "complete": complete}, []
 
     async def _mkdir(self, fields: Fields) -> Answer:
-        return await self._change(fields, "mkdir", scratch.make_folder)
+        return await self._change(fields, "mkdir", scratch_files.make_folder)
 
     async def _remove(self, fields: Fields) -> Answer:
-        return await self._change(fields, "remove", scratch.remove)
+        return await self._change(fields, "remove", scratch_files.remove)
 
     async def _change(self, fields: Fields, op: str, change: Callable[[Ask, str], Awaitable[None]]) -> Answer:
         path = fields.path()
@@ -370,7 +370,7 @@ class FileMessages:
             return
         _stop(upload)
         with suppress(SandboxError, TimeoutError):
-            async with asyncio.timeout(scratch.DISCARD_SECONDS):
+            async with asyncio.timeout(scratch_files.DISCARD_SECONDS):
                 await self._ask("file.discard", token=token)
 
 

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.resources import start_helper
+from ..core.helper_processes import start_helper
 from ..engines.select import AUTO, make_engine, of_session
 from . import pipe_holder
-from .ports import NO_PORTS
+from .kept_ports import NO_PORTS
 
 if TYPE_CHECKING:
     from ..core.model import Settings
-    from ..engines.about import Inspectable
+    from ..engines.inspectable import Inspectable
     from ..session.session import Session
 
 

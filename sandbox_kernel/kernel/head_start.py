@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
-from ..core.resources import keep_ends_of_children
+from ..core.helper_processes import keep_ends_of_children
 from ..engines.preparations import Preparations
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec

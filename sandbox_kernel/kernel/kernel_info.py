@@ -1,6 +1,7 @@
-"""What a kernel says of itself to front ends: its language, its limits, and what its cells may reach.
+"""What a kernel says of itself to front ends: its language and its limits (`kernel_info`), and how its sandbox stands.
 
-Names of rules and secrets, and nothing of where a secret is found. Imports the session's values.
+Names of rules and secrets are in it, and nothing of where a secret is found. Asking starts nothing and counts as no
+use, so that whoever looks on keeps no sandbox alive. docs/jupyter-server.md describes the state message.
 """
 
 from __future__ import annotations
@@ -8,17 +9,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from ..core.errors import SandboxError
 from ..core.model import format_bytes
 from ..core.version import __version__
 from ..session import protocol
 from ..session.handshake import LANGUAGE
 from ..session.session import Session
-from .state_message import VERSION as STATE_VERSION
 
 HELP_LINKS = [
     {"text": "Python Reference", "url": "https://docs.python.org/3"},
     {"text": "IPython Reference", "url": "https://ipython.org/documentation.html"},
 ]
+
+
+VERSION = 1
+LONGEST_PROBLEM = 2000
+"""Characters of the reason why there is no sandbox."""
 
 
 def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +35,7 @@ def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any])
     described = session.kernel_info
     features = described.get("supported_features", [])
     about: dict[str, Any] = {} if session.failure is None else {"problem": str(session.failure)}
-    about |= {"state_message": {"version": STATE_VERSION}}
+    about |= {"state_message": {"version": VERSION}}
     if engine:
         about |= _about(session) | {"engine": engine, "file_messages": file_messages}
     return {
@@ -91,3 +97,42 @@ def _about(session: Session) -> dict[str, Any]:
         "packages": list(settings.get("packages", ())) or "none",
         "limits": asdict(settings.limits),
     }
+
+
+async def state(session: Session) -> dict[str, Any]:
+    """Return the content of a `sandbox_state_reply`. What the sandbox says of its use is held to its limits."""
+    limits = session.settings.limits
+    used: dict[str, Any] = dict.fromkeys(("memory_bytes", "scratch_bytes", "processes"))
+    if session.is_open:
+        try:
+            usage = await session.usage()
+        except SandboxError:
+            pass  # it is ending
+        else:
+            used["memory_bytes"] = _at_most(usage.memory_bytes, limits.memory)
+            used["scratch_bytes"] = _at_most(usage.scratch_bytes, limits.scratch_size)
+            used["processes"] = _at_most(usage.processes, limits.pids)
+    return {
+        "version": VERSION,
+        "state": _name(session),
+        "problem": str(session.failure)[:LONGEST_PROBLEM] if session.failure is not None else "",
+        "idle_seconds": _rounded(session.idle_left),
+        "cell_seconds": _rounded(session.requests.seconds_left()),
+        **used,
+    }
+
+
+def _name(session: Session) -> str:
+    if session.is_new or session.is_gone or session.is_closed:
+        return "none"
+    if not session.is_open:
+        return "starting"
+    return "busy" if any(session.requests.queue.running_cells()) else "idle"
+
+
+def _at_most(value: int | None, limit: int) -> int | None:
+    return None if value is None else min(value, limit)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

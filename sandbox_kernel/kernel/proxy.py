@@ -17,26 +17,47 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import MessageCode
 from ..core.errors import ConfigurationError, ProtocolError, SandboxError
-from ..core.model import Message, Settings
+from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
-from ..engines.base import Engine
+from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
-from ..engines.refusal import Refusal
 from ..session import protocol
 from ..session.session import Session
-from . import handover, pipe_holder, ports
+from . import handover, kept_ports, pipe_holder
 from .file_messages import Answer, FileMessages
 from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
-from .kernel_info import kernel_info
-from .overflow import Overflow
-from .state_message import state
+from .kernel_info import kernel_info, state
+from .large_outputs import Overflow
 
 if TYPE_CHECKING:
-    from ..engines.about import Inspectable
-    from .sockets import FrontSockets
+    from ..engines.inspectable import Inspectable
+    from .front_sockets import FrontSockets
 
 PARENT_SECONDS = 1.0
+
+
+class Refusal:
+    """The `Engine` of a kernel whose settings cannot work: it starts nothing, so every cell is told why."""
+
+    def __init__(self, reason: SandboxError) -> None:
+        self.reason = reason
+
+    async def start(self, spec: SandboxSpec) -> Container:
+        """Raise the reason."""
+        raise self.reason.with_traceback(None)  # or it would grow with every cell
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
+        """Let a container that was parked end, and raise the reason."""
+        os.close(fd)
+        raise self.reason.with_traceback(None)
+
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        """Do nothing: there is no container to pass on."""
+
+    async def reap(self) -> int:
+        """Remove nothing: no engine is known."""
+        return 0
 
 
 async def until_left(stopping: asyncio.Event) -> None:
@@ -159,7 +180,7 @@ class Proxy:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         self._start_session()
-        sockets = await import_meanwhile("sandbox_kernel.kernel.sockets")
+        sockets = await import_meanwhile("sandbox_kernel.kernel.front_sockets")
         gc.freeze()  # what was loaded stays, and is not looked through
         gc.enable()
         self.sockets = sockets.FrontSockets(
@@ -168,7 +189,7 @@ class Proxy:
             self.emit,
             message_bytes=self.settings.limits.message_limit,
             anybody=self.settings.clients == "any",
-            ports=self._left.ports if self._left is not None else ports.NO_PORTS,
+            ports=self._left.ports if self._left is not None else kept_ports.NO_PORTS,
         )
         self._publish_status("starting", {})
         self.sockets.listen()
@@ -362,7 +383,7 @@ class Proxy:
 
     async def _leave(self) -> None:
         """Leave the container, and the sockets on which clients knock, for the next process."""
-        open_ones = ports.open_ports(self.connection)
+        open_ones = kept_ports.open_ports(self.connection)
         known, heard = self._prepared.state(), self.sockets.listeners
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS):

@@ -238,7 +238,7 @@ class StreamReset(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(f"the connection was reset: {code}")
         self.code = code
-        """What `reset` was called with, or one of the codes in `session.streams`."""
+        """What `reset` was called with, or one of the codes in `session.cell_streams`."""
 
 
 class Stream(Protocol):

@@ -26,18 +26,17 @@ from ..core.errors import ConfigurationError, SandboxClosed
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
 from ..files.snapshot_parts import Snapshot
-from .background import Background, awaited
 from .callbacks import Callback, Callbacks, Prompt
 from .client import AsyncSandbox, session_of
 from .commands import AsyncCommands, AsyncPty, OnPty, PtySize
-from .entries import Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Watching
+from .event_loop_thread import Background, awaited
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Data
-from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo
-from .input import late, limit_of, pieces
-from .messages import OutputMessage
+from .folder_entries import Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Watching
+from .output_text import OutputMessage
 from .paginators import SandboxPaginator, asked_for
-from .paths import Name
+from .running_command import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, late, limit_of, pieces
+from .sandbox_paths import Name
 from .snapshotting import SnapshotInfo, own_store
 from .values import (
     InstalledPackage,
@@ -206,7 +205,7 @@ class Sandbox:
         **service: Any,
     ) -> SandboxPaginator:
         """Return the sandboxes that run, of this process and detached ones; see `AsyncSandbox.list`."""
-        from .keeper import keeper
+        from .ownership import keeper
 
         here = [one.info for one in cls._known.values()]
         kept = in_a_loop(keeper().listed(service))
@@ -223,7 +222,7 @@ class Sandbox:
         """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
         found = Sandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            from .keeper import keeper
+            from .ownership import keeper
 
             settings, how = in_a_loop(keeper().described(str(self), take=take, service=service))
             found = (kind or Sandbox)(settings, **how).__enter__()

@@ -25,14 +25,14 @@ from ..engines.abilities import Ability, abilities_of
 from ..files.file_rules import FileLimits
 from ..files.snapshot_parts import Snapshot
 from ..session.session import Session
-from . import snapshotting, variables
+from . import environment_variables, snapshotting
 from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
 from .instance import Instance, Origin
-from .messages import OutputMessage
 from .options import SandboxOptions
+from .output_text import OutputMessage
 from .paginators import AsyncSandboxPaginator, asked_for
 from .snapshotting import SnapshotInfo, Snapshots
 from .values import (
@@ -230,7 +230,7 @@ class AsyncSandbox:
         )
         none = timeout is None or (timeout == 0 and timeout is not False)
         limit = None if none else seconds_within(timeout, self.settings.limits)
-        around = variables.around(envs)
+        around = environment_variables.around(envs)
         execution = await self._instance.run(
             code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around
         )
@@ -571,7 +571,7 @@ class AsyncSandbox:
         """
 
         async def detached() -> builtins.list[SandboxInfo]:
-            from .keeper import keeper
+            from .ownership import keeper
 
             return await keeper().listed(service)
 
@@ -602,7 +602,7 @@ class AsyncSandbox:
         """
         found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
         if found is None:
-            from .keeper import keeper
+            from .ownership import keeper
 
             settings, how = await keeper().described(str(self), take=take, service=service)
             found = await (kind or AsyncSandbox)(settings, **how).__aenter__()
@@ -675,7 +675,7 @@ class AsyncSandbox:
         """
         limit = seconds(timeout)
         if isinstance(self, str):
-            from .keeper import keeper
+            from .ownership import keeper
 
             await keeper().extended(self, limit, service)
             return
@@ -694,7 +694,7 @@ class AsyncSandbox:
         if isinstance(self, str):
             if (found := AsyncSandbox._known.get(self)) is not None:
                 return await found.kill()
-            from .keeper import keeper
+            from .ownership import keeper
 
             return await keeper().ended(self, service)
         if self._known.get(self.id) is self:

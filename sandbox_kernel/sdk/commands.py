@@ -17,9 +17,8 @@ from ..core.errors import CommandError, SandboxError
 from ..core.model import Settings
 from ..core.tasks import Tasks
 from .callbacks import Callback, Callbacks
-from .following import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests, Run
-from .input import Streamed, stream
-from .messages import OutputMessage
+from .output_text import OutputMessage
+from .running_command import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests, Run, Streamed, stream
 
 OnPty = Callable[[bytes], Awaitable[object] | object]
 

@@ -17,7 +17,7 @@ from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.lines import markup
 from ..policy.safe_text import Stream, plain, tree
-from .messages import JsonText, OutputMessage
+from .output_text import JsonText, OutputMessage
 from .result import Result, short
 from .values import CellUsage, NetworkDenial
 

@@ -26,9 +26,9 @@ from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
 from ..session import snapshot_facts
+from ..session.cell_streams import works_for
 from ..session.session import Session
-from ..session.streams import works_for
-from .cell import Cell, Front, Tell, submit_silently
+from .cell_request import Cell, Front, Tell, submit_silently
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .options import SandboxOptions

@@ -13,7 +13,7 @@ from ..config.sources import from_keywords
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Settings
-from . import variables
+from . import environment_variables
 from .ownership import Ownership
 from .values import Attached, seconds
 
@@ -44,7 +44,7 @@ class SandboxOptions:
         """Return whose the sandbox is. Raises `ConfigurationError` for one that cannot outlive this process."""
         if self.detached is False:
             return Ownership(self.settings, self.seconds)
-        from .keeper import keeper
+        from .ownership import keeper
 
         return keeper().ownership(self.settings, self.seconds, self.metadata, self.detached)
 
@@ -76,7 +76,7 @@ class SandboxOptions:
         else:
             settings = given
         if envs:
-            settings = replace(settings, environment=variables.of_sandbox(envs))
+            settings = replace(settings, environment=environment_variables.of_sandbox(envs))
         life = _life(life, lifetime, detached=detached is not False, tools=given_tools is not None)
         to_plugins = {} if given_tools is None else {"tools": given_tools}
         return cls(settings, None if life is None else seconds(life), _texts(metadata), to_plugins, detached)

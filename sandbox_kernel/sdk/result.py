@@ -11,7 +11,7 @@ from typing import Any
 
 from ..policy import chart_data
 from .charts import Chart
-from .messages import JsonText
+from .output_text import JsonText
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMATS = {

@@ -14,8 +14,7 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Settings
 from ..core.tasks import made_in_thread
-from ..engines.abilities import Ability
-from ..engines.machines import state_bytes
+from ..engines.abilities import Ability, state_bytes
 from ..files.snapshots import Draft, Store
 from ..session import snapshot_facts
 from .instance import Instance, Origin

@@ -5,19 +5,16 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
 - `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
 - `handshake`: What a kernel says of itself: asked once, before the first cell, and read against a table.
-- `agent_words`: What an agent says, as values: each number within its range, each text of bounded length.
-- `connection`: One connection of a cell's, as its service sees it.
-- `carrier`: The host's end of the streams of one container.
-- `link`: The host's end of the wire: frames both ways, and questions with answers.
-- `streams`: The seam to what serves the connections that cells open: a stream of bytes, and a service for it.
-- `services`: The plugins' parts of a session.
-- `meter`: What one cell used of processor and memory, as its sandbox says.
+- `agent_messages`: What an agent says, as values: each number within its range, each text of bounded length.
+- `cell_streams`: The connections that cells open: one stream, all streams of a container, and what serves them.
+- `agent_link`: The host's end of the wire: frames both ways, and questions with answers.
+- `plugin_parts`: The plugins' parts of a session.
+- `cell_usage`: What one cell used of processor and memory, as its sandbox says.
 - `state_table`: What a table of states is.
-- `states`: The states of one container, and what may follow what.
+- `container_states`: The states of one container, and what may follow what.
 - `lifecycle`: One container from its start to the name of its death.
-- `idleness`: When a sandbox that nobody uses has to go.
 - `snapshot_facts`: What the host writes down beside a snapshot, and what must fit.
 - `pauses`: The pauses of a session, and what bounds them.
-- `trial`: A real start and a first cell, for those who look whether a machine does what it should.
-- `session`: What an entry point calls: cells in, messages out, one container after another.
+- `self_test`: A real start and a first cell, for those who look whether a machine does what it should.
+- `session`: What an entry point calls: cells in, messages out, one container after another, and its idle time.
 """

@@ -22,13 +22,13 @@ from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
 from ..files.file_rules import printable
 from . import protocol
-from .agent_words import Death, Oversized
+from .agent_link import Link
+from .agent_messages import Death, Oversized
+from .cell_streams import RESET_BY_KERNEL, NoStreams, Streams
+from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
 from .handshake import KernelHandshake
-from .link import Link
 from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
-from .states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
-from .streams import RESET_BY_KERNEL, NoStreams, Streams
 
 OF_A_BROKER = {
     "taken": EndCode.DETACHED_TAKEN,

@@ -15,10 +15,9 @@ from ..core.codes import EndCode, SnapshotCode
 from ..core.errors import FileRefused, SandboxError, SandboxPaused
 from ..core.model import Settings
 from ..core.tasks import Tasks, made_in_thread
-from ..engines.abilities import Ability, abilities_of, demand
+from ..engines.abilities import Ability, Pausable, Restful, Savable, abilities_of, demand, state_bytes
 from ..engines.base import Engine
-from ..engines.machines import Pausable, Restful, Savable, state_bytes
-from .link import Link
+from .agent_link import Link
 from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
 

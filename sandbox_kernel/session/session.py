@@ -20,21 +20,65 @@ from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec
-from ..files.folders import Folders
+from ..files.folder_sync import Folders
 from ..policy import OutputPolicy
-from .agent_words import Usage
+from .agent_link import Link
+from .agent_messages import Usage
+from .cell_streams import NoStreams, RunningCells, Streams
+from .cell_usage import Meter
+from .container_states import LET_GO, OPEN, TABLE, Event, State
 from .handshake import KernelHandshake
 from .hints import Hints
-from .idleness import Idleness
 from .lifecycle import Lifecycle
-from .link import Link
-from .meter import Meter
 from .pauses import Pauses
+from .plugin_parts import Services
 from .requests.outbound import Front
 from .requests.scheduler import Scheduler
-from .services import Services
-from .states import LET_GO, OPEN, TABLE, Event, State
-from .streams import NoStreams, RunningCells, Streams
+
+
+class Idleness:
+    """When a sandbox that nobody uses has to go: one timer, which looks again if it was used meanwhile."""
+
+    def __init__(
+        self, seconds: float, *, watched: Callable[[], bool], working: Callable[[], bool], expired: Callable[[], None]
+    ) -> None:
+        """`watched` says whether there is a sandbox that could go, `working` whether it is in use by itself."""
+        self._seconds = seconds
+        self._watched = watched
+        self._working = working
+        self._expired = expired
+        self._used = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def touch(self) -> None:
+        """Note a use."""
+        loop = asyncio.get_running_loop()
+        self._used = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds, self._look)
+
+    def left(self) -> float | None:
+        """Return the seconds until it has to go if nobody uses it; None while it is used, or there is none."""
+        if self._timer is None or not self._watched() or self._working():
+            return None
+        return max(0.0, self._used + self._seconds - asyncio.get_running_loop().time())
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._watched():
+            return  # the next use begins again
+        if self._working():
+            self.touch()
+            return
+        loop = asyncio.get_running_loop()
+        if (left := self._used + self._seconds - loop.time()) > 0:
+            self._timer = loop.call_later(left, self._look)
+        else:
+            self._expired()
 
 
 class Session:
@@ -235,7 +279,7 @@ class Session:
 
     async def sample(self) -> SandboxSample:
         """Return what the host's kernel says of the sandbox. Raises `SandboxDied` when there is none."""
-        from ..engines.machines import Sampled
+        from ..engines.abilities import Sampled
 
         container = self._link().container
         return await container.sample() if isinstance(container, Sampled) else SandboxSample()
@@ -317,7 +361,7 @@ class Session:
     def _carry(self, link: Link) -> Streams:
         if self.services.streams is None:
             return NoStreams()
-        from .carrier import Carrier
+        from .cell_streams import Carrier
 
         most = self.limits.network_connections
         return Carrier(link, self.services.streams, self._cells, connections=most, report=noted_in(self.emit))

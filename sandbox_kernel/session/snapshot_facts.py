@@ -19,11 +19,10 @@ from ..core.codes import EndCode, SnapshotCode, UsageCode
 from ..core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
 from ..core.model import Limits, SandboxSpec, Settings
 from ..core.tasks import Tasks
-from ..engines.abilities import Ability
+from ..engines.abilities import Ability, Restorer
 from ..engines.abilities import demand as require
 from ..engines.attestation import demand
 from ..engines.base import Container, Engine
-from ..engines.machines import Restorer
 from ..engines.select import chosen
 from ..engines.shipping import anew_line, new_spec
 from ..plugins import index

@@ -1,17 +1,15 @@
 """What makes a machine ready: the engine, the images, the kernelspec, and whoever looks whether all is there.
 
-- `machine`: Is there an engine, and which commands bring one?
-- `steps`: Commands that end, and what people are told while something takes long.
+- `engine_setup`: Is there an engine, and which commands bring one?
+- `command_steps`: Commands that end, and what people are told while something takes long.
 - `build_lock`: One build at a time.
-- `image`: Building the images.
-- `host`: What of this machine a root can be made from.
-- `layout`: Where everything lies in such a root.
-- `generations`: The folders of roots, of which a new one takes the place of the one before.
+- `image_build`: Building the images.
+- `root_layout`: What of this machine a root can be made from, and where everything lies in it.
+- `root_generations`: The folders of roots, of which a new one takes the place of the one before.
 - `roots`: Making a root for an engine without images.
 - `exported_root`: A root that is an image's file system.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
-- `doctor_rows`: The rows that the doctor fills, and how they are shown.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `enforcement`: What each of these walls enforces, row by row.
 - `walls`: Which engine and runtime is for whom, and which of them are here.

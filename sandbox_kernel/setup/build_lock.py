@@ -13,7 +13,7 @@ from typing import IO
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
-from .steps import Steps
+from .command_steps import Steps
 
 OTHER_BUILD_SECONDS = 1800.0
 

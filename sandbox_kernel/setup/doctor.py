@@ -7,12 +7,16 @@ Imports config, install and the engine; prints nothing.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..config.sources import read_argv
 from ..config.table import SETTINGS
@@ -20,15 +24,68 @@ from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
-from ..engines.about import Condition, EngineInfo, Inspectable
+from ..engines.inspectable import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, begin, explained, make_engine, provider
 from ..plugins import index
-from .doctor_rows import Check, Status
+from ..policy.safe_text import ours
 from .install import NAME, check
+
+Status = Literal["ok", "note", "wrong", "skipped"]
+
 
 FREE_DISK_BYTES = 4 * GIB
 """The data image takes 1.5 GiB, and its build as much again; below this, `build` may fail half-way."""
 TOTAL_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row: what was looked at, what was found, and how to repair it."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+    details: tuple[base.Check, ...] = ()
+    """For the attested start: each protection, what was asked for, and what was found."""
+
+    @property
+    def ok(self) -> bool:
+        return self.status != "wrong"
+
+
+_MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
+
+
+def table(rows: list[Check], *, details: bool = False) -> str:
+    """Return the rows for a terminal, each remedy beneath its row.
+
+    Protections that are missing are listed; with `details`, all of them.
+    """
+    width = max(len(row.name) for row in rows)
+    lines = []
+    for row in rows:
+        indent = " " * (width + 9)
+        lines.append(
+            textwrap.fill(f"{_MARKS[row.status]:5}  {row.name:{width}}  {row.found}", 110, subsequent_indent=indent)
+        )
+        if row.remedy and row.status != "ok":
+            lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
+        for line in (one for one in row.details if details or not one.ok):
+            mark = _MARKS["ok" if line.ok else "wrong"]
+            lines.append(
+                f"       {mark:5}  {line.name}: {line.found if line.ok else f'{line.found}, not {line.expected}'}"
+            )
+    wrong = sum(not row.ok for row in rows)
+    lines.append(
+        "everything a session needs is there" if not wrong else f"{wrong} of {len(rows)} checks found something wrong"
+    )
+    return "\n".join(ours(part) for line in lines for part in line.split("\n"))  # an engine says what it likes
+
+
+def as_json(rows: list[Check]) -> str:
+    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details"}, ...]}."""
+    return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)
 
 
 def diagnose(
@@ -101,7 +158,7 @@ def _place(engine: Inspectable) -> str:
 def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
     if not engine.address.startswith("unix://"):
         return Check("engine", "wrong", str(error), provider(engine.address).remedy)
-    from .machine import find_engine  # it knows what to do on which system; importing it takes a while
+    from .engine_setup import find_engine  # it knows what to do on which system; importing it takes a while
 
     status = find_engine(engine.address)
     return Check("engine", "wrong", status.problem or str(error), status.remedy)
@@ -212,7 +269,7 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
         return Check("image", "wrong", f"{name} is not there", remedy)
     text = f"{name}, {format_bytes(found.size_bytes)}, made {found.made}"
     if name in ("sandbox-kernel:base", "sandbox-kernel:data"):
-        from .image import Kind, chain
+        from .image_build import Kind, chain
 
         kind: Kind = "base" if name.endswith("base") else "data"
         current = chain(kind, None, None, architecture, fresh=False)[-1].digest
@@ -247,10 +304,10 @@ def start_remedy(error: SandboxError) -> str:
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> Check:
-    from ..session import trial
+    from ..session import self_test
 
     try:
-        lines = await trial.attestation(settings, engine)
+        lines = await self_test.attestation(settings, engine)
     except SandboxError as error:
         return Check("attestation", "wrong", str(error), start_remedy(error))
     lost = [line for line in lines if not line.ok]
@@ -262,11 +319,11 @@ async def attested_row(engine: base.Engine, settings: Settings) -> Check:
 
 
 async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
-    from ..session import trial
+    from ..session import self_test
 
     began = time.perf_counter()
     try:
-        shown = await trial.first_cell(settings, engine)
+        shown = await self_test.first_cell(settings, engine)
     except SandboxError as error:
         return Check("first cell", "wrong", f"{error.name}: {error}", start_remedy(error))
     if shown != "42":

@@ -21,11 +21,11 @@ from ..core.codes import EndCode
 from ..core.errors import EngineError, ImageMissing
 from ..core.model import Settings, format_bytes
 from ..engines.select import make_engine
-from . import machine
+from . import engine_setup
 from .build_lock import alone
-from .generations import folder_of, new_generation, read
-from .image import SILENCE_SECONDS, check_tag, engine_errors
-from .steps import Say, Steps
+from .command_steps import Say, Steps
+from .image_build import SILENCE_SECONDS, check_tag, engine_errors
+from .root_generations import folder_of, new_generation, read
 
 EXPORTED_VARIABLES = ("PATH", "LANG")
 LEFT_OUT = ("dev", "proc", "sys", "run", "tmp")
@@ -46,7 +46,7 @@ def build(source: str, *, tag: str | None = None, force: bool = False, progress:
     check_tag(source)
     check_tag(tag)
     name = tag or source
-    status = machine.require_engine()
+    status = engine_setup.require_engine()
     steps = Steps(progress)
     try:
         variables = asyncio.run(make_engine(Settings(engine=status.host)).image(source)).variables
@@ -54,7 +54,7 @@ def build(source: str, *, tag: str | None = None, force: bool = False, progress:
         raise ImageMissing(
             EndCode.IMAGE_MISSING, f"the engine has no image {source}", setting="--from-image"
         ) from error
-    with engine_errors(), closing(machine.connect(status.host, seconds=SILENCE_SECONDS)) as client:
+    with engine_errors(), closing(engine_setup.connect(status.host, seconds=SILENCE_SECONDS)) as client:
         contents = str(client.images.get(source).id)
         with alone(folder_of(name).parent, steps):
             if not force and read(folder_of(name)).get("contents") == contents:

@@ -21,7 +21,7 @@ from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolv
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError
 from ..core.model import Settings, format_bytes
-from ..core.resources import PACKAGE, brought
+from ..core.package_files import PACKAGE, brought
 from ..core.version import __version__
 from ..files.host_paths import open_folder
 

@@ -27,17 +27,18 @@ from packaging.utils import parse_wheel_filename
 from ..core.codes import EndCode
 from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
-from ..core.resources import brought
-from ..engines.bubblewrap.launcher import bubblewrap_program, find_root
-from ..wheels import wheels
+from ..core.package_files import brought
+from ..engines.bubblewrap.interface import bubblewrap_program, find_root
+from ..wheels import image_wheels
 from ..wheels.pip_process import Target
 from ..wheels.requirements import Wanted
 from ..wheels.requirements import read as read_requirements
-from . import host, layout
+from . import root_layout
 from .build_lock import alone
-from .generations import Generation, folder_of, new_generation, read
-from .image import Kind, check_tag
-from .steps import Say, Steps, step, tail
+from .command_steps import Say, Steps, step, tail
+from .image_build import Kind, check_tag
+from .root_generations import Generation, folder_of, new_generation, read
+from .root_layout import ENVIRONMENT, HOME, PROGRAMS, Layout, lay_out
 
 FILES = ("plots.py", "measures.py", "unpack.js", "plotly_failures.js", "plotly_without_outlines.js")
 """All that is taken from images/. Each kernel's start calls the first, which loads the others when they are needed."""
@@ -82,9 +83,9 @@ class Plan:
     name: str
     contents: str
     """A digest of all that goes into it."""
-    python: host.Python
-    layout: layout.Layout
-    fetch: Callable[[], wheels.Wheels]
+    python: root_layout.Python
+    layout: Layout
+    fetch: Callable[[], image_wheels.Wheels]
     options: tuple[str, ...]
     """What pip is told besides."""
 
@@ -126,15 +127,15 @@ def build(
 def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = None, *, fresh: bool = False) -> Plan:
     """Say what a root of a kind is made of on this machine now. Raises `EngineError` if there is no Python for it."""
     recipes = brought("images")
-    python = host.find_python()
-    target = host.target(python)
-    laid = layout.lay_out(python, host.look(python))
+    python = root_layout.find_python()
+    target = root_layout.target(python)
+    laid = lay_out(python, root_layout.look(python))
     texts = [(recipes / name).read_text() for name in (*FILES, "warm.py", "installer.lock")]
-    lock = wheels.lock_of(recipes, kind, python.minor).read_text()
+    lock = image_wheels.lock_of(recipes, kind, python.minor).read_text()
     # Not what the Python maps: an update of the machine's libraries changes nothing here.
     parts = [str(RECIPE), python.version, python.tag, *(repr(astuple(value)) for value in (laid, target))]
-    parts += [*layout.PROGRAMS, *texts, lock]
-    name, fetch = f"sandbox-kernel:{kind}", partial(wheels.locked, recipes, kind, target)
+    parts += [*PROGRAMS, *texts, lock]
+    name, fetch = f"sandbox-kernel:{kind}", partial(image_wheels.locked, recipes, kind, target)
     options: tuple[str, ...] = ("--require-hashes",)
     if requirements is not None:
         wanted = read_requirements(requirements)
@@ -145,13 +146,16 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     return Plan(tag or name, f"sha256:{digest}", python, laid, fetch, options)
 
 
-def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: Target, *, fresh: bool) -> wheels.Wheels:
+def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: Target, *, fresh: bool) -> image_wheels.Wheels:
     """Return the wheels of a kind and those of a user's requirements, which replace them."""
-    locked, more = wheels.locked(recipes, kind, target), wheels.resolved(recipes, wanted, target, fresh=fresh)
+    locked, more = (
+        image_wheels.locked(recipes, kind, target),
+        image_wheels.resolved(recipes, wanted, target, fresh=fresh),
+    )
     by_name = {parse_wheel_filename(file.name)[0]: file for file in (*locked.files, *more.files)}
     pip = by_name.pop(parse_wheel_filename(locked.files[-1].name)[0])
     files = tuple(by_name.values())
-    return wheels.Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
+    return image_wheels.Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
 
 
 def state(name: str) -> State:
@@ -211,7 +215,7 @@ def _make(plan: Plan, steps: Steps) -> None:
 def copy_programs(folder: Path, python: Path) -> int:
     """Copy the programs that cells may call, as far as this machine has them, and return how many that are."""
     copies: dict[Path, Path] = {}
-    for name in layout.PROGRAMS:
+    for name in PROGRAMS:
         source = next((path for path in (Path("/usr/bin", name), Path("/bin", name)) if path.exists()), None)
         if source is None or not os.access(source, os.R_OK):
             continue
@@ -228,7 +232,7 @@ def copy_programs(folder: Path, python: Path) -> int:
     return len(list(folder.iterdir()))
 
 
-def _install(environment: Path, plan: Plan, ready: wheels.Wheels) -> None:
+def _install(environment: Path, plan: Plan, ready: image_wheels.Wheels) -> None:
     """Have pip install wheels into an environment, in a run of its own: a second one would run what a package brings.
 
     Raises `EngineError`.
@@ -253,7 +257,7 @@ def _install(environment: Path, plan: Plan, ready: wheels.Wheels) -> None:
         _run([*command, "-r", "requirements.txt"], here, "pip cannot install the packages")
     # Inside, all this lies elsewhere.
     configuration.write_text(f"home = {Path(plan.layout.python).parent}\n{text}")
-    _point_at(f"{layout.ENVIRONMENT}/bin/python3", programs, str(programs / "python3"))
+    _point_at(f"{ENVIRONMENT}/bin/python3", programs, str(programs / "python3"))
     (programs / "python3").unlink()
     (programs / "python3").symlink_to(plan.layout.python)
     (programs / "python").symlink_to("python3")
@@ -273,10 +277,10 @@ def _point_at(python: str, programs: Path, before: str) -> None:
             path.write_bytes(b"#!" + python.encode() + b"\n" + rest.partition(b"'''\n")[2])
 
 
-def _compile(environment: Path, python: host.Python) -> None:
+def _compile(environment: Path, python: root_layout.Python) -> None:
     """Write the bytecode of the packages: a sandbox cannot keep it, and names files as it finds them."""
     command = [python.executable, "-I", "-S", "-m", "compileall", "-q", "-q", "-j", "0"]
-    command += ["-s", str(environment), "-p", layout.ENVIRONMENT, str(environment / "lib")]
+    command += ["-s", str(environment), "-p", ENVIRONMENT, str(environment / "lib")]
     _run(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
 
 
@@ -288,11 +292,11 @@ def _warm(made: Generation, plan: Plan, steps: Steps) -> None:
         return
     command = [bwrap, "--unshare-all", "--unshare-user", "--new-session", "--die-with-parent", "--clearenv"]
     for source, inside in plan.layout.binds:
-        option = "--bind" if inside == layout.HOME else "--ro-bind"
+        option = "--bind" if inside == HOME else "--ro-bind"
         command += [option, source if source.startswith("/") else str(made.path / source), inside]
     for source, inside in plan.layout.links:
         command += ["--symlink", source, inside]
-    for name, value in (*plan.layout.environment, ("HOME", layout.HOME)):
+    for name, value in (*plan.layout.environment, ("HOME", HOME)):
         command += ["--setenv", name, value]
     recipe = "/opt/sandbox/warm.py"
     command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--proc", "/proc", "--dev", "/dev"]

@@ -3,5 +3,5 @@
 - `requirements`: Requirements of a user's, read by us: names, versions, hashes, and wheels in files.
 - `pip_process`: pip as a process: options, variables, bounds.
 - `resolver`: Which versions of which packages.
-- `wheels`: Wheels for an image, fetched on the host.
+- `image_wheels`: Wheels for an image, fetched on the host.
 """

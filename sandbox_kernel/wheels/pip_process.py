@@ -24,8 +24,8 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
+from ..core.helper_processes import environment_of_helpers
 from ..core.model import MIB
-from ..core.resources import environment_of_helpers
 
 PYTHON_VERSION = "3.13"
 NEWEST_GLIBC, OLDEST_GLIBC = 41, 5

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.session.agent_words import Death, Metered, Oversized, Usage
+from sandbox_kernel.session.agent_messages import Death, Metered, Oversized, Usage
 from tests.support.kernels import Kernel
 
 NONSENSE = [

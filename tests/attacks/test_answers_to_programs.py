@@ -3,7 +3,7 @@
 An entry point keeps what a cell sent until it has ended, so many messages that are small enough are one large answer.
 They are counted where all entry points get them from: a message counts as what it came as, or as a part of what it
 becomes in memory (`session/requests/inbound.py`). What cells of the package's own answer is read by
-`core/allowance.py`, and so are the values of the adapters (`tests/unit/core/test_allowance.py`).
+`core/answer_allowance.py`, and so are the values of the adapters (`tests/unit/core/test_answer_allowance.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import AsyncSandbox
-from sandbox_kernel.core import allowance
+from sandbox_kernel.core import answer_allowance
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import CommandError
 from sandbox_kernel.session.requests import inbound
@@ -92,7 +92,7 @@ async def long_answer(protected: bool, inner: str) -> dict[str, Any]:
         count = 5 * MIB // 2 // len(inner)
         await sandbox.run_code(REPLY.format(reply=f"'{{\"pid\":[' + {inner!r} * {count} + '0]}}'"))
         if not protected:
-            allowance.MEMORY_FACTOR = 1 << 30
+            answer_allowance.MEMORY_FACTOR = 1 << 30
         before, began = begin(), time.process_time()
         with pytest.raises(CommandError) as caught:
             await sandbox.commands.run("true")

@@ -37,7 +37,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),
     "names": ("files.file_rules", "_UNREADABLE", ()),
     "secrets": ("plugins.network.codings", "READINGS", ()),
-    "files": ("files.transfer", "printable", lambda text, limit=0: text),
+    "files": ("files.folder_sync", "printable", lambda text, limit=0: text),
     "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),
     "requests": ("plugins.network.proxy_head", "_check_bytes", lambda raw: None),
     "packages": ("plugins.packages.packages", "_wrong", lambda entry, seen: None),

@@ -16,7 +16,7 @@ from fuzz.renderers import __main__ as program
 from fuzz.renderers import chromium, hunt
 from fuzz.renderers.documents import Document, corpus, document, name_of, number_of
 from fuzz.renderers.install import MissingError, installed
-from sandbox_kernel.setup.machine import install_browser
+from sandbox_kernel.setup.engine_setup import install_browser
 from tests.support import ROOT
 
 SECONDS = 2

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import HintCode
-from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
+from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from tests.support.roots import root_of_tests
 

@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import Sandbox, __version__, cli
-from sandbox_kernel.cli import commands, manual, ps_command
-from sandbox_kernel.cli import ps_command as sightings
-from sandbox_kernel.cli.arguments import parse, parser
+from sandbox_kernel.cli import commands, help_text
+from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
-from sandbox_kernel.engines.about import Listed
-from sandbox_kernel.engines.docker import documents
+from sandbox_kernel.engines.docker import engine as documents
+from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.setup.install import check
 from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
@@ -52,21 +51,21 @@ def test_the_first_page_of_help_is_enough_to_find_one_s_way() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     parts = done.stdout.split("\n\n")
     titles = [part.partition(":\n")[0].strip() for part in parts if ":\n" in part]
-    assert titles == [*manual.GROUPS, "examples", "settings", "exit codes"]
+    assert titles == [*help_text.GROUPS, "examples", "settings", "exit codes"]
     for title, names in parser().groups.items():
         [group] = [part for part in parts if part.lstrip().startswith(f"{title}:\n")]
         assert re.findall(r"^  (\w+) +\S", group, re.MULTILINE) == list(names)
-    assert manual.SOURCES in " ".join(done.stdout.split())
-    assert re.search(rf"^  3 +{manual.EXIT_CODES['3']}$", done.stdout, re.MULTILINE)
-    assert all(len(line) <= manual.WIDTH for line in done.stdout.splitlines())
+    assert help_text.SOURCES in " ".join(done.stdout.split())
+    assert re.search(rf"^  3 +{help_text.EXIT_CODES['3']}$", done.stdout, re.MULTILINE)
+    assert all(len(line) <= help_text.WIDTH for line in done.stdout.splitlines())
 
 
 def test_every_command_is_in_one_group_and_has_an_example() -> None:
     grouped = [name for names in parser().groups.values() for name in names]
     assert sorted(grouped) == sorted(parser().commands)
     assert all(command.examples for command in parser().commands.values())
-    assert {name for names in manual.GROUPS.values() for name in names} == set(manual.EXAMPLES)
-    assert set(manual.FIRST_STEPS) <= set(grouped)
+    assert {name for names in help_text.GROUPS.values() for name in names} == set(help_text.EXAMPLES)
+    assert set(help_text.FIRST_STEPS) <= set(grouped)
 
 
 @pytest.mark.parametrize("example", [line for one in parser().commands.values() for line in one.examples])
@@ -208,11 +207,11 @@ def test_a_kernel_is_known_by_the_name_that_its_kernelspec_gives_it() -> None:
     words = ["-c", "input()", "-m", "sandbox_kernel", "-f", "file", "--memory=8G", "--display-name=Large one"]
     kernel = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE)
     try:
-        eventually(lambda: sightings.name_of(kernel.pid) == "Large one", 20, "its name is seen")
-        assert sightings.work_of(kernel.pid) == f"a kernel in {Path.cwd()}"
+        eventually(lambda: commands.name_of(kernel.pid) == "Large one", 20, "its name is seen")
+        assert commands.work_of(kernel.pid) == f"a kernel in {Path.cwd()}"
     finally:
         kernel.communicate(b"\n")
-    assert sightings.name_of(kernel.pid) == sightings.name_of(os.getpid()) == ""
+    assert commands.name_of(kernel.pid) == commands.name_of(os.getpid()) == ""
 
 
 def test_reap_leaves_living_sandboxes_alone_and_says_what_it_did() -> None:
@@ -236,8 +235,8 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         version="1.0",
     )
     other = replace(row, owner_pid=4194304, owner_alive=True, age_seconds=61)
-    head, first, second = ps_command.columns(
-        [ps_command.for_people(row, 12 << 20), ps_command.for_people(other, None)]
+    head, first, second = commands.columns(
+        [commands.for_people(row, 12 << 20), commands.for_people(other, None)]
     ).splitlines()
     assert first.split("  ")[0] == "0123456789ab"
     for name, left, right in (
@@ -248,7 +247,7 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         at = head.index(name)
         assert first[at:].startswith(left)
         assert second[at:].startswith(right)
-    assert ps_command.columns([]) == "no sandbox is running"
+    assert commands.columns([]) == "no sandbox is running"
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

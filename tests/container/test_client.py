@@ -20,7 +20,7 @@ import sandbox_kernel
 from sandbox_kernel import AsyncSandbox, CallbackFailed, ConfigurationError, Execution, Result, Sandbox, SandboxClosed
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.engines.about import Listed
+from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.sdk.execution import Recorder
 from tests.support.kernels import containers_of
 

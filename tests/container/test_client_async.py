@@ -24,7 +24,7 @@ from sandbox_kernel import (
     SandboxClosed,
     SandboxDied,
 )
-from sandbox_kernel.engines.about import Listed
+from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.sdk.client import session_of
 from sandbox_kernel.sdk.instance import STARTS_PER_CPU
 from sandbox_kernel.session.session import Session

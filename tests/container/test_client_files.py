@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import ConfigurationError, FileInfo, FileRefused, Sandbox
-from sandbox_kernel.sdk.paths import relative
+from sandbox_kernel.sdk.sandbox_paths import relative
 from tests.support.kernels import containers_of
 
 LARGE = 3_000_000

@@ -18,12 +18,11 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.container import DockerContainer
-from sandbox_kernel.engines.docker.documents import engine_info
-from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.docker.errors import refusal
-from sandbox_kernel.session import trial
-from sandbox_kernel.setup import doctor, image
-from sandbox_kernel.setup.doctor_rows import Check, table
+from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
+from sandbox_kernel.engines.docker.engine_errors import refusal
+from sandbox_kernel.session import self_test
+from sandbox_kernel.setup import doctor, image_build
+from sandbox_kernel.setup.doctor import Check, table
 from sandbox_kernel.setup.install import install
 from tests.support.engines import IMAGE, containers_of, new_spec
 
@@ -129,10 +128,10 @@ async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.M
     """It works as it is, and the note says how to have the one that this version would build."""
     engine = DockerEngine()
     found = await engine.request("GET", "/images/sandbox-kernel:data/json")
-    digest = found["Config"]["Labels"][image.DIGEST_LABEL]
-    stage = image.chain("data", None, None, found["Architecture"], fresh=False)[-1]
+    digest = found["Config"]["Labels"][image_build.DIGEST_LABEL]
+    stage = image_build.chain("data", None, None, found["Architecture"], fresh=False)[-1]
     for would_build, status in ((digest, "ok"), ("0" * 64, "note")):
-        monkeypatch.setattr(image, "chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
+        monkeypatch.setattr(image_build, "chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
         row = await doctor.image_row(engine, "sandbox-kernel:data", found["Architecture"])
         assert row.status == status
         assert row.remedy == ("sandbox-kernel build --kind data" if status == "note" else "")
@@ -149,7 +148,7 @@ class WritableRoot(DockerEngine):
 async def test_a_missing_protection_is_named() -> None:
     """The attestation of a real sandbox with a writable root differs in that, and the first cell is refused."""
     engine = WritableRoot()
-    lines = await trial.attestation(Settings(), engine)
+    lines = await self_test.attestation(Settings(), engine)
     assert "root file system" in {line.name for line in lines if not line.ok}
     row = await doctor.attested_row(engine, Settings())
     assert row.status == "wrong"

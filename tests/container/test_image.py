@@ -15,9 +15,9 @@ import pytest
 from docker.errors import ImageNotFound
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.resources import brought
-from sandbox_kernel.setup import image, machine
-from sandbox_kernel.wheels import wheels
+from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.setup import engine_setup, image_build
+from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, Target, platform_tags
 from sandbox_kernel.wheels.requirements import read
 
@@ -53,7 +53,7 @@ def packages(kind: str) -> list[str]:
 @pytest.fixture(scope="module")
 def client() -> Any:
     """A client of the engine, for tests that look into built images."""
-    client = machine.connect(machine.require_engine().host, seconds=60)
+    client = engine_setup.connect(engine_setup.require_engine().host, seconds=60)
     yield client
     client.close()
 
@@ -96,21 +96,21 @@ def run(client: Any) -> Run:
 # --- the locks --------------------------------------------------------------------------------------------------------
 
 
-LOCKS = [("installer", PYTHON_VERSION), *itertools.product(KINDS, wheels.LOCKED_FOR)]
+LOCKS = [("installer", PYTHON_VERSION), *itertools.product(KINDS, image_wheels.LOCKED_FOR)]
 
 
 @pytest.mark.parametrize(("name", "python"), LOCKS)
 def test_lock_pins_every_package_by_hash_and_names_no_address(name: str, python: str) -> None:
-    text = wheels.lock_of(RECIPES, name, python).read_text()
+    text = image_wheels.lock_of(RECIPES, name, python).read_text()
     entries = re.split(r"\n(?=\S)", text.strip())
     assert all(re.match(r"[\w.-]+==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}( \\\n|$))+$", entry) for entry in entries)
     assert not re.search(r"https?:|file:|--index|--find-links|(^|\s)/", text)
 
 
-@pytest.mark.parametrize("python", wheels.LOCKED_FOR)
+@pytest.mark.parametrize("python", image_wheels.LOCKED_FOR)
 def test_data_lock_keeps_every_version_of_base_lock(python: str) -> None:
     base, data = (
-        dict(re.findall(r"^([\w.-]+)==(\S+)", wheels.lock_of(RECIPES, kind, python).read_text(), re.M))
+        dict(re.findall(r"^([\w.-]+)==(\S+)", image_wheels.lock_of(RECIPES, kind, python).read_text(), re.M))
         for kind in KINDS
     )
     assert base.items() <= data.items()
@@ -118,7 +118,7 @@ def test_data_lock_keeps_every_version_of_base_lock(python: str) -> None:
 
 @pytest.mark.parametrize(("kind", "python"), LOCKS[1:])
 def test_lock_holds_every_package_that_is_asked_for(kind: str, python: str) -> None:
-    locked = set(re.findall(r"^([\w.-]+)==", wheels.lock_of(RECIPES, kind, python).read_text(), re.M))
+    locked = set(re.findall(r"^([\w.-]+)==", image_wheels.lock_of(RECIPES, kind, python).read_text(), re.M))
     assert set(packages(kind)) <= locked
 
 
@@ -276,7 +276,7 @@ def test_second_build_has_nothing_to_do(client: Any, run: Run) -> None:
     run("data", "print(1)")
     before = client.images.get("sandbox-kernel:data").id
     said: list[str] = []
-    assert image.build("data", progress=said.append) == "sandbox-kernel:data"
+    assert image_build.build("data", progress=said.append) == "sandbox-kernel:data"
     assert len(said) == 1
     assert "up to date" in said[0]
     assert client.images.get("sandbox-kernel:data").id == before
@@ -305,15 +305,17 @@ def test_own_requirements_are_added_to_base(client: Any, run: Run, own_wheel: Pa
     run("base", "print(1)")
     requirements = tmp_path / "requirements.txt"
     requirements.write_text(f"# mine\n./{own_wheel.name}\n")
-    cached = set(wheels.cache().glob("custom-*"))
+    cached = set(image_wheels.cache().glob("custom-*"))
     try:
-        tag = image.build("base", tag="sandbox-kernel:test-custom", requirements=requirements, progress=lambda _: None)
+        tag = image_build.build(
+            "base", tag="sandbox-kernel:test-custom", requirements=requirements, progress=lambda _: None
+        )
         assert tag == "sandbox-kernel:test-custom"
         code = "import greeting_for_tests, ipykernel; print('\"' + greeting_for_tests.TEXT + '\"')"
         assert run("test-custom", code)["out"] == "hello"
     finally:
         client.images.remove("sandbox-kernel:test-custom", force=True)
-        for folder in set(wheels.cache().glob("custom-*")) - cached:
+        for folder in set(image_wheels.cache().glob("custom-*")) - cached:
             shutil.rmtree(folder)
 
 
@@ -327,7 +329,7 @@ def test_wheel_that_changes_under_its_name_is_not_taken_for_the_old_one(own_whee
 
 def test_missing_requirements_file_is_the_callers_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no requirements file"):
-        image.build("base", requirements=tmp_path / "none.txt", progress=lambda _: None)
+        image_build.build("base", requirements=tmp_path / "none.txt", progress=lambda _: None)
 
 
 def test_newest_platform_comes_first() -> None:

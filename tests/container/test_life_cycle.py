@@ -18,7 +18,7 @@ import zmq
 
 from sandbox_kernel.container.process import LEASE
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.session.link import PING_SECONDS
+from sandbox_kernel.session.agent_link import PING_SECONDS
 from tests.support.kernels import WAIT, Kernel, all_containers, arguments_of, containers_of, eventually, here_too
 from tests.support.patience import Stopwatch
 

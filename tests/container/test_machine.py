@@ -14,13 +14,13 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
 from sandbox_kernel.engines.docker.discovery import addresses
-from sandbox_kernel.setup import machine
-from sandbox_kernel.setup.steps import Steps
+from sandbox_kernel.setup import engine_setup
+from sandbox_kernel.setup.command_steps import Steps
 from tests.support.patience import Stopwatch
 
 
 def test_running_engine_is_found_with_what_it_can_do() -> None:
-    status = machine.find_engine()
+    status = engine_setup.find_engine()
     assert status.available, f"{status.problem}: run `make setup`"
     assert status.problem == status.remedy == ""
     assert status.product in {"docker", "podman"}
@@ -30,12 +30,12 @@ def test_running_engine_is_found_with_what_it_can_do() -> None:
 
 
 def test_missing_socket_is_named_with_a_remedy(tmp_path: Path) -> None:
-    status = machine.find_engine(f"unix://{tmp_path}/none.sock")
+    status = engine_setup.find_engine(f"unix://{tmp_path}/none.sock")
     assert not status.available
     assert status.problem == f"no container engine listens at {tmp_path}/none.sock"
     assert status.remedy
     with pytest.raises(EngineUnavailable) as caught:
-        machine.require_engine(status)
+        engine_setup.require_engine(status)
     assert status.problem in str(caught.value)
     assert status.remedy in str(caught.value)
 
@@ -73,7 +73,7 @@ def bad_engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def test_engine_that_does_not_answer_properly_costs_a_bounded_time(bad_engine: str) -> None:
     with Stopwatch() as watch:
-        status = machine.find_engine(bad_engine, seconds=1)
+        status = engine_setup.find_engine(bad_engine, seconds=1)
     assert watch.seconds < 2
     assert not status.available
     assert bad_engine in status.problem
@@ -98,26 +98,26 @@ def test_sockets_that_exist_are_asked_docker_first(tmp_path: Path, monkeypatch: 
 
 
 def test_runtime_is_added_to_no_settings() -> None:
-    text = machine.with_runtime("", "runsc", "/usr/bin/runsc", ("--a", "--b"))
+    text = engine_setup.with_runtime("", "runsc", "/usr/bin/runsc", ("--a", "--b"))
     assert json.loads(text) == {"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--a", "--b"]}}}
 
 
 def test_runtime_is_added_beside_what_is_there() -> None:
     before = {"log-driver": "none", "runtimes": {"kata": {"path": "/k"}}, "dns": ["192.0.2.1"]}
-    after = json.loads(machine.with_runtime(json.dumps(before), "runsc", "/r", ()))
+    after = json.loads(engine_setup.with_runtime(json.dumps(before), "runsc", "/r", ()))
     assert after["runtimes"].pop("runsc") == {"path": "/r", "runtimeArgs": []}
     assert after == before
 
 
 def test_runtime_that_is_configured_already_stays_as_it_is() -> None:
     before = {"runtimes": {"runsc": {"path": "/own/runsc", "runtimeArgs": ["--platform=systrap"]}}}
-    assert json.loads(machine.with_runtime(json.dumps(before), "runsc", "/r", ("--x",))) == before
+    assert json.loads(engine_setup.with_runtime(json.dumps(before), "runsc", "/r", ("--x",))) == before
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"runtimes": []}', '"text"'])
 def test_settings_that_are_broken_are_not_overwritten(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"daemon\.json"):
-        machine.with_runtime(text, "runsc", "/r", ())
+        engine_setup.with_runtime(text, "runsc", "/r", ())
 
 
 def test_long_work_says_that_it_is_alive() -> None:

@@ -11,7 +11,7 @@ from sandbox_kernel.container import wire
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
-from sandbox_kernel.session.link import Link
+from sandbox_kernel.session.agent_link import Link
 from tests.support.patience import within
 
 

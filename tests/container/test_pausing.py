@@ -14,7 +14,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AbilityMissing, EngineError, SandboxPaused
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.abilities import Ability
-from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
+from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
 from sandbox_kernel.plugins.broker.client import container as broker_container
 from tests.plugins.broker.brokers import shared
 from tests.support.patience import within

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, ImageMissing
-from sandbox_kernel.core.resources import brought
-from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
+from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.engines.bubblewrap import root_lookup as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
-from sandbox_kernel.engines.bubblewrap.launcher import bubblewrap_program
-from sandbox_kernel.setup import exported_root, generations, host, machine, roots
+from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
+from sandbox_kernel.setup import engine_setup, exported_root, root_generations, root_layout, roots
 from sandbox_kernel.setup import roots as additions
-from sandbox_kernel.wheels import wheels
+from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import Target
 from tests.support.roots import let_others_in
 
@@ -56,7 +56,7 @@ class Place:
     """Folders of a test in place of the user's own, and an index that is one folder."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pip = wheels.installer(brought("images"), Target(os.uname().machine))  # fetched with the images
+        pip = image_wheels.installer(brought("images"), Target(os.uname().machine))  # fetched with the images
         self.index, self.recipes, self.marker = folder / "index", folder / "images", folder / "ran on the machine"
         self.index.mkdir()
         shutil.copy(pip, self.index)
@@ -65,7 +65,7 @@ class Place:
             shutil.copy(brought("images") / name, self.recipes)
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         monkeypatch.setattr(places_of_roots, "folders", lambda: [str(folder / "roots")])
-        monkeypatch.setattr(generations, "root_folders", lambda: [str(folder / "roots")])
+        monkeypatch.setattr(root_generations, "root_folders", lambda: [str(folder / "roots")])
         monkeypatch.setenv("PIP_FIND_LINKS", str(self.index))
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setattr(roots, "brought", lambda name: {"images": self.recipes}[name])
@@ -76,17 +76,17 @@ class Place:
         name, version = path.name.split("-")[:2]
         text = f"{name}=={version} \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
         for kind in ("base", "data"):
-            lock = wheels.lock_of(self.recipes, kind, host.find_python().minor)
+            lock = image_wheels.lock_of(self.recipes, kind, root_layout.find_python().minor)
             lock.parent.mkdir(exist_ok=True)
             lock.write_text(text)
 
     def build(self, **options: object) -> Path:
-        return generations.folder_of(roots.build("base", progress=self.lines.append, **options))  # type: ignore[arg-type]
+        return root_generations.folder_of(roots.build("base", progress=self.lines.append, **options))  # type: ignore[arg-type]
 
     def source(self, inside: str) -> Path:
         """Return what lies at a place inside."""
-        folder = generations.folder_of(NAME)
-        return next(folder / source for source, there in generations.read(folder)["binds"] if there == inside)
+        folder = root_generations.folder_of(NAME)
+        return next(folder / source for source, there in root_generations.read(folder)["binds"] if there == inside)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def inside(name: str, *command: str) -> str:
     bwrap = bubblewrap_program()
     if bwrap is None:
         pytest.skip("there is no bwrap on this machine")
-    folder = generations.folder_of(name)
+    folder = root_generations.folder_of(name)
     said = json.loads((folder / "root.json").read_text())
     words = [bwrap, "--unshare-all", "--unshare-user", "--new-session", "--die-with-parent", "--clearenv"]
     for entry in sorted((folder / said["tree"]).iterdir()) if "tree" in said else ():
@@ -217,7 +217,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused_and_the_root_stays(place:
         place.build()
     wheel(place.index, place.marker, "2.0")
     place.lock(place.index / "small-2.0-py3-none-any.whl")
-    cached = next(path for path in wheels.cache().rglob("small-1.0*.whl"))
+    cached = next(path for path in image_wheels.cache().rglob("small-1.0*.whl"))
     place.lock(place.index / "small-1.0-py3-none-any.whl")
     with zipfile.ZipFile(cached, "a") as archive:
         archive.writestr("more.py", "")
@@ -271,7 +271,7 @@ def image() -> Iterator[str]:
             info.mode, info.size = mode, len(body)
             archive.addfile(info, io.BytesIO(body))
     file.seek(0)
-    with closing(machine.connect(machine.require_engine().host, seconds=60)) as client:
+    with closing(engine_setup.connect(engine_setup.require_engine().host, seconds=60)) as client:
         repository, _, tag = name.partition(":")
         client.api.import_image(file, repository=repository, tag=tag, changes=["ENV PATH=/usr/bin", "ENV SECRET=1"])
         try:
@@ -282,7 +282,7 @@ def image() -> Iterator[str]:
 
 def test_a_root_has_the_files_of_an_image(image: str, place: Place) -> None:
     name = exported_root.build(image, progress=place.lines.append)
-    folder, said = generations.folder_of(name), generations.read(generations.folder_of(name))
+    folder, said = root_generations.folder_of(name), root_generations.read(root_generations.folder_of(name))
     tree = folder / said["tree"]
     assert (tree / "usr/bin/tool").read_text() == "tool"
     assert (tree / "usr/bin/tool").stat().st_mode & 0o7777 == 0o755

@@ -24,7 +24,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.preparations import Preparations
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Cell, Plugin, Preparation, SessionHandle, SessionService, Stream
-from sandbox_kernel.session import carrier
+from sandbox_kernel.session import cell_streams
 from sandbox_kernel.session.session import Session
 from tests.support.fronts import WRITE, Front
 from tests.support.patience import within
@@ -273,7 +273,7 @@ except urllib.error.HTTPError as error:
 """
 
 
-@pytest.mark.parametrize("seconds", [carrier.IDLE_SECONDS, 3600.0], ids=["", "control"])
+@pytest.mark.parametrize("seconds", [cell_streams.IDLE_SECONDS, 3600.0], ids=["", "control"])
 async def test_connections_for_which_nobody_waits_hold_up_no_request(
     image: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +282,7 @@ async def test_connections_for_which_nobody_waits_hold_up_no_request(
     No sibling is left: a service says when it waits for the cell's words, and it always waits either for those or for
     something that has a limit of its own; what it has done with waits for the cell, too.
     """
-    monkeypatch.setattr(carrier, "IDLE_SECONDS", seconds)
+    monkeypatch.setattr(cell_streams, "IDLE_SECONDS", seconds)
     async with AsyncSandbox(image=image, network=["example.org"], network_connections=16) as sandbox:
         assert (await sandbox.run_code(DEAD)).error is None
         asked = await sandbox.run_code(ASK)
@@ -307,7 +307,7 @@ async def test_connections_that_are_kept_for_later_hold_up_no_request(
     opens: Open, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a tunnel nobody knows what is asked in it; one in which the host spoke last rests."""
-    monkeypatch.setattr(carrier, "REST_SECONDS", seconds)
+    monkeypatch.setattr(cell_streams, "REST_SECONDS", seconds)
     one = await opens(network_connections=16)
     await one.run(KEPT)
     asked = await one.run(

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 
 from sandbox_kernel.core.errors import SandboxError
-from sandbox_kernel.setup import machine as setup
-from sandbox_kernel.setup.steps import Steps
+from sandbox_kernel.setup import engine_setup as setup
+from sandbox_kernel.setup.command_steps import Steps
 from tests.modern import disk
 from tests.modern.machine import Disk, Machine, MachineLost, as_user
 from tests.modern.outcomes import Kept, Outcome, read, table, until_then

@@ -26,16 +26,15 @@ BOUNDS = {
     "engines.docker.engine": ("REQUEST_SECONDS", "REAP_SECONDS"),
     "engines.container_reaper": ("REQUEST_SECONDS", "SILENT_SECONDS"),
     "engines.bubblewrap.container": ("KILL_SECONDS", "START_SECONDS", "JUST_BEFORE_SECONDS"),
-    "engines.bubblewrap.conditions": ("TRY_SECONDS",),
-    "engines.bubblewrap.engine": ("REAP_SECONDS",),
+    "engines.bubblewrap.engine": ("TRY_SECONDS", "REAP_SECONDS"),
     "engines.cgroups": ("REMOVE_SECONDS",),
     "kernel.proxy": ("SHUTDOWN_SECONDS",),
-    "session.requests.clocks": ("PATIENCE_SECONDS",),
+    "session.requests.time_limits": ("PATIENCE_SECONDS",),
     "session.requests.escalation": ("KILL_SECONDS",),
     "session.lifecycle": ("EXIT_SECONDS",),
-    "session.link": ("PING_SECONDS", "ANSWER_SECONDS"),
+    "session.agent_link": ("PING_SECONDS", "ANSWER_SECONDS"),
     "setup.doctor": ("TOTAL_SECONDS",),
-    "setup.machine": ("FIND_SECONDS",),
+    "setup.engine_setup": ("FIND_SECONDS",),
 }
 
 

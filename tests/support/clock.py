@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.setup.machine import install_packages
-from sandbox_kernel.setup.steps import Steps
+from sandbox_kernel.setup.command_steps import Steps
+from sandbox_kernel.setup.engine_setup import install_packages
 
 LIBRARY = f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}/faketime/libfaketime.so.1"
 DAY = 86400

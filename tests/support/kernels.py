@@ -20,7 +20,7 @@ from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.cli import main
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines.about import Listed
+from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.engines.select import make_engine
 from tests.support.patience import SLOWNESS, STEP, Patience
 

@@ -19,12 +19,11 @@ from sandbox_kernel.container import flow, wire
 from sandbox_kernel.container.streams import Relay
 from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
-from sandbox_kernel.engines.multiplexed import Demultiplexer
+from sandbox_kernel.engines.demultiplexer import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.plugins.api import Cell, SessionService, Stream
-from sandbox_kernel.session.carrier import Carrier
-from sandbox_kernel.session.link import Link
-from sandbox_kernel.session.streams import Identified, RunningCells
+from sandbox_kernel.session.agent_link import Link
+from sandbox_kernel.session.cell_streams import Carrier, Identified, RunningCells
 from tests.support.patience import within
 
 Serve = Callable[[Stream, Cell], Awaitable[None]]

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sandbox_kernel.engines.bubblewrap.roots import DESCRIPTION
+from sandbox_kernel.engines.bubblewrap.root_lookup import DESCRIPTION
 from tests.support.turns import once
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")

@@ -49,15 +49,15 @@ SHIPPED = (
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 
 BREACHES = {
-    "layers": ("policy/json_check.py", "from ..session import link"),
+    "layers": ("policy/json_check.py", "from ..session import agent_link"),
     "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
     "nucleus": ("setup/doctor.py", "from ..plugins.verify import report"),
     "plugins": ("plugins/verify/report.py", "from ..mcp import contents"),
-    "engines": ("engines/docker/http.py", "from .. import refusal"),
+    "engines": ("engines/docker/api.py", "from .. import bubblewrap"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),
     "shipped": ("engines/attestation.py", "from ..container import report"),
-    "acyclic": ("files/file_rules.py", "from . import transfer"),
+    "acyclic": ("files/file_rules.py", "from . import folder_sync"),
     "low": ("plugins/index.py", "from ..files import names"),
 }
 """For each contract, a file and a line that breaks it."""
@@ -274,7 +274,7 @@ def test_the_engine_is_asked_before_the_kernel_imports_what_it_needs_then() -> N
 
 def test_a_kernel_process_brings_zmq_and_nothing_else_that_is_heavy() -> None:
     """jupyter_client alone took a quarter of the imports, with its managers, traitlets and tornado."""
-    found = modules_after("import sandbox_kernel.kernel.sockets, sandbox_kernel.kernel.proxy")
+    found = modules_after("import sandbox_kernel.kernel.front_sockets, sandbox_kernel.kernel.proxy")
     assert "zmq" in found
     assert not found & {*HEAVY, "tornado", "dateutil", "curses"} - {"zmq"}
 
@@ -334,7 +334,7 @@ def test_tests_lie_in_folders_by_what_they_need() -> None:
     assert sorted(re.findall(r"^- `(\w+)`: \S", said, re.MULTILINE)) == sorted(there)
 
 
-ABOUT_PLUGINS = {"test_allowance.py", "test_architecture.py"}
+ABOUT_PLUGINS = {"test_answer_allowance.py", "test_architecture.py"}
 """Unit tests that name a plugin although they are not among its own: they compare several parts of the package."""
 
 

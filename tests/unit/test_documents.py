@@ -16,7 +16,7 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel import __version__, cli, server_extension
-from sandbox_kernel.cli.arguments import parse, parser
+from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
 from sandbox_kernel.setup.install import check
@@ -115,7 +115,7 @@ def _checked_quickly() -> Iterator[None]:
     """Without this machine's own config files, and with one parser, which takes longer to make than a line to read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sandbox_kernel.setup.install.from_files", dict)
-        patch.setattr("sandbox_kernel.cli.arguments.parser", cache(parser))
+        patch.setattr("sandbox_kernel.cli.program.parser", cache(parser))
         yield
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import cli
-from sandbox_kernel.cli.arguments import parser
+from sandbox_kernel.cli.program import parser
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError

@@ -1,11 +1,10 @@
 """bubblewrap: sandboxes of the machine's own namespaces, for an ordinary user, without a daemon and without images.
 
-- `roots`: What a sandbox without images has for its file system.
+- `root_lookup`: What a sandbox without images has for its file system.
 - `arguments`: A sandbox's protections in bubblewrap's words; pure, with snapshot tests.
 - `discovery`: Where bubblewrap is.
 - `users`: A user of its own for each sandbox of an ordinary user's, where there are subordinate ids.
-- `errors`: What bubblewrap and the machine refuse, as errors of ours.
-- `conditions`: What it needs of the machine, tried, with a remedy for each.
+- `engine_errors`: What bubblewrap and the machine refuse, as errors of ours.
 - `process_labels`: What is seen of sandboxes from outside: which there are, and whose.
 - `reaper`: A process that outlives the owner, and ends each sandbox of which nobody has the pipe.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
@@ -13,8 +12,8 @@
 - `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
 - `inspection`: What the machine says of a sandbox, compared with what it was asked for.
 - `container`: One running sandbox: its pipe, and why it ended.
-- `engine`: The bubblewrap engine: start, adopt, list, reap.
-- `launcher`: What others may use of all this.
+- `engine`: The bubblewrap engine: start, adopt, list, reap, and what it needs of the machine.
+- `interface`: What others may use of all this.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from ..select import EngineProvider
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec, Settings
-    from ..about import Inspectable
     from ..base import Ahead
+    from ..inspectable import Inspectable
 
 _TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"
 _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"

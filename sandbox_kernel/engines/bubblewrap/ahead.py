@@ -19,8 +19,8 @@ from ...core.model import SandboxSpec
 from .. import cgroups
 from ..cgroups import Group, NoCgroup
 from ..hardening import Protections, protections
-from ..owner import Owner
-from . import errors, roots
+from ..owner_process import Owner
+from . import engine_errors, root_lookup
 from .discovery import bubblewrap_program, reachable
 from .launch import Launched, await_end, drops, launch
 from .reaper import kill
@@ -64,13 +64,13 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
         )
     program = program or bubblewrap_program()
     if program is None:
-        raise errors.missing()
-    root = roots.find(spec.image)
+        raise engine_errors.missing()
+    root = root_lookup.find(spec.image)
     if drops():
         for path in (program, root.folder, *(source for source, _ in root.binds)):
             if not reachable(path):
-                raise errors.unreachable(path)
-    if roots.program(root, spec.command[0]) is None:
+                raise engine_errors.unreachable(path)
+    if root_lookup.program(root, spec.command[0]) is None:
         raise EngineError(
             EndCode.ENGINE_FAILED,
             f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
@@ -123,4 +123,4 @@ def group_for(spec: SandboxSpec, wanted: Protections, *, cgroup: bool) -> Group 
     except NoCgroup as error:
         if spec.limits_kept == "best-effort":
             return None
-        raise errors.no_limits(str(error)) from error
+        raise engine_errors.no_limits(str(error)) from error

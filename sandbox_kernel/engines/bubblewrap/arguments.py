@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ..hardening import Protections, Tmpfs, accounts
-from .roots import ETC, Root
+from .root_lookup import ETC, Root
 
 ELSEWHERE: Mapping[str, str] = {
     "memory_bytes": "the cgroup",

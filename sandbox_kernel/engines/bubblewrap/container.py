@@ -22,19 +22,18 @@ from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
 from ..base import Check, Inspection
-from ..cgroups import Group
-from ..freezer import Freezer
+from ..cgroups import Freezer, Group
 from ..limit_watch import LimitWatch, Place, watch_memory
-from ..owner import start_ticks
+from ..owner_process import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
-from ..processes import of_cgroup, of_processes
-from . import errors
+from ..process_sample import of_cgroup, of_processes
+from . import engine_errors
 from .arguments import Descriptors, arguments
 from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of
 from .reaper import kill, reaper
-from .roots import Root, find
+from .root_lookup import Root, find
 from .watch import MayUse, UsageWatch, confine, family
 
 
@@ -233,8 +232,8 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             raise EngineError(
                 EndCode.ENGINE_SILENT, "bubblewrap does not start the sandbox", limit=f"{START_SECONDS:.0f} s"
             ) from error
-        if self._over.is_set() and (self._handle is None or self._stderr.startswith(errors.PREFIX.encode())):
-            raise errors.refusal(self._stderr.decode("utf-8", "replace"))
+        if self._over.is_set() and (self._handle is None or self._stderr.startswith(engine_errors.PREFIX.encode())):
+            raise engine_errors.refusal(self._stderr.decode("utf-8", "replace"))
 
     def _began(self, first: int) -> None:
         """The sandbox's first process is there."""

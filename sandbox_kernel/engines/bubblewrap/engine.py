@@ -6,18 +6,20 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
+from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSpec
-from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
 from .. import cgroups
 from ..abilities import PAUSE
+from ..inspectable import Condition
 from ..pipe import Pipe
-from . import errors, roots
+from . import engine_errors, root_lookup, users
 from .ahead import Begun, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, taken_over
@@ -28,11 +30,111 @@ from .watch import MayUse, family
 
 if TYPE_CHECKING:
     from .. import base
-    from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
+    from ..inspectable import EngineInfo, ImageInfo, Listed, Shown
+
+TRY_SECONDS = 10.0
+NAMESPACES = ("--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
+NOBODY = 65534
+
+ONE_USER = "the sandboxes share counts of pipes, watches of epoll and descriptors in flight"
+WITHOUT_LAYERS = "sandboxes see each other's locks on files of the root; bubblewrap 0.11 and Linux 5.11 are needed"
+
+SWITCHES = (
+    ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=65536"),
+    ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "a profile for bwrap in /etc/apparmor.d that allows `userns`, or sysctl -w "
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+)
+"""Below /proc/sys: what forbids an ordinary user a namespace, and how it is allowed."""
+
 
 REAP_PAUSE = 1.0
 """Between two looks at who has a sandbox: a pipe may be on its way from one process to the next."""
 REAP_SECONDS = 4.0
+
+
+def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ...]:
+    """Return all conditions; `switches` is where the machine's own are."""
+    spaces = _tried(program, *NAMESPACES, "--ro-bind", "/", "/")
+    rows = [_namespaces(spaces, switches)]
+    if spaces is None:
+        proc = _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc")
+        rows.append(
+            Condition("own /proc", met=True, found="can be mounted")
+            if proc is None
+            else Condition("own /proc", met=False, found=f"cannot be mounted: {proc}", remedy=engine_errors.NO_PROC)
+        )
+        bare = no_layers(program)
+        found = "one of its own above the root" if bare is None else f"none ({bare}): {WITHOUT_LAYERS}"
+        rows.append(Condition("layer", met=True, found=found))
+        rows.append(Condition("user", met=True, found=_user()))
+    why = cgroups.available()
+    if why is None:
+        rows.append(Condition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
+    else:
+        remedy = "start it in a cgroup that is yours (systemd-run --user --scope -p Delegate=yes COMMAND), or accept "
+        rows.append(
+            Condition("cgroup", met=False, found=f"none can be made: {why}", remedy=f"{remedy}limits = best-effort")
+        )
+    return tuple(rows)
+
+
+def _user() -> str:
+    if drops():
+        return "one of its own for each sandbox"
+    why = users.absent()
+    return f"the one who starts it ({why}): {ONE_USER}" if why else "one of its own for each sandbox, a subordinate id"
+
+
+def no_layers(program: str) -> str | None:
+    """Return why bubblewrap puts no layer above a folder of this machine, None if it does."""
+    place = str(Path(program).resolve().parent)  # a folder without another mount in it, which no user may put aside
+    return _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--overlay-src", place, "--tmp-overlay", place)
+
+
+def _namespaces(said: str | None, switches: str) -> Condition:
+    if said is None:
+        return Condition("namespaces", met=True, found="an ordinary user may have them, and none within")
+    for name, value, remedy in SWITCHES:
+        if _read(f"{switches}/{name}") == value:
+            found = f"refused ({said}); {name.replace('/', '.')} is {value}"
+            return Condition("namespaces", met=False, found=found, remedy=remedy)
+    remedy = "within a container, its engine's options decide: use the machine itself, or another engine"
+    return Condition("namespaces", met=False, found=f"refused: {said}", remedy=remedy)
+
+
+def _tried(program: str, *options: str) -> str | None:
+    """Return what bubblewrap says of options that it cannot do, None if it can."""
+    whom = NOBODY if drops() else None
+    try:
+        done = subprocess.run(
+            [program, *options, "--", "/bin/true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TRY_SECONDS,
+            check=False,
+            cwd="/",
+            env={"PATH": os.defpath},
+            user=whom,
+            group=whom,
+            extra_groups=None if whom is None else [],
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    said = done.stderr.decode("utf-8", "replace").strip().removeprefix(engine_errors.PREFIX)
+    return said.replace("\n", " ")[:200] or f"it ended with {done.returncode}"
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(encoding="ascii").strip()
+    return ""
 
 
 class BubblewrapEngine:
@@ -73,7 +175,7 @@ class BubblewrapEngine:
             begun = begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
         try:
             return await self._running(begun)
-        except errors.NoLayers:
+        except engine_errors.NoLayers:
             self._layers = False
             begun = begin(spec, self._found(), cgroup=self._cgroup, layers=False)
             return await self._running(begun)
@@ -140,7 +242,7 @@ class BubblewrapEngine:
         return "bubblewrap"
 
     async def list(self) -> tuple[Listed, ...]:
-        from ..about import Listed
+        from ..inspectable import Listed
 
         def look() -> tuple[Listed, ...]:
             having, _ = holders()
@@ -165,7 +267,7 @@ class BubblewrapEngine:
         return await asyncio.to_thread(look)
 
     async def info(self) -> EngineInfo:
-        from ..about import EngineInfo
+        from ..inspectable import EngineInfo
 
         program = self._found()
         said = await asyncio.create_subprocess_exec(
@@ -184,11 +286,10 @@ class BubblewrapEngine:
             limited=frozenset({"memory", "swap", "cpus", "pids"} if why is None else ()),
             cgroup_version=cgroups.version(),
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            folder=roots.folders()[0],
+            folder=root_lookup.folders()[0],
         )
 
     async def conditions(self) -> tuple[Condition, ...]:
-        from .conditions import conditions
 
         return await asyncio.to_thread(conditions, self._found())
 
@@ -205,7 +306,7 @@ class BubblewrapEngine:
         return await asyncio.to_thread(look)
 
     async def shown(self, container: str) -> Shown:
-        from ..about import Shown
+        from ..inspectable import Shown
 
         def look() -> Shown:
             found = next((one for one in sandboxes(self.mark) if one.name == container), None)
@@ -213,15 +314,15 @@ class BubblewrapEngine:
                 return Shown(one_user=not drops())
             inside = frozenset(family(found.pid)) - {found.pid}
             groups = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8")
-            root = roots.find(found.image)
+            root = root_lookup.find(found.image)
             return Shown(inside, frozenset({found.pid}), mounts(root), not drops(), found.name in groups)
 
         return await asyncio.to_thread(look)
 
     async def image(self, name: str) -> ImageInfo:
-        from ..about import ImageInfo
+        from ..inspectable import ImageInfo
 
-        root = roots.find(name)
+        root = root_lookup.find(name)
         identity = f"{root.contents} {root.folder}"
         return ImageInfo(size_bytes=root.size_bytes, made=root.made, contents=root.contents, identity=identity)
 
@@ -235,7 +336,7 @@ class BubblewrapEngine:
     def _found(self) -> str:
         program = self._program or bubblewrap_program()
         if program is None:
-            raise errors.missing()
+            raise engine_errors.missing()
         return program
 
     def _lost(self) -> set[Found]:

@@ -19,7 +19,7 @@ from ..cgroups import Group
 from ..hardening import OF_A_USER, PAGE_BYTES, Protections
 from .arguments import mounts, variables
 from .launch import Launched, digest, drops, walls
-from .roots import Root
+from .root_lookup import Root
 
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 STATUS = {

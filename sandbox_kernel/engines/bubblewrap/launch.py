@@ -27,17 +27,17 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...core.version import __version__
-from .. import filter as system_calls
 from .. import seccomp
+from .. import seccomp_program as system_calls
 from ..cgroups import Group
 from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
-from ..owner import Owner
-from . import errors, users
+from ..owner_process import Owner
+from . import engine_errors, users
 from .arguments import Descriptors, Machine, arguments, etc
 from .process_labels import MARK
 from .reaper import kill, reaper
-from .roots import Root, locate
-from .roots import program as program_of
+from .root_lookup import Root, locate
+from .root_lookup import program as program_of
 from .users import Space
 
 GATE = 'read -r line && ulimit -n "$1" && ulimit -c "$2" && shift 2 && exec "$@"'
@@ -150,7 +150,7 @@ def launch(
                     extra_groups=None if whom is None else [],
                 )
             except (OSError, subprocess.SubprocessError) as error:
-                raise errors.refusal(f"{SHELL} does not start: {error}") from error
+                raise engine_errors.refusal(f"{SHELL} does not start: {error}") from error
             process.returncode = 0  # its end is awaited by its pidfd
             monitor = os.pidfd_open(process.pid)
             held.append(monitor)
@@ -169,7 +169,9 @@ def launch(
                 await_end(process.pid)
                 reaper().forget(name)
                 if isinstance(error, OSError):
-                    raise errors.refusal(f"the limits of process {process.pid} cannot be set: {error}") from error
+                    raise engine_errors.refusal(
+                        f"the limits of process {process.pid} cannot be set: {error}"
+                    ) from error
                 raise
     except BaseException:
         if pipe is None:

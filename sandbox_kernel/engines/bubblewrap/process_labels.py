@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..owner import start_ticks
+from ..owner_process import start_ticks
 
 MARK = "SANDBOX_KERNEL_BUBBLEWRAP"
 """The variable of bubblewrap's own process, and of nothing within, by which sandboxes are found."""

@@ -82,7 +82,7 @@ class Reaper:
         return True
 
     def _start(self) -> bool:
-        from ...core.resources import start_helper
+        from ...core.helper_processes import start_helper
 
         self._hang_up()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

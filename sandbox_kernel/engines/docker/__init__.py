@@ -3,12 +3,10 @@
 - `arguments`: A sandbox's protections in Docker's words; pure, with snapshot tests.
 - `ahead`: What a start asks of the engine, and asking it before there is an event loop.
 - `discovery`: Where an engine listens.
-- `errors`: What an engine refuses, and how it fails, as errors of ours.
-- `documents`: An engine's documents as values of ours.
-- `http`: The little HTTP that the engine's API needs, on asyncio.
-- `api`: The calls of the Engine API that the engine and its containers share.
+- `engine_errors`: What an engine refuses, and how it fails, as errors of ours.
+- `api`: The Engine API over its socket: the HTTP client, and the calls that several modules need.
 - `container`: One running container: its pipe, why it ended, and whether the engine made what it was asked for.
-- `engine`: The Docker engine: start, adopt, list, reap; and why a start failed.
+- `engine`: The Docker engine: start, adopt, list, reap, what it says of itself; and why a start failed.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from ..select import EngineProvider
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec, Settings
-    from ..about import Inspectable
     from ..base import Ahead
+    from ..inspectable import Inspectable
 
 
 class DockerProvider(EngineProvider):

@@ -16,7 +16,7 @@ from typing import Any
 from ...core.model import SandboxSpec
 from ...core.version import __version__
 from .. import container_reaper
-from ..owner import Owner, host_name
+from ..owner_process import Owner, host_name
 from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0

@@ -23,11 +23,10 @@ from ..base import Check, Inspection
 from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
-from ..processes import of_cgroup
-from .api import DockerApi
+from ..process_sample import of_cgroup
+from .api import Connection, DockerApi
 from .arguments import LABEL, container_arguments, digest
-from .errors import odd
-from .http import Connection
+from .engine_errors import odd
 
 ENGINE_EMPTY = (
     *("VolumesFrom", "Links", "ExtraHosts", "PortBindings", "PublishAllPorts", "DeviceRequests", "DeviceCgroupRules"),

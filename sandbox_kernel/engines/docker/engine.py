@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,27 +19,126 @@ from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..multiplexed import Demultiplexer
-from ..owner import UNKNOWN_HOST, Owner, host_name
+from ..demultiplexer import Demultiplexer
+from ..inspectable import EngineInfo, ImageInfo, Listed
+from ..owner_process import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation
-from .api import DockerApi
+from .api import Connection, DockerApi
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
-from .errors import odd
-from .http import Connection
+from .engine_errors import odd
 
 if TYPE_CHECKING:
     from .. import base
-    from ..about import Condition, EngineInfo, ImageInfo, Listed, Shown
+    from ..inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
+
+LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
+USERS = {"name=rootless": "rootless", "name=userns": "set to userns-remap"}
+CONTENTS = f"{LABEL}.contents"
+"""The label of an image of ours that says what went into it."""
+
+
+NUMBERS = (f"{LABEL}.uid", f"{LABEL}.memory")
+"""Labels that are numbers."""
+
+
+def lines(found: Any) -> list[dict[str, Any]]:
+    """Return the lines of the engine's list of containers (`GET /containers/json`).
+
+    What is being removed has no name any more, and is left out: Docker 20.10 may list it for as long as Docker runs.
+    Raises LookupError, TypeError or ValueError for what is no such list.
+    """
+    kept: list[dict[str, Any]] = []
+    for line in found:
+        names, labels = line["Names"], line["Labels"]
+        texts = (line["Id"], line["State"], line["Image"], *(names or ()))
+        if not (isinstance(labels, dict) and all(isinstance(text, str) for text in (*texts, *labels.values()))):
+            raise TypeError(f"a container with {labels!r} and {texts!r}")
+        for number in (line["Created"], *(labels.get(name) or 0 for name in NUMBERS)):
+            int(number)
+        if names:
+            kept.append(line)
+    return kept
+
+
+def listed(found: Mapping[str, Any]) -> Listed:
+    """Return what one of the lines says."""
+    owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+    here = labels.get(f"{LABEL}.host") == host_name()
+    return Listed(
+        session=labels.get(f"{LABEL}.session", ""),
+        container=found["Id"][:12],
+        owner_pid=owner.pid if owner else None,
+        owner_alive=owner.alive() if owner and here else None,
+        state=found["State"],
+        age_seconds=max(0, int(time.time() - found["Created"])),
+        image=found["Image"],
+        memory_bytes=int(labels.get(f"{LABEL}.memory") or 0),
+        version=labels.get(f"{LABEL}.version", ""),
+    )
+
+
+def memory_used(found: Mapping[str, Any] | None) -> int | None:
+    """Return what a container uses (`GET /containers/ID/stats`), less the cache that the machine may take back.
+
+    Of one that ends just then, the engine has nothing to say.
+    """
+    memory = (found or {}).get("memory_stats") or {}
+    usage, details = memory.get("usage"), memory.get("stats") or {}
+    if not isinstance(usage, int):
+        return None
+    return max(0, usage - int(details.get("inactive_file") or details.get("total_inactive_file") or 0))
+
+
+def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineInfo:
+    """Return what an engine says of itself (`GET /version`, `GET /info`)."""
+    return EngineInfo(
+        version=str(version.get("Version")),
+        api_version=str(version.get("ApiVersion")),
+        architecture=str(info.get("Architecture", "")),
+        runtimes=frozenset(map(str, info.get("Runtimes") or ())),
+        default_runtime=str(info.get("DefaultRuntime", "unknown")),
+        seccomp=any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()),
+        limited=frozenset(what for key, what in LIMITED.items() if info.get(key)),
+        cgroup_version=str(info.get("CgroupVersion", "1")),
+        memory_bytes=int(info.get("MemTotal") or 0),
+        folder=str(info.get("DockerRootDir") or ""),
+        users=users(info),
+        product=product(version),
+    )
+
+
+def product(version: Mapping[str, Any]) -> str:
+    """Return what speaks Docker's language and is not Docker (`GET /version`); empty if it is."""
+    names = (str(part.get("Name", "")) for part in version.get("Components") or ())
+    return "Podman" if any("podman" in name.lower() for name in names) else ""
+
+
+def users(info: Mapping[str, Any]) -> str:
+    """Return why the user ids of its containers are not the machine's (`GET /info`); empty if they are."""
+    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
+    return next((words for option, words in USERS.items() if option in options), "")
+
+
+def image_info(found: Mapping[str, Any]) -> ImageInfo:
+    """Return what an engine says of an image (`GET /images/NAME/json`)."""
+    settings = found.get("Config") or {}
+    variables = (str(line).partition("=") for line in settings.get("Env") or ())
+    return ImageInfo(
+        size_bytes=int(found.get("Size", 0)),
+        made=str(found.get("Created"))[:10],
+        contents=(settings.get("Labels") or {}).get(CONTENTS),
+        variables=tuple((name, value) for name, _, value in variables),
+        identity=str(found.get("Id", "")),
+    )
 
 
 async def why(error: EngineError, request: Callable[[str, str], Awaitable[Any]]) -> EngineError | None:
     """Return a better error, None if there is none: a runtime says of a user id that it lacks "invalid argument"."""
     if error.code != EndCode.ENGINE_FAILED:
         return None
-    from .documents import users
 
     try:
         found = users(await request("GET", "/info"))
@@ -196,12 +295,10 @@ class DockerEngine(DockerApi):
         return f"unix://{self.path}"
 
     async def list(self) -> tuple[Listed, ...]:
-        from .documents import listed
 
         return tuple(map(listed, await self._ours()))
 
     async def info(self) -> EngineInfo:
-        from .documents import engine_info
 
         version = await self.request("GET", "/version")
         text = str(version.get("ApiVersion", "0"))
@@ -214,17 +311,15 @@ class DockerEngine(DockerApi):
         return ()
 
     async def shown(self, container: str) -> Shown:
-        from ..about import Shown
+        from ..inspectable import Shown
 
         return Shown()
 
     async def image(self, name: str) -> ImageInfo:
-        from .documents import image_info
 
         return image_info(await self.request("GET", f"/images/{quote(name, safe='/:@')}/json"))
 
     async def used(self, container: str) -> int | None:
-        from .documents import memory_used
 
         return memory_used(await self.request("GET", f"/containers/{container}/stats?stream=false&one-shot=true"))
 
@@ -237,7 +332,6 @@ class DockerEngine(DockerApi):
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")
         found = await self.request("GET", f"/containers/json?all=1&filters={filters}")
-        from .documents import lines
 
         try:
             return lines(found)

@@ -17,7 +17,7 @@ from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import format_bytes
 from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable
 from ...files.host_paths import Folder, Held, is_folder, open_folder, open_parent
-from ...files.tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
+from ...files.host_tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
 from .codes import BatchCode
 
 

@@ -62,8 +62,8 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy, file: Path | None) -> None:
+    from ...engines.broker_sockets import OPERATORS, own
     from ...engines.select import make_own_engine
-    from ...engines.sockets import OPERATORS, own
     from .ceilings import load
     from .client.listener_trust import others
     from .daemon import Broker, Listening, bound, on_signals

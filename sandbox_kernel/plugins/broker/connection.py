@@ -17,8 +17,7 @@ from ...core.descriptors import send_fds
 from ...core.errors import EngineError, SandboxError
 from ...core.model import ExitReason, SandboxSample
 from ...core.tasks import Tasks, log_defect
-from ...engines.abilities import PAUSE, Ability, abilities_of, demand
-from ...engines.machines import Pausable, Sampled
+from ...engines.abilities import PAUSE, Ability, Pausable, Sampled, abilities_of, demand
 from .client import packets
 from .client.listener_trust import Peer, peer
 from .codes import BrokerCode

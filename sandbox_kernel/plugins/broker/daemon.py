@@ -39,8 +39,8 @@ from .usage_counters import UsageCounters
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
-    from ...engines.about import Inspectable
     from ...engines.base import Lendable
+    from ...engines.inspectable import Inspectable
     from .client.listener_trust import Peer
     from .create_request import CreateRequest
 

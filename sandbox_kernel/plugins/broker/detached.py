@@ -13,7 +13,7 @@ from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxClosed, SandboxError
 from ...core.model import Message, Settings, format_bytes
 from ...engines.select import AUTO, BROKER, is_service
-from ...sdk.cell import Cell
+from ...sdk.cell_request import Cell
 from ...sdk.lifetimes import Lifetime
 from ...sdk.ownership import Ownership
 from ...sdk.values import Attached, Missed, SandboxInfo

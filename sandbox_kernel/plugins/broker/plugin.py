@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import EngineUnavailable
-from ...engines import sockets
+from ...engines import broker_sockets
 from ...engines.select import AUTO, ServiceProvider, is_service
 from ..api import Command, Plugin
 from .codes import BrokerCode
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ...core.model import SandboxSpec, Settings
-    from ...engines.about import Inspectable
     from ...engines.base import Ahead
+    from ...engines.inspectable import Inspectable
 
 
 class BrokerProvider(ServiceProvider):
@@ -46,7 +46,7 @@ class BrokerProvider(ServiceProvider):
     def own_with(self, engine: str) -> str | None:
         from .client import listener_trust
 
-        path = sockets.own()
+        path = broker_sockets.own()
         return f"{self.name}://{path}" if listener_trust.own_has(engine) else None
 
     def others(self) -> list[str]:

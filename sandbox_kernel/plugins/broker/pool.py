@@ -22,8 +22,8 @@ from ...core.version import __version__
 from .warm_sandbox import WarmSandbox
 
 if TYPE_CHECKING:
-    from ...engines.about import Inspectable
     from ...engines.base import Lendable
+    from ...engines.inspectable import Inspectable
     from .create_request import CreateRequest
 
 START_SECONDS = 60.0

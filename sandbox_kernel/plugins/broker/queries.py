@@ -12,9 +12,9 @@ from typing import Any
 
 from ...core.codes import EndCode
 from ...core.errors import ImageMissing, SandboxError
-from ...core.resources import installation
+from ...core.package_files import installation
 from ...core.version import __version__
-from ...engines.about import Condition, Shown
+from ...engines.inspectable import Condition, Shown
 from .client import packets
 from .client.listener_trust import Peer
 from .service import Service

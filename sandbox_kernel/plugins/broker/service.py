@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ...core.tasks import Tasks
-from ...engines.about import Inspectable
+from ...engines.inspectable import Inspectable
 from .ceilings import Policy
 from .client.listener_trust import Peer
 from .detached_registry import DetachedRegistry

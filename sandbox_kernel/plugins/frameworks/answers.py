@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
-from ...core.allowance import MAX_DIGITS, Allowance, at_most, digits, improper
+from ...core.answer_allowance import MAX_DIGITS, Allowance, at_most, digits, improper
 from ...core.codes import EndCode
 from ...core.errors import AnswerError
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.allowance import at_most
+from ...core.answer_allowance import at_most
 from ...core.codes import UsageCode
 from ...core.errors import AnswerError, ConfigurationError
 from ...files.host_paths import open_folder

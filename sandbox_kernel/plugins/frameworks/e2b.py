@@ -43,7 +43,7 @@ from ...core.errors import CellTimeout, ConfigurationError, EngineError, FileNot
 from ...sdk import blocking, client
 from ...sdk.blocking import CommandHandle, WatchHandle
 from ...sdk.commands import AsyncCommandHandle
-from ...sdk.entries import AsyncWatchHandle, FileInfo
+from ...sdk.folder_entries import AsyncWatchHandle, FileInfo
 from ...sdk.paginators import AsyncSandboxPaginator, SandboxPaginator
 from .e2b_files import AsyncFilesystem, Filesystem
 

@@ -13,9 +13,9 @@ from typing import Any, Self, TypeVar
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileNotThere
 from ...sdk.blocking import Files
-from ...sdk.entries import EntryInfo, FileInfo
 from ...sdk.files import AsyncFiles
-from ...sdk.paths import Name
+from ...sdk.folder_entries import EntryInfo, FileInfo
+from ...sdk.sandbox_paths import Name
 
 HOME = "/home/user"
 OWNER = "user"

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
-from ...core.allowance import Allowance
+from ...core.answer_allowance import Allowance
 from ...core.codes import Survived, UsageCode
 from ...core.errors import AnswerError, ConfigurationError, FileRefused, SandboxError
 from . import failure, missing

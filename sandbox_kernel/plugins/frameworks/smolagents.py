@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.allowance import Allowance
+from ...core.answer_allowance import Allowance
 from ...core.errors import AnswerError
 from ...policy.safe_text import plain
 from ..tools.tools import Tool as HostTool

@@ -20,7 +20,7 @@ from ...core.model import Settings
 from ...core.tasks import Tasks
 from ...files.file_rules import FileLimits, check_size
 from ...sdk.client import AsyncSandbox, session_of
-from ...sdk.paths import relative
+from ...sdk.sandbox_paths import relative
 from ...session.hints import Audience
 from .codes import McpCode
 from .output_store import SESSION_NAME, OutputStore

@@ -9,7 +9,7 @@ import re
 
 from ...config.sources import SETTINGS
 from ...core.model import SCRATCH, Limits, Settings, format_bytes
-from ...core.resources import brought
+from ...core.package_files import brought
 from ...files.file_rules import FileLimits
 from .clients import ServerLimits
 

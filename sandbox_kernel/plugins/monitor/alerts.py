@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from email.message import Message
 from typing import IO
 
+from ...core.helper_processes import environment_of_helpers
 from ...core.model import Settings
-from ...core.resources import environment_of_helpers
 from .settings import MonitorSettings
 
 MAX_WAITING = 100

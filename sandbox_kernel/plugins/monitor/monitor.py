@@ -19,7 +19,7 @@ from ...core.codes import Survived
 from ...core.errors import BehaviourBlocked, SandboxError
 from ...core.model import ProcessSample, Settings
 from ...core.tasks import log_defect
-from ...files.scratch import entries
+from ...files.scratch_files import entries
 from ..api import SessionEvent, SessionHandle, SessionService
 from .alerts import Alerts
 from .codes import MonitorCode

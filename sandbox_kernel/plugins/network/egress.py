@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 
 from ...core.codes import Note
-from ...session.streams import RESET_CROWDED, Identified
+from ...session.cell_streams import RESET_CROWDED, Identified
 from ..api import Cell, SessionService, Stream, StreamReset
 from . import proxy_head
 from .answers import is_denial, refusal

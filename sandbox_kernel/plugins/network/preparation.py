@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import SERVICE_PORT, Inside, Settings, format_bytes
-from ...core.resources import PACKAGE
+from ...core.package_files import PACKAGE
 from ...engines.shipping import packed_line
 from ...sdk.values import NetworkUsage
 from ..api import SessionHandle

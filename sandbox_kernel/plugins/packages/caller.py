@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...core.allowance import Allowance
+from ...core.answer_allowance import Allowance
 from ...core.errors import AnswerError, ConfigurationError
 from ...sdk.instance import Instance
 from ...sdk.values import InstalledPackage

@@ -19,10 +19,10 @@ from packaging.utils import canonicalize_name
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import Inside, Settings
-from ...core.resources import PACKAGE
+from ...core.package_files import PACKAGE
 from ...engines.shipping import packed_line
-from ...files import scratch
-from ...files.scratch import Ask
+from ...files import scratch_files
+from ...files.scratch_files import Ask
 from ..api import SessionHandle, SessionService
 from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
@@ -112,7 +112,7 @@ class Installing:
         assert self.ask is not None  # noqa: S101 (a session has made this)
         try:
             with package.file.open("rb") as file:
-                await scratch.write(self.ask, f"{PLACE}/{package.file.name}", file, self._settings.packages_size)
+                await scratch_files.write(self.ask, f"{PLACE}/{package.file.name}", file, self._settings.packages_size)
         except FileRefused as error:
             what = f"{package.name} cannot go into the sandbox: {error.message}"
             raise ConfigurationError(PackageCode.PACKAGE_TOO_LARGE, what, setting="scratch_size") from None

@@ -24,9 +24,9 @@ from packaging.version import InvalidVersion, Version
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, format_bytes
-from ...core.resources import brought
+from ...core.package_files import brought
 from ...files.file_rules import printable
-from ...wheels import resolver, wheels
+from ...wheels import image_wheels, resolver
 from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, Target
 from ...wheels.requirements import Wanted, asked
 from .codes import PackageCode
@@ -172,7 +172,7 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *
     if len(texts) > MAX_ASKED:
         raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time")
     wanted = asked([os.fspath(one) for one in texts], paths=paths)
-    wheel = wheels.installer(brought("images"), Target(os.uname().machine))
+    wheel = image_wheels.installer(brought("images"), Target(os.uname().machine))
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
         pip = Pip(Path(place), wheel, has.target, source.seconds, index=source.index, limit=source.limit_bytes)
         source.said("resolving " + ", ".join(Path(text).name if paths else str(text) for text in texts))
@@ -238,7 +238,7 @@ def _unresolved(error: resolver.Unresolved) -> ConfigurationError:
 
 def cache() -> Path:
     """Return the folder where packages are kept, by their hashes."""
-    return wheels.cache().parent / "packages"
+    return image_wheels.cache().parent / "packages"
 
 
 def _kept(sha256: str) -> Path | None:

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ...core.helper_processes import start_apart
 from ...core.model import AgentOptions, Limits, SandboxSpec
-from ...core.resources import start_apart
 
 MODULE = "sandbox_kernel.plugins.qemu"
 START_SECONDS = 10.0

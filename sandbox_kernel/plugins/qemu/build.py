@@ -21,14 +21,14 @@ from pathlib import Path
 from ...core.codes import EndCode
 from ...core.errors import EngineError, SandboxError
 from ...core.model import Settings, format_bytes
-from ...engines.bubblewrap.launcher import Root, bubblewrap_program, find_root, program_in
-from ...engines.machines import Preparing
+from ...engines.abilities import Preparing
+from ...engines.bubblewrap.interface import Root, bubblewrap_program, find_root, program_in
 from ...engines.select import make_engine
 from ...engines.shipping import new_spec
 from ...setup.build_lock import alone
+from ...setup.command_steps import Say, Steps, step, tail
 from ...setup.roots import KINDS, State
 from ...setup.roots import state as root_state
-from ...setup.steps import Say, Steps, step, tail
 from .build_format import (
     DESCRIPTION,
     DISK,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 
-from ...core.resources import PACKAGE
+from ...core.package_files import PACKAGE
 
 FORMAT = 1
 FOLDER = "machine"

@@ -22,11 +22,11 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, SandboxError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
-from ...engines import filter as system_calls
-from ...engines.abilities import Ability
+from ...engines import seccomp_program as system_calls
+from ...engines.abilities import Ability, state_bytes
 from ...engines.attestation import checks, same
 from ...engines.base import Check, Inspection
-from ...engines.bubblewrap.launcher import (
+from ...engines.bubblewrap.interface import (
     ETC_MOUNTS,
     PROC,
     SIGKILLED,
@@ -42,7 +42,6 @@ from ...engines.bubblewrap.launcher import (
     variables,
 )
 from ...engines.hardening import protections
-from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
 from . import hardware, profile
 from .codes import QemuCode

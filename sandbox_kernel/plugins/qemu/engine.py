@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
+from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSpec, format_bytes
-from ...core.resources import environment_of_helpers
 from ...core.tasks import Tasks
-from ...engines.about import Condition
-from ...engines.bubblewrap.launcher import (
+from ...engines.bubblewrap.interface import (
     BubblewrapEngine,
     bubblewrap_program,
     drops,
@@ -29,6 +28,7 @@ from ...engines.bubblewrap.launcher import (
     taken_over,
     unreachable,
 )
+from ...engines.inspectable import Condition
 from ...engines.pipe import Pipe
 from . import artifacts, background_save, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
@@ -37,7 +37,7 @@ from .launch_plan import MARK, MachineSockets, Plan
 from .running_config import RunningConfig
 
 if TYPE_CHECKING:
-    from ...engines.about import Condition, EngineInfo, Shown
+    from ...engines.inspectable import Condition, EngineInfo, Shown
 
 KVM = "/dev/kvm"
 INSTALL = "apt-get install --no-install-recommends qemu-system-x86"

@@ -21,8 +21,9 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import ExitReason
 from ...core.tasks import Tasks
+from ...engines.abilities import state_bytes
 from ...engines.attestation import demand
-from ...engines.bubblewrap.launcher import (
+from ...engines.bubblewrap.interface import (
     KILL_SECONDS,
     SIGKILLED,
     BubblewrapContainer,
@@ -32,7 +33,6 @@ from ...engines.bubblewrap.launcher import (
     kill,
     reaper,
 )
-from ...engines.machines import state_bytes
 from ...engines.pipe import Pipe
 from . import saved_states
 from .launch_plan import Plan

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...core.model import SandboxSpec
-from ...engines.bubblewrap.launcher import Guest, Launched, Root, Way, group_for, launch, way
+from ...engines.bubblewrap.interface import Guest, Launched, Root, Way, group_for, launch, way
 from . import hardware, profile
 from .artifacts import Machine
 from .running_config import RunningConfig

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ...core.model import Settings
-    from ...engines.about import Inspectable
     from ...engines.base import Ahead
+    from ...engines.inspectable import Inspectable
     from ...engines.wall import Wall
 
 _TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"

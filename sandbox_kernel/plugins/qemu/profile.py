@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from ...core.model import SandboxSpec
-from ...engines.bubblewrap.launcher import Root
+from ...engines.bubblewrap.interface import Root
 from ...engines.hardening import Protections, protections
 from ...engines.seccomp import ABSENT, ENOSYS, IOCTLS, MEMORY, NEW_NAMESPACES, TIME, WAITING, Condition, Rule
 from . import hardware

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...config.table import LIMITS_OF_A_SANDBOX
+from ...core.descriptors import is_locked
 from ...core.model import SandboxSpec
-from ...core.resources import PACKAGE, is_locked
+from ...core.package_files import PACKAGE
 from ...core.version import __version__
 from .artifacts import Machine
 

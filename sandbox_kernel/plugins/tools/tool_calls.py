@@ -22,7 +22,7 @@ import orjson
 
 from ...core.codes import Note
 from ...core.model import Inside
-from ...session.streams import Identified, works_for
+from ...session.cell_streams import Identified, works_for
 from ..api import Cell, SessionService, Stream, StreamReset
 from .codes import ToolCode
 from .tool_types import MismatchError, plain

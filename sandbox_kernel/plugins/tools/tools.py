@@ -16,7 +16,7 @@ from typing import Any
 
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, SERVICE_PORT
-from ...core.resources import PACKAGE
+from ...core.package_files import PACKAGE
 from ...engines.shipping import packed_line
 from .codes import ToolCode
 from .tool_types import Check, MismatchError, UnfitError, checker, shown

@@ -16,13 +16,13 @@ from dataclasses import asdict
 
 from ...core.codes import EndCode
 from ...core.errors import SandboxError
+from ...core.helper_processes import environment_of_helpers
 from ...core.model import MIB, Settings
-from ...core.resources import environment_of_helpers
-from ...engines.about import Inspectable
-from ...escape.program import cell, heard, table
+from ...engines.inspectable import Inspectable
+from ...escape.attack_program import cell, heard, table
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
-from ...session import trial
+from ...session import self_test
 from . import cells
 from .host_view import members
 from .probes import BY_CODE, Word
@@ -113,7 +113,7 @@ async def busy_and_many(
 
 async def attested(settings: Settings, engine: Inspectable) -> list[Finding]:
     """Compare a sandbox with what was asked for, and with what was not."""
-    lines, other = await trial.attestations(settings, engine)
+    lines, other = await self_test.attestations(settings, engine)
     wrong = [line.sentence for line in lines if not line.ok]
     seen = [line.name for line in other if not line.ok]
     text = "; ".join(wrong)[:400] if wrong else f"all {len(lines)} comparisons hold"

@@ -19,11 +19,11 @@ from typing import Any
 
 from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
-from ...engines.about import EngineInfo, Inspectable, Shown
+from ...engines.inspectable import EngineInfo, Inspectable, Shown
 from ...engines.preparations import Preparations
 from ...engines.select import BUBBLEWRAP, begin, chosen, make_engine, provider
+from ...escape.attack_program import cell, heard, table
 from ...escape.canaries import Canaries, laid
-from ...escape.program import cell, heard, table
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from . import cells, end_probes, host_view, output_probes, process_inspection

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...engines.about import Shown
+from ...engines.inspectable import Shown
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...core.model import Limits, format_bytes
-from ...engines.about import Shown
 from ...engines.attestation import FALLBACK_TUNNELS, known_mount
 from ...engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
+from ...engines.inspectable import Shown
 from .host_view import UNLIMITED, Process
 from .verdicts import Finding, decided, not_applicable
 

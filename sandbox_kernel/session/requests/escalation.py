@@ -13,10 +13,10 @@ from ...core.codes import Survived
 from ...core.errors import SandboxError
 from ...core.model import Limits
 from ...core.tasks import Tasks
-from .clocks import Clocks
 from .outbound import Emit
 from .queue import PendingRequest
-from .transitions import State
+from .request_states import State
+from .time_limits import Clocks
 
 KILL_SECONDS = 3.0
 """How long a killed kernel may take to be seen dead, before its sandbox is ended."""

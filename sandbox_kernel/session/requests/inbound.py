@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ...core.allowance import MEMORY_FACTOR
+from ...core.answer_allowance import MEMORY_FACTOR
 from ...core.codes import Code, EndCode, MessageCode, Note
 from ...core.errors import OutputLimit, ProtocolError
 from ...core.model import Limits, Message, format_bytes
 from ...policy import CellBudget, SessionBudget, Verdict, cut
 from ...policy.json_check import count
 from .. import protocol
-from ..agent_words import Oversized
-from .clocks import Clocks
-from .completion import Completion
+from ..agent_messages import Oversized
 from .escalation import Escalation
 from .outbound import Outbound
 from .queue import PendingRequest, RequestQueue
-from .transitions import Event
+from .request_end import Completion
+from .request_states import Event
+from .time_limits import Clocks
 
 SMALL = 1 << 16
 """Bytes up to which what a kernel owes, a status or a reply, is charged to the session alone."""

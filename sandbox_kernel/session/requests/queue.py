@@ -15,7 +15,7 @@ from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
 from ...policy import CellBudget
 from .. import protocol
-from .transitions import Event, State, following
+from .request_states import Event, State, following
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding

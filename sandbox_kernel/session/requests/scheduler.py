@@ -21,13 +21,13 @@ from ...plugins.api import CellGuard
 from ...policy import OutputPolicy
 from .. import protocol
 from ..hints import Hints
-from .clocks import Clocks
-from .completion import Completion, Hook, NoRecorder, Recorder
 from .escalation import Escalation, KernelControl
 from .inbound import Inbound
 from .outbound import Emit, Front, Outbound
 from .queue import PendingRequest, RequestQueue
-from .transitions import Event, State
+from .request_end import Completion, Hook, NoRecorder, Recorder
+from .request_states import Event, State
+from .time_limits import Clocks
 
 
 class Observer(Protocol):

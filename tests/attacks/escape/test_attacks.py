@@ -16,9 +16,9 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineUnavailable
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.escape.attack_program import table
 from sandbox_kernel.escape.differences import BEST_EFFORT, DIFFERENCES, NOT_WITHOUT_A_CGROUP, SEEN_LATE
 from sandbox_kernel.escape.differences import BUBBLEWRAP as DIFFERENCES_OF_BUBBLEWRAP
-from sandbox_kernel.escape.program import table
 from tests.attacks.escape.alterations import ALTERATIONS
 from tests.attacks.escape.tools import BEST_EFFORT as WITHOUT_A_CGROUP
 from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, RUNTIMES, Outcomes, run

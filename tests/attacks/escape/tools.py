@@ -13,9 +13,9 @@ from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.escape.attack_program import PROGRAM, sources
 from sandbox_kernel.escape.attacks import kit
 from sandbox_kernel.escape.canaries import laid
-from sandbox_kernel.escape.program import PROGRAM, sources
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
 from tests.attacks.escape.weaker import weakened
 from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
-from sandbox_kernel.engines.bubblewrap import launch, roots
+from sandbox_kernel.engines.bubblewrap import launch, root_lookup
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
 from tests.support.roots import root_of_tests
 
@@ -82,7 +82,7 @@ def etc_that_can_be_written(words: Words, given: Given) -> Words:
     if not folder.exists():
         folder.mkdir()
         folder.chmod(0o777)
-        for name in roots.ETC:
+        for name in root_lookup.ETC:
             (folder / name).write_text("of nobody\n")
             (folder / name).chmod(0o666)
     return add("--bind", str(folder), "/etc")(words, given)

@@ -27,10 +27,9 @@ from sandbox_kernel.engines.bubblewrap import engine as bubblewrap
 from sandbox_kernel.engines.bubblewrap import launch
 from sandbox_kernel.engines.bubblewrap.ahead import begin_ahead
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
-from sandbox_kernel.engines.bubblewrap.conditions import conditions
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
-from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
+from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine, conditions
 from sandbox_kernel.engines.bubblewrap.process_labels import holders, sandboxes
 from sandbox_kernel.engines.bubblewrap.watch import MayUse, UsageWatch
 from sandbox_kernel.engines.hardening import protections
@@ -613,7 +612,7 @@ def test_every_socket_of_this_process_is_seen() -> None:
 
 # --- what it needs of the machine -------------------------------------------------------------------------------------
 
-LOOK = "from sandbox_kernel.engines.bubblewrap import conditions as c; print(*c.conditions({program!r}), sep='\\n')"
+LOOK = "from sandbox_kernel.engines.bubblewrap import engine as c; print(*c.conditions({program!r}), sep='\\n')"
 
 
 @pytest.mark.usefixtures("_groups")

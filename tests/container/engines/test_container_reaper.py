@@ -22,7 +22,7 @@ from sandbox_kernel.engines import container_reaper
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.owner import Owner
+from sandbox_kernel.engines.owner_process import Owner
 from tests.support.engines import IMAGE
 from tests.support.patience import within
 

@@ -23,8 +23,8 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container
-from sandbox_kernel.engines.machines import Sampled
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, EngineUnderTest, receive_all, receive_line, report_sources
 from tests.support.patience import within

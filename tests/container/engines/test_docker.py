@@ -27,7 +27,7 @@ from sandbox_kernel.engines.docker.ahead import ask_ahead
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.owner import Owner, host_name
+from sandbox_kernel.engines.owner_process import Owner, host_name
 from tests.support.engines import DEAF, IMAGE, containers_of, receive_line
 from tests.support.patience import within
 

@@ -22,10 +22,10 @@ from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.attestation import ALL_CLOSED, EINVAL
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.bubblewrap import users
-from sandbox_kernel.engines.bubblewrap.conditions import no_layers
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
+from sandbox_kernel.engines.bubblewrap.engine import no_layers
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.escape.program import table
+from sandbox_kernel.escape.attack_program import table
 from sandbox_kernel.setup import enforcement
 from sandbox_kernel.setup.walls import all_walls
 from tests.attacks.escape.tools import Outcomes, run

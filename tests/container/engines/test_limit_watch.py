@@ -20,9 +20,9 @@ import pytest
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.docker import container as docker_container
+from sandbox_kernel.engines.docker.api import Connection
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.docker.http import Connection
 from sandbox_kernel.engines.limit_watch import Place, places_of, watch_memory, watch_processes
 from tests.support.engines import SMALL, Docker, receive_all, receive_line
 from tests.support.patience import within

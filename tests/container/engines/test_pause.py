@@ -16,9 +16,8 @@ import pytest
 
 from sandbox_kernel.core.errors import AbilityMissing, EngineError
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines.abilities import Ability, abilities_of, demand
+from sandbox_kernel.engines.abilities import Ability, Pausable, abilities_of, demand
 from sandbox_kernel.engines.base import Container
-from sandbox_kernel.engines.machines import Pausable
 from tests.support import ROOT
 from tests.support.engines import EngineUnderTest, receive_line
 from tests.support.patience import within

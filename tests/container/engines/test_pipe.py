@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines.multiplexed import Demultiplexer
+from sandbox_kernel.engines.demultiplexer import Demultiplexer
 from sandbox_kernel.engines.pipe import READ_BYTES, Pipe
 from tests.support.patience import within
 

@@ -28,7 +28,7 @@ import psutil
 
 from sandbox_kernel.config.table import LIMITS_OF_A_SANDBOX
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
-from sandbox_kernel.engines import sockets
+from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.engines.select import make_own_engine
 from sandbox_kernel.plugins.broker import create_request, lease
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
@@ -197,7 +197,7 @@ def end_unused() -> None:
     """End this user's own broker if nobody uses it: `engine = auto` would take it, and tests are of both ways."""
     with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(5)
-        sock.connect(sockets.own())
+        sock.connect(broker_sockets.own())
         sock.send(packets.packed({"op": "status", "n": 1}))
         said = packets.unpacked(sock.recv(packets.MAX_BYTES))
         if said.get("all") == 0:

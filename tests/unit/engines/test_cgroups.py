@@ -9,10 +9,9 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.engines import cgroups
-from sandbox_kernel.engines.cgroups import Folders, Group, NoCgroup
-from sandbox_kernel.engines.freezer import Freezer
+from sandbox_kernel.engines.cgroups import Folders, Freezer, Group, NoCgroup
 from sandbox_kernel.engines.hardening import protections
-from sandbox_kernel.engines.owner import Owner
+from sandbox_kernel.engines.owner_process import Owner
 from tests.unit.engines.test_hardening import SPEC
 
 WANTED = protections(SPEC)
@@ -174,7 +173,7 @@ async def test_a_sandbox_that_does_not_stand_still_in_time_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that waits for a disk is not frozen before that answers; the files are the test's."""
-    monkeypatch.setattr("sandbox_kernel.engines.freezer.FREEZE_SECONDS", 0.05)
+    monkeypatch.setattr("sandbox_kernel.engines.cgroups.FREEZE_SECONDS", 0.05)
     freezer, switch, said = Freezer(Group((("", str(tmp_path)),), 2)), tmp_path / "cgroup.freeze", "cgroup.events"
     switch.touch()
     (tmp_path / said).write_text("populated 1\nfrozen 0\n")

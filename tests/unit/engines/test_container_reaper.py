@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.resources import environment_of_helpers
+from sandbox_kernel.core.helper_processes import environment_of_helpers
 from sandbox_kernel.engines.container_reaper import Guard
 from tests.support import ROOT
 

@@ -16,7 +16,7 @@ import pytest
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel import handover, pipe_holder
-from sandbox_kernel.kernel.ports import NO_PORTS, open_ports
+from sandbox_kernel.kernel.kept_ports import NO_PORTS, open_ports
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import eventually
 

@@ -9,8 +9,8 @@ from jupyter_client.session import Session
 
 from sandbox_kernel.core.codes import MessageCode
 from sandbox_kernel.core.errors import ConfigurationError, ProtocolError
-from sandbox_kernel.kernel import sockets
-from sandbox_kernel.kernel.sockets import DELIMITER, Signatures
+from sandbox_kernel.kernel import front_sockets
+from sandbox_kernel.kernel.front_sockets import DELIMITER, Signatures
 
 KEY = b"secret"
 BODY = [b"{}", b"{}", b"{}", b'{"code": "1 + 1"}']
@@ -60,7 +60,7 @@ def test_a_message_that_came_before_is_refused() -> None:
 
 
 def test_what_is_remembered_is_bounded_and_only_of_those_who_have_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "REMEMBERED", 3)
+    monkeypatch.setattr(front_sockets, "REMEMBERED", 3)
     one, bodies = Signatures(KEY), [[b"{}", b"{}", b"{}", b"%d" % number] for number in range(4)]
     for body in bodies[:3]:
         one.verified(message(body=body))

@@ -17,13 +17,13 @@ import pytest
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.core.model import Message, Settings
-from sandbox_kernel.kernel import overflow
-from sandbox_kernel.kernel.overflow import Overflow
+from sandbox_kernel.kernel import large_outputs
+from sandbox_kernel.kernel.large_outputs import Overflow
 from sandbox_kernel.policy import OutputPolicy, svg, tex
 from sandbox_kernel.policy.display_budget import MAX_ERRORS
 from sandbox_kernel.session.requests.outbound import Outbound
 from sandbox_kernel.session.requests.queue import PendingRequest
-from sandbox_kernel.session.requests.transitions import Event, State
+from sandbox_kernel.session.requests.request_states import Event, State
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.policy.messages import CELL, filtered, message, model, update
@@ -275,7 +275,7 @@ def test_answers_to_widgets_share_a_page(name: str, monkeypatch: pytest.MonkeyPa
     assert sum("This page takes" in str(one.content) for one in tab.shown) <= 1
     assert len(tab.overflow._cells) <= 2  # noqa: SLF001
     assert tab.send(update("w", value="the end")) == 1
-    monkeypatch.setattr(overflow, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(large_outputs, "SHARED_SECONDS", 0.0)
     tab = Tab()
     tab.send(model("w", "HTMLMathModel", value="x"), views("w"))
     assert ticks(tab, 100, *TICKS[name]) == 100 * len(TICKS[name])
@@ -306,7 +306,7 @@ def test_threads_of_cells_long_gone_share_a_page() -> None:
         tab.send(replace(text, parent={"msg_id": f"cell {n}"}))
     lines = sum(str(one.content.get("text")).count("\n") for one in tab.shown)
     assert 400_000 < lines < 420_000, "100 cells had 4,000 lines left, and the others one page of 10,000"
-    assert len(tab.overflow._cells) <= overflow.MAX_CELLS + 1  # noqa: SLF001
+    assert len(tab.overflow._cells) <= large_outputs.MAX_CELLS + 1  # noqa: SLF001
 
 
 def test_control_cells_that_were_never_run_are_all_told_why() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.resources import brought
+from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.policy import frame
 from sandbox_kernel.policy.frame_libraries import SIGNS
 from tests.support import ROOT

@@ -9,7 +9,7 @@ import pytest
 from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.api import Cell, Stream, StreamService
-from sandbox_kernel.session.services import switch
+from sandbox_kernel.session.plugin_parts import switch
 from tests.support.gateway import Pieces
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from sandbox_kernel.core.resources import brought
+from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.policy import frame_libraries
 from sandbox_kernel.setup import roots as additions
 

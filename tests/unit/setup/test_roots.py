@@ -15,21 +15,21 @@ import pytest
 
 from sandbox_kernel.cli import main
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
-from sandbox_kernel.engines.bubblewrap import roots as places_of_roots
-from sandbox_kernel.setup import build_lock, exported_root, generations, host, layout, roots
-from sandbox_kernel.setup.steps import Steps
+from sandbox_kernel.engines.bubblewrap import root_lookup as places_of_roots
+from sandbox_kernel.setup import build_lock, exported_root, root_generations, root_layout, roots
+from sandbox_kernel.setup.command_steps import Steps
 from sandbox_kernel.wheels.pip_process import Target, platform_tags
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
 
 
-def python_of(prefix: str, *, library: str = "", libraries: str = "/usr/lib/x86_64-linux-gnu") -> host.Python:
+def python_of(prefix: str, *, library: str = "", libraries: str = "/usr/lib/x86_64-linux-gnu") -> root_layout.Python:
     """Return a Python as a probe would find it, with `library` for its own library."""
     modules = f"{prefix}/lib/python3.13"
     mapped = [f"{libraries}/{name}" for name in LIBRARIES]
     mapped += [f"{prefix}/bin/python3.13", f"{modules}/lib-dynload/_ssl.cpython-313-x86_64-linux-gnu.so"]
     mapped += [f"{prefix}/lib/{library}"] if library else []
-    return host.Python(
+    return root_layout.Python(
         executable=f"{prefix}/bin/python3.13",
         prefix=prefix,
         version="3.13.5",
@@ -40,12 +40,12 @@ def python_of(prefix: str, *, library: str = "", libraries: str = "/usr/lib/x86_
     )
 
 
-def machine_of(python: host.Python, *folders: str, loaders: tuple[str, ...] = ()) -> host.Machine:
+def machine_of(python: root_layout.Python, *folders: str, loaders: tuple[str, ...] = ()) -> root_layout.Machine:
     names = {path: (Path(path).name,) for path in python.mapped}
-    return host.Machine(folders=frozenset(folders), loaders=loaders, names=names)
+    return root_layout.Machine(folders=frozenset(folders), loaders=loaders, names=names)
 
 
-def places(laid: layout.Layout) -> dict[str, str]:
+def places(laid: root_layout.Layout) -> dict[str, str]:
     """Return the source of each place inside."""
     return {inside: source for source, inside in laid.binds}
 
@@ -68,7 +68,7 @@ MACHINES = {
 @pytest.mark.parametrize("name", MACHINES)
 def test_no_more_of_the_machine_is_bound_than_libraries_the_python_and_time_zones(name: str) -> None:
     python, machine = MACHINES[name]
-    sources = {source for source, _ in layout.lay_out(python, machine).binds if source.startswith("/")}
+    sources = {source for source, _ in root_layout.lay_out(python, machine).binds if source.startswith("/")}
     allowed = {python.executable, *python.standard_library, *(path for path in python.mapped if "libpython" in path)}
     assert sources - allowed <= {"/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/share/zoneinfo"}
     assert python.executable in sources
@@ -78,7 +78,7 @@ def test_no_more_of_the_machine_is_bound_than_libraries_the_python_and_time_zone
 def test_no_package_of_the_machine_s_own_python_is_seen(name: str) -> None:
     """An empty folder lies over each of its folders, after what it lies in."""
     python, machine = MACHINES[name]
-    laid = layout.lay_out(python, machine)
+    laid = root_layout.lay_out(python, machine)
     inside = [place for _, place in laid.binds]
     for folder in machine.folders:
         if not folder.endswith("-packages"):
@@ -89,7 +89,7 @@ def test_no_package_of_the_machine_s_own_python_is_seen(name: str) -> None:
 
 
 def test_a_python_of_the_system_is_where_it_is() -> None:
-    laid = layout.lay_out(*MACHINES["debian"])
+    laid = root_layout.lay_out(*MACHINES["debian"])
     assert laid.python == "/usr/bin/python3.13"
     assert places(laid)["/usr/lib/python3.13"] == "/usr/lib/python3.13"
     assert dict(laid.environment).keys() == {"PATH", "LANG"}
@@ -97,7 +97,7 @@ def test_a_python_of_the_system_is_where_it_is() -> None:
 
 
 def test_a_python_of_a_home_lies_elsewhere_inside_and_no_name_of_the_home_is_seen() -> None:
-    laid = layout.lay_out(*MACHINES["home"])
+    laid = root_layout.lay_out(*MACHINES["home"])
     assert laid.python == "/opt/sandbox/python/bin/python3.13"
     assert places(laid)["/opt/sandbox/python/lib/python3.13"] == HOME.standard_library[0]
     assert places(laid)["/opt/sandbox/python/lib/libpython3.13.so.1.0"].endswith("/lib/libpython3.13.so.1.0")
@@ -108,23 +108,23 @@ def test_a_python_of_a_home_lies_elsewhere_inside_and_no_name_of_the_home_is_see
 def test_the_loader_is_bound_by_itself_where_no_folder_has_it() -> None:
     loader = "/usr/lib/ld-linux-aarch64.so.1"
     arm = machine_of(DEBIAN, loaders=("/lib/ld-linux-aarch64.so.1", loader))
-    assert places(layout.lay_out(DEBIAN, arm))[loader] == loader
-    assert "/lib/ld-linux-aarch64.so.1" not in places(layout.lay_out(DEBIAN, arm))
+    assert places(root_layout.lay_out(DEBIAN, arm))[loader] == loader
+    assert "/lib/ld-linux-aarch64.so.1" not in places(root_layout.lay_out(DEBIAN, arm))
     within = machine_of(ARCH, loaders=(loader,))
-    assert loader not in places(layout.lay_out(ARCH, within))
+    assert loader not in places(root_layout.lay_out(ARCH, within))
 
 
 def test_what_lies_apart_of_its_modules_is_refused() -> None:
     apart = replace(DEBIAN, prefix="/opt/python")
     with pytest.raises(EngineError, match="apart"):
-        layout.lay_out(apart, machine_of(apart))
+        root_layout.lay_out(apart, machine_of(apart))
 
 
 # --- the Python -------------------------------------------------------------------------------------------------------
 
 
 def test_a_probe_finds_what_a_python_is() -> None:
-    found = host.probe(sys.executable)
+    found = root_layout.probe(sys.executable)
     assert found is not None
     assert found.version == sys.version.split()[0]
     assert found.tag == sys.implementation.cache_tag
@@ -133,25 +133,25 @@ def test_a_probe_finds_what_a_python_is() -> None:
 
 
 def test_a_python_without_a_lock_is_none_that_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "LOCKED_FOR", ("2.7",))
-    assert host.probe(sys.executable) is None
+    monkeypatch.setattr(root_layout, "LOCKED_FOR", ("2.7",))
+    assert root_layout.probe(sys.executable) is None
     with pytest.raises(EngineError, match=r"it is none of 2\.7"):
-        host.find_python()
+        root_layout.find_python()
 
 
 def test_a_python_that_does_not_work_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "python3"
     broken.write_text("#!/bin/sh\necho no module named ssl >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(host, "candidates", lambda: [str(broken), sys.executable])
-    assert host.find_python() == host.probe(sys.executable)
-    monkeypatch.setattr(host, "candidates", lambda: [str(broken)])
+    monkeypatch.setattr(root_layout, "candidates", lambda: [str(broken), sys.executable])
+    assert root_layout.find_python() == root_layout.probe(sys.executable)
+    monkeypatch.setattr(root_layout, "candidates", lambda: [str(broken)])
     with pytest.raises(EngineError, match="no module named ssl"):
-        host.find_python()
+        root_layout.find_python()
 
 
 def test_the_target_is_this_machine() -> None:
-    found = host.target(DEBIAN)
+    found = root_layout.target(DEBIAN)
     assert (found.python, found.architecture) == ("3.13", os.uname().machine)
     assert f"glibc 2.{found.glibc}" == os.confstr("CS_GNU_LIBC_VERSION")
 
@@ -171,12 +171,12 @@ def test_wheels_of_a_machine_are_kept_apart_from_those_of_the_images() -> None:
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give a folder for this user's data."""
     monkeypatch.setattr(places_of_roots, "folders", lambda: [str(tmp_path / "roots")])
-    monkeypatch.setattr(generations, "root_folders", lambda: [str(tmp_path / "roots")])
+    monkeypatch.setattr(root_generations, "root_folders", lambda: [str(tmp_path / "roots")])
     return tmp_path / "roots"
 
 
 def make(name: str, contents: str) -> str:
-    with generations.new_generation(name, contents) as made:
+    with root_generations.new_generation(name, contents) as made:
         (made.path / "env").mkdir()
         (made.path / "env" / "file").write_text(contents)
         made.said["binds"] = [["/usr/lib64", "/usr/lib64"], [made.within("env"), "/usr/local"]]
@@ -188,7 +188,7 @@ def test_a_root_is_there_when_it_is_whole_and_the_one_before_stays(data: Path) -
     made = [make("a/b:c", f"sha256:{number}") for number in range(3)]
     folder = data / "a%2Fb:c"
     assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == sorted(made[1:])
-    said = generations.read(generations.folder_of("a/b:c"))
+    said = root_generations.read(root_generations.folder_of("a/b:c"))
     assert said["contents"] == "sha256:2"
     assert said["size_bytes"] == len("sha256:2")
     assert said["binds"][1] == [f"{made[2]}/env", "/usr/local"]
@@ -198,7 +198,7 @@ def test_a_root_is_there_when_it_is_whole_and_the_one_before_stays(data: Path) -
 def test_a_build_that_fails_changes_nothing_and_leaves_nothing(data: Path) -> None:
     make("n", "sha256:old")
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
-    with pytest.raises(FileExistsError), generations.new_generation("n", "sha256:new") as made:
+    with pytest.raises(FileExistsError), root_generations.new_generation("n", "sha256:new") as made:
         made.path.mkdir()
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
 
@@ -218,16 +218,16 @@ def test_everybody_may_read_and_nobody_has_the_rights_of_another(tmp_path: Path)
     (tmp_path / "link").symlink_to("/etc/shadow")
     (tmp_path / "again").hardlink_to(tmp_path / "plain")
     shadow = stat.S_IMODE(Path("/etc/shadow").stat().st_mode)
-    assert generations.tidy(tmp_path) == 6
+    assert root_generations.tidy(tmp_path) == 6
     found = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in tmp_path.iterdir() if not path.is_symlink()}
     assert found == {"plain": 0o644, "again": 0o644, "program": 0o755, "shared": 0o755, "folder": 0o755}
     assert stat.S_IMODE(Path("/etc/shadow").stat().st_mode) == shadow
 
 
 def test_a_fifo_has_no_place_in_a_root(data: Path) -> None:
-    with pytest.raises(EngineError, match="FIFO"), generations.new_generation("n", "sha256:1") as made:
+    with pytest.raises(EngineError, match="FIFO"), root_generations.new_generation("n", "sha256:1") as made:
         os.mkfifo(made.path / "fifo")
-    assert generations.read(generations.folder_of("n")) == {}
+    assert root_generations.read(root_generations.folder_of("n")) == {}
 
 
 # --- what is there ----------------------------------------------------------------------------------------------------
@@ -256,14 +256,14 @@ def test_a_root_json_that_is_none_is_no_error(data: Path, text: str) -> None:
     (folder / "root.json").write_text(text)
     assert roots.state("sandbox-kernel:base")[0] != "ok"
     make("sandbox-kernel:base", "sha256:1")
-    assert generations.read(generations.folder_of("sandbox-kernel:base"))["contents"] == "sha256:1"
+    assert root_generations.read(root_generations.folder_of("sandbox-kernel:base"))["contents"] == "sha256:1"
 
 
 def test_what_goes_into_a_root_is_in_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = {roots.plan_for("base").contents, roots.plan_for("data").contents}
-    found = host.find_python()
+    found = root_layout.find_python()
     other = replace(found, version=f"{found.minor}.99")
-    monkeypatch.setattr(host, "find_python", lambda: other)
+    monkeypatch.setattr(root_layout, "find_python", lambda: other)
     assert len(digests | {roots.plan_for("base").contents}) == 3
     updated = tuple(path.replace("libz.so.1.", "libz.so.1.9.") for path in found.mapped)
     other = replace(found, mapped=updated)

@@ -14,8 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.resources import brought
-from sandbox_kernel.wheels import resolver, wheels
+from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.wheels import image_wheels, resolver
 from sandbox_kernel.wheels.pip_process import Pip, PipFailed, Target, environment
 from sandbox_kernel.wheels.requirements import read
 
@@ -189,12 +189,12 @@ def test_nothing_of_the_folder_is_imported_or_obeyed(repo: Path, monkeypatch: py
     """`build --requirements repo/requirements.txt` ran `repo/optparse.py` and `./pip.py`."""
     pip = installer()  # before the cache is an empty one
     monkeypatch.setenv("XDG_CACHE_HOME", str(repo.parent / "cache"))
-    monkeypatch.setattr(wheels, "installer", lambda recipes, architecture: pip)
+    monkeypatch.setattr(image_wheels, "installer", lambda recipes, architecture: pip)
     monkeypatch.setenv("PYTHONPATH", str(repo))
     monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
     monkeypatch.setenv("PIP_NO_BINARY", ":all:")
     (repo / "requirements.txt").write_text(f"--no-index\n./{wheel(repo).name}\n")
-    found = wheels.resolved(brought("images"), read(Path("requirements.txt")), TARGET)
+    found = image_wheels.resolved(brought("images"), read(Path("requirements.txt")), TARGET)
     assert "greeting_for_tests-1.0-py3-none-any.whl" in [path.name for path in found.files]
     assert not (repo / "ran-code").exists()
 
@@ -206,7 +206,7 @@ def test_control_pip_in_the_folder_runs_what_lies_there(repo: Path) -> None:
 
 
 def installer() -> Path:
-    return wheels.installer(brought("images"), TARGET)
+    return image_wheels.installer(brought("images"), TARGET)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setattr(wheels, "installer", lambda recipes, architecture: pip)
+    monkeypatch.setattr(image_wheels, "installer", lambda recipes, architecture: pip)
     monkeypatch.setattr(resolver, "MAX_TRIES", 8)
     for version in ("2.0", "4.0"):
         wheel(folder, name="of_base", version=version)
@@ -231,7 +231,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(index: Path, text: str) -> set[str]:
     """Return the wheels that meet requirements, by name and version."""
     (index.parent / "requirements.txt").write_text(text)
-    found = wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), TARGET)
+    found = image_wheels.resolved(index.parent / "images", read(index.parent / "requirements.txt"), TARGET)
     return {path.name.partition("-py3")[0] for path in found.files if path.name.partition("-")[0] != "pip"}
 
 
@@ -270,7 +270,7 @@ def test_control_pip_builds_what_it_is_left_to_follow(index: Path, tmp_path: Pat
 
 def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip tried a thousand versions of botocore twice, and said that there was a conflict."""
-    monkeypatch.setattr(wheels, "resolve", searches := Counted(resolver.resolve))
+    monkeypatch.setattr(image_wheels, "resolve", searches := Counted(resolver.resolve))
     for number in range(3 * resolver.MAX_TRIES):
         wheel(index, "of-base<3", name="client", version=f"1.{number}")
     with pytest.raises(ConfigurationError) as refused:

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from ....core.errors import EngineUnavailable
-from ....core.resources import start_apart
+from ....core.helper_processes import start_apart
 from ..codes import BrokerCode
 from .channel import connect
 

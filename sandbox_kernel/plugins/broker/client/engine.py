@@ -15,7 +15,7 @@ from ....core.codes import Code, EndCode
 from ....core.errors import EngineError
 from ....core.model import SandboxSpec
 from ....engines.abilities import PAUSE, Ability
-from ....engines.multiplexed import Demultiplexer
+from ....engines.demultiplexer import Demultiplexer
 from ....engines.pipe import Pipe, Stream
 from ..codes import BrokerCode
 from . import packets
@@ -26,7 +26,7 @@ from .listener_trust import is_own, path_of
 
 if TYPE_CHECKING:
     from ....engines import base
-    from ....engines.about import Condition, EngineInfo, ImageInfo, Listed, Shown
+    from ....engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
 
 START_SECONDS = 60.0
 REAP_SECONDS = 80.0
@@ -122,24 +122,24 @@ class BrokerEngine:
         return await self._query("status")
 
     async def info(self) -> EngineInfo:
-        from ....engines.about import EngineInfo
+        from ....engines.inspectable import EngineInfo
 
         said = (await self._query("info"))["info"]
         return EngineInfo(**{**said, **{name: frozenset(said[name]) for name in ("runtimes", "limited")}})
 
     async def conditions(self) -> tuple[Condition, ...]:
-        from ....engines.about import Condition
+        from ....engines.inspectable import Condition
 
         return tuple(Condition(**row) for row in (await self._query("conditions"))["rows"])
 
     async def shown(self, container: str) -> Shown:
-        from ....engines.about import Shown
+        from ....engines.inspectable import Shown
 
         said = (await self._query("shown", container=container))["shown"]
         return Shown(**{**said, **{name: frozenset(said[name]) for name in ("inside", "own", "mounts")}})
 
     async def image(self, name: str) -> ImageInfo:
-        from ....engines.about import ImageInfo
+        from ....engines.inspectable import ImageInfo
 
         said = (await self._query("image", image=name))["image"]
         return ImageInfo(**{**said, "variables": tuple((key, value) for key, value in said["variables"])})
@@ -178,7 +178,7 @@ class BrokerEngine:
         return BrokerContainer(self.path, given, pipe, channel)
 
     async def list(self) -> tuple[Listed, ...]:
-        from ....engines.about import Listed
+        from ....engines.inspectable import Listed
 
         return tuple(Listed(**row) for row in (await self._query("list"))["rows"])
 

@@ -15,8 +15,8 @@ import struct
 from typing import Any, NamedTuple
 
 from ....core.errors import EngineUnavailable
-from ....core.resources import installation
-from ....engines import sockets
+from ....core.package_files import installation
+from ....engines import broker_sockets
 from ..codes import BrokerCode
 
 SCHEME = "broker"
@@ -41,8 +41,8 @@ def peer(sock: socket.socket) -> Peer:
 
 def others() -> list[str]:
     """Return where brokers of this user's listen that other installations started, and that are not taken."""
-    begin, end = sockets.FILE.split("{}")
-    folder, mine = sockets.own_folder(), sockets.own()
+    begin, end = broker_sockets.FILE.split("{}")
+    folder, mine = broker_sockets.own_folder(), broker_sockets.own()
     try:
         names = os.listdir(folder)  # noqa: PTH208 (pathlib is slow to import)
     except OSError:
@@ -56,18 +56,18 @@ def path_of(address: str) -> str:
     _, named, path = address.partition("://")
     if named:
         return path
-    return sockets.OPERATORS if os.path.lexists(sockets.OPERATORS) else sockets.own()
+    return broker_sockets.OPERATORS if os.path.lexists(broker_sockets.OPERATORS) else broker_sockets.own()
 
 
 def operators_answers() -> bool:
     """Return whether the operator's broker takes connections of this user."""
-    if not os.path.lexists(sockets.OPERATORS):
+    if not os.path.lexists(broker_sockets.OPERATORS):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(ANSWER_SECONDS)
         try:
-            sock.connect(sockets.OPERATORS)
-            require_own_ground(sockets.OPERATORS, peer(sock).uid)
+            sock.connect(broker_sockets.OPERATORS)
+            require_own_ground(broker_sockets.OPERATORS, peer(sock).uid)
         except (OSError, EngineUnavailable):
             return False
     return True
@@ -75,7 +75,7 @@ def operators_answers() -> bool:
 
 def is_own(path: str) -> bool:
     """Return whether this user's own broker listens at `path`, or would."""
-    return path == sockets.own()
+    return path == broker_sockets.own()
 
 
 def own_has(engine: str) -> bool:
@@ -85,7 +85,7 @@ def own_has(engine: str) -> bool:
     """
     from ....core.version import __version__
 
-    said = _asked(sockets.own())
+    said = _asked(broker_sockets.own())
     # What says no installation is of a version that listens elsewhere.
     return (
         said is not None

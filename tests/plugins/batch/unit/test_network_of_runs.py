@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jsonschema
 
-from sandbox_kernel.cli.arguments import parse
+from sandbox_kernel.cli.program import parse
 from sandbox_kernel.plugins.batch.command import _settings
 from sandbox_kernel.plugins.batch.events import Events, classify
 from sandbox_kernel.plugins.batch.report import NetworkRecord, Report, schema

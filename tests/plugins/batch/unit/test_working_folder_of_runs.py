@@ -14,7 +14,7 @@ from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files.file_rules import FileLimits
 from sandbox_kernel.files.host_paths import fetch
-from sandbox_kernel.files.tree import UploadFolder
+from sandbox_kernel.files.host_tree import UploadFolder
 from sandbox_kernel.plugins.batch import inputs, source
 from sandbox_kernel.plugins.batch.report import OutputFile
 

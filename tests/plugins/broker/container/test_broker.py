@@ -24,7 +24,7 @@ import pytest
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, EngineUnavailable, QuotaExceeded
 from sandbox_kernel.core.model import Limits, Settings
-from sandbox_kernel.engines import sockets
+from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.broker.client import listener_trust, packets
@@ -296,8 +296,8 @@ async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(
 ) -> None:
     """Two that come at the same time get one; it is nobody's child, and answers only this user."""
     path = str(tmp_path / "state" / "broker.sock")
-    monkeypatch.setattr(sockets, "OPERATORS", str(tmp_path / "none"))
-    monkeypatch.setattr(sockets, "own", lambda: path)
+    monkeypatch.setattr(broker_sockets, "OPERATORS", str(tmp_path / "none"))
+    monkeypatch.setattr(broker_sockets, "own", lambda: path)
     with pytest.raises(EngineUnavailable):  # a question starts nothing
         await BrokerEngine().status()
     try:

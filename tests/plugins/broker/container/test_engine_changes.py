@@ -20,7 +20,7 @@ from jupyter_client.manager import KernelManager
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.__main__ import main
 from sandbox_kernel.core.errors import SandboxError
-from sandbox_kernel.engines import sockets
+from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.plugins.broker.client import listener_trust
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from tests.plugins.broker.brokers import Daemon, a_broker
@@ -31,8 +31,8 @@ PROGRAM = """
 import sys
 from sandbox_kernel.engines import sockets
 whose, path = sys.argv.pop(1), sys.argv.pop(1)
-sockets.OPERATORS = path if whose == "operator" else "/nonexistent/broker.sock"
-sockets.own = lambda: path if whose == "own" else "/nonexistent/broker.sock"
+broker_sockets.OPERATORS = path if whose == "operator" else "/nonexistent/broker.sock"
+broker_sockets.own = lambda: path if whose == "own" else "/nonexistent/broker.sock"
 from sandbox_kernel.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -110,8 +110,8 @@ async def test_a_session_has_a_sandbox_again_when_the_user_s_own_broker_has_ende
     ended: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Such a broker ends when it was unused for half an hour, and a notebook is open for longer."""
-    monkeypatch.setattr(sockets, "OPERATORS", "/nonexistent/broker.sock")
-    monkeypatch.setattr(sockets, "own", lambda: str(ended))
+    monkeypatch.setattr(broker_sockets, "OPERATORS", "/nonexistent/broker.sock")
+    monkeypatch.setattr(broker_sockets, "own", lambda: str(ended))
 
     async def there(*command: str) -> str:
         """Return what a command says, which asks the engine itself: it sees also what is there without a broker."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import __version__
-from sandbox_kernel.cli.arguments import parse
+from sandbox_kernel.cli.program import parse
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import (
     ConfigurationError,
@@ -26,8 +26,8 @@ from sandbox_kernel.core.errors import (
     SandboxError,
 )
 from sandbox_kernel.core.model import GIB, Settings
-from sandbox_kernel.core.resources import installation
-from sandbox_kernel.engines import select, sockets
+from sandbox_kernel.core.package_files import installation
+from sandbox_kernel.engines import broker_sockets, select
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.shipping import UID_RANGE, new_spec
 from sandbox_kernel.plugins.broker import create_request
@@ -344,8 +344,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes 
     """What this user's own broker answers to one question after another: None is a connection that ends."""
     tmp_path.chmod(0o700)
     path, answers = str(tmp_path / "own.sock"), list[bytes | None]()
-    monkeypatch.setattr(sockets, "own", lambda: path)
-    monkeypatch.setattr(sockets, "OPERATORS", str(tmp_path / "none"))
+    monkeypatch.setattr(broker_sockets, "own", lambda: path)
+    monkeypatch.setattr(broker_sockets, "OPERATORS", str(tmp_path / "none"))
     monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.answers", lambda: True)
     monkeypatch.setattr(
         "sandbox_kernel.engines.docker.discovery.socket_path", lambda url: DOCKERS.removeprefix("unix://")
@@ -384,7 +384,7 @@ def says(**fields: Any) -> bytes:
 def test_a_session_takes_the_user_s_own_broker_where_it_has_the_same_engine(own: list[bytes | None]) -> None:
     auto = Settings()
     own += [says(package=installation())] * 2
-    assert select.of_session(auto).engine == f"broker://{sockets.own()}"
+    assert select.of_session(auto).engine == f"broker://{broker_sockets.own()}"
     assert "this user's own" in select.explained(auto)
     for named in ("docker", "bubblewrap", "qemu", "unix:///x.sock", "broker"):  # nobody is asked
         assert select.of_session(Settings(engine=named)).engine == named
@@ -424,9 +424,9 @@ def test_an_own_broker_that_has_gone_or_lies_open_to_others_is_not_taken(
     tmp_path.chmod(0o700)
     assert select.of_session(Settings()).engine != "auto"  # control
     (left := tmp_path / "left.sock").touch()
-    monkeypatch.setattr(sockets, "own", lambda: str(left))
+    monkeypatch.setattr(broker_sockets, "own", lambda: str(left))
     assert select.of_session(Settings()).engine == "auto"
-    monkeypatch.setattr(sockets, "own", lambda: str(tmp_path / "none.sock"))
+    monkeypatch.setattr(broker_sockets, "own", lambda: str(tmp_path / "none.sock"))
     assert select.of_session(Settings()).engine == "auto"
 
 
@@ -434,7 +434,7 @@ def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for answers, taken in ((True, {"broker"}), (False, {"docker", "bubblewrap"})):
-        monkeypatch.setattr(sockets, "operators_is_there", lambda: True)
+        monkeypatch.setattr(broker_sockets, "operators_is_there", lambda: True)
         monkeypatch.setattr(listener_trust, "operators_answers", lambda answers=answers: answers)
         assert select.chosen(Settings()) in taken
         assert select.chosen(Settings(engine="docker")) == "docker"
@@ -470,6 +470,6 @@ def test_the_unit_that_is_shipped_takes_every_right_it_can_do_without() -> None:
         assert service[name] == "yes"
     assert service["CapabilityBoundingSet"] == ""
     assert service["RestrictAddressFamilies"] == "AF_UNIX"
-    folder = sockets.OPERATORS.rpartition("/")[0]
+    folder = broker_sockets.OPERATORS.rpartition("/")[0]
     assert service["ReadWritePaths"] == folder
     assert f"d {folder} 0755 sandbox-kernel" in (ROOT / "system" / "sandbox-kernel.tmpfiles.conf").read_text()

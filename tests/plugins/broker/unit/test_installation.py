@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import __version__
-from sandbox_kernel.cli import ps_command
-from sandbox_kernel.core import resources
-from sandbox_kernel.core import resources as stamp
+from sandbox_kernel.cli import commands
+from sandbox_kernel.core import package_files
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines import select, sockets
+from sandbox_kernel.engines import broker_sockets, select
 from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from tests.support import ROOT
 
@@ -27,7 +26,7 @@ WHERE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from sandbox_kernel.engines import sockets
-print(sockets.own())
+print(broker_sockets.own())
 """
 
 
@@ -52,7 +51,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_checkouts_of_one_version_have_two_brokers(checkout: Path) -> None:
     """The control: one of them has the same one each time."""
     assert where(checkout) == where(checkout)
-    assert where(ROOT) == sockets.own() != where(checkout)
+    assert where(ROOT) == broker_sockets.own() != where(checkout)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_two_checkouts_of_one_version_have_two_brokers(checkout: Path) -> None:
 @pytest.mark.parametrize("how", ["written", "touched", "added", "removed"])
 def test_any_change_of_sources_or_recipes_is_another_broker(checkout: Path, file: str, how: str) -> None:
     package, path = str(checkout / "sandbox_kernel"), checkout / file
-    before, text, times = stamp.stamp(package), path.read_bytes(), path.stat()
+    before, text, times = package_files.stamp(package), path.read_bytes(), path.stat()
     another = path.with_name("another.py")
     if how == "written":  # in place, and dated back
         path.write_bytes(text + b"\n")
@@ -79,19 +78,19 @@ def test_any_change_of_sources_or_recipes_is_another_broker(checkout: Path, file
     else:
         path.unlink()
     try:
-        assert stamp.stamp(package) != before
+        assert package_files.stamp(package) != before
     finally:
         another.unlink(missing_ok=True)
         path.write_bytes(text)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert stamp.stamp(package) == before  # control: what it is goes by the files
+    assert package_files.stamp(package) == before  # control: what it is goes by the files
 
 
 def test_what_python_writes_beside_the_sources_is_no_change(checkout: Path) -> None:
     package = checkout / "sandbox_kernel"
-    before = stamp.stamp(str(package))
+    before = package_files.stamp(str(package))
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(package / "core")], check=True)
-    assert stamp.stamp(str(package)) == before
+    assert package_files.stamp(str(package)) == before
 
 
 def test_an_installed_package_looks_at_nothing_beside_it(tmp_path: Path) -> None:
@@ -99,11 +98,11 @@ def test_an_installed_package_looks_at_nothing_beside_it(tmp_path: Path) -> None
     images = tmp_path / "sandbox_kernel/resources/images"
     images.mkdir(parents=True)
     (tmp_path / "images").mkdir()
-    before = stamp.stamp(str(tmp_path / "sandbox_kernel"))
+    before = package_files.stamp(str(tmp_path / "sandbox_kernel"))
     (tmp_path / "images/theirs").touch()
-    assert stamp.stamp(str(tmp_path / "sandbox_kernel")) == before
+    assert package_files.stamp(str(tmp_path / "sandbox_kernel")) == before
     (images / "ours").touch()
-    assert stamp.stamp(str(tmp_path / "sandbox_kernel")) != before
+    assert package_files.stamp(str(tmp_path / "sandbox_kernel")) != before
 
 
 # --- a broker of another installation that listens ------------------------------------------------------------------
@@ -142,22 +141,22 @@ def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(
 ) -> None:
     """Neither where such a one listens, nor where one of before listens in this one's place. Control: one's own is."""
     tmp_path.chmod(0o700)
-    monkeypatch.setattr(sockets, "own_folder", lambda: str(tmp_path))
-    monkeypatch.setattr(sockets, "OPERATORS", str(tmp_path / "none"))
+    monkeypatch.setattr(broker_sockets, "own_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(broker_sockets, "OPERATORS", str(tmp_path / "none"))
     monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.answers", lambda: True)
     monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.socket_path", lambda url: "/x")
-    monkeypatch.setattr(ps_command, "engine_call", lambda options, call, *rest: ())
+    monkeypatch.setattr(commands, "engine_call", lambda options, call, *rest: ())
     strange = str(tmp_path / "broker-00000000.sock")
     with listening(strange, "0" * 64), listening(str(tmp_path / "broker.sock"), "1" * 64):
         assert listener_trust.others() == [strange, str(tmp_path / "broker.sock")]
         assert select.of_session(Settings()).engine == "auto"
         assert f"not the broker at {strange}" in select.explained(Settings())
-        ps_command.ps(type("Options", (), {"json": False})())
+        commands.ps(type("Options", (), {"json": False})())
         assert f"not taken: the broker at {strange}" in capsys.readouterr().err
-        with listening(sockets.own(), "0" * 64):
+        with listening(broker_sockets.own(), "0" * 64):
             assert select.of_session(Settings()).engine == "auto"
-        Path(sockets.own()).unlink()
-        with listening(sockets.own(), resources.installation()):
-            assert select.of_session(Settings()).engine == f"broker://{sockets.own()}"
+        Path(broker_sockets.own()).unlink()
+        with listening(broker_sockets.own(), package_files.installation()):
+            assert select.of_session(Settings()).engine == f"broker://{broker_sockets.own()}"
             assert "this user's own" in select.explained(Settings())
             assert strange in listener_trust.others()

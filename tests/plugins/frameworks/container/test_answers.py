@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.allowance import Allowance
+from sandbox_kernel.core.answer_allowance import Allowance
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.frameworks import answers

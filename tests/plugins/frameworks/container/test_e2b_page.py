@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import sandbox_kernel
-from sandbox_kernel.sdk import blocking, commands, entries, files, paginators, values
+from sandbox_kernel.sdk import blocking, commands, files, folder_entries, paginators, values
 from tests.support import ROOT
 
 TESTS = [ROOT / "tests/container" / name for name in ("test_e2b.py", "test_e2b_arguments.py")]
@@ -26,7 +26,7 @@ OURS: dict[str, tuple[type, type]] = {
     "CommandHandle": (blocking.CommandHandle, commands.AsyncCommandHandle),
     "Pty": (blocking.Pty, commands.AsyncPty),
     "Filesystem": (blocking.Files, files.AsyncFiles),
-    "WatchHandle": (blocking.WatchHandle, entries.AsyncWatchHandle),
+    "WatchHandle": (blocking.WatchHandle, folder_entries.AsyncWatchHandle),
 }
 MADE_IN_INIT = {"files", "commands", "pty"}
 

@@ -17,7 +17,7 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import Survived
 from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.core.resources import brought
+from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import service as catalogue
 from sandbox_kernel.plugins.mcp.clients import ServerLimits

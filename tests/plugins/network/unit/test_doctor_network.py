@@ -13,7 +13,7 @@ from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.network import diagnosis
 from sandbox_kernel.setup import doctor
-from sandbox_kernel.setup.doctor_rows import Check
+from sandbox_kernel.setup.doctor import Check
 from sandbox_kernel.setup.install import install
 
 HOST = "api.example.test"

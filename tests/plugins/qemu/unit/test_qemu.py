@@ -17,9 +17,9 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
+from sandbox_kernel.engines.abilities import state_bytes
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
-from sandbox_kernel.engines.bubblewrap.roots import Root
-from sandbox_kernel.engines.machines import state_bytes
+from sandbox_kernel.engines.bubblewrap.root_lookup import Root
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.plugins.qemu import (
     artifacts,

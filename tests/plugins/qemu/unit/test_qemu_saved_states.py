@@ -27,7 +27,7 @@ from sandbox_kernel.engines import shipping
 from sandbox_kernel.plugins.qemu import artifacts, background_save, saved_states, state_capture
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.engine import QemuEngine, may_be_kept
-from sandbox_kernel.setup.steps import Steps
+from sandbox_kernel.setup.command_steps import Steps
 from tests.support import ROOT
 from tests.support.patience import within
 

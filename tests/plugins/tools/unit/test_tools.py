@@ -29,8 +29,8 @@ from sandbox_kernel.plugins.tools.inside import sandbox_tools as inside
 from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
 from sandbox_kernel.plugins.tools.tool_types import MismatchError, UnfitError, checker
 from sandbox_kernel.plugins.tools.tools import MODULE, preamble
-from sandbox_kernel.session.services import Switch
-from sandbox_kernel.session.streams import Service
+from sandbox_kernel.session.cell_streams import Service
+from sandbox_kernel.session.plugin_parts import Switch
 from tests.support.cases import each
 from tests.support.gateway import CELL, Heard, proxy
 from tests.support.patience import within

@@ -29,7 +29,7 @@ from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.escape import canaries
-from sandbox_kernel.escape.program import PROGRAM
+from sandbox_kernel.escape.attack_program import PROGRAM
 from sandbox_kernel.plugins.verify import cells, end_probes, examination
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import Finding, Verdict
@@ -146,7 +146,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as _way:
 
 
 def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.escape.program.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
+    patch.setattr("sandbox_kernel.escape.attack_program.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
     without_a_shield(patch)
 
 
@@ -453,7 +453,7 @@ kit.main("""
 
 
 def with_lies(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.escape.program.PROGRAM", PROGRAM.replace("kit.main(", LIES))
+    patch.setattr("sandbox_kernel.escape.attack_program.PROGRAM", PROGRAM.replace("kit.main(", LIES))
     without_a_shield(patch)
 
 

@@ -21,10 +21,10 @@ from sandbox_kernel.config.sources import changed
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Limits, Message, Settings
-from sandbox_kernel.engines.about import EngineInfo
+from sandbox_kernel.engines.inspectable import EngineInfo
 from sandbox_kernel.escape import canaries
+from sandbox_kernel.escape.attack_program import heard, table
 from sandbox_kernel.escape.differences import DIFFERENCES
-from sandbox_kernel.escape.program import heard, table
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.verify import end_probes, examination, output_probes, process_inspection, report
 from sandbox_kernel.plugins.verify.host_view import UNLIMITED, Process

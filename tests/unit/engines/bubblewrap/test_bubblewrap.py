@@ -14,10 +14,10 @@ from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMiss
 from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines import hardening, select
 from sandbox_kernel.engines.attestation import known_mount
-from sandbox_kernel.engines.bubblewrap import arguments, errors, roots
+from sandbox_kernel.engines.bubblewrap import arguments, engine_errors, root_lookup
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
 from sandbox_kernel.engines.bubblewrap.launch import await_end
-from sandbox_kernel.engines.bubblewrap.roots import ETC, Root
+from sandbox_kernel.engines.bubblewrap.root_lookup import ETC, Root
 from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
 from sandbox_kernel.kernel.kernel_info import kernel_info
@@ -116,7 +116,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_tree_is_bound_entry_by_entry_without_what_a_sandbox_has_of_its_own(folder: Path) -> None:
-    root = roots.find(str(folder))
+    root = root_lookup.find(str(folder))
     assert [target for _, target in root.binds] == ["/etc", "/opt", "/usr"]
     assert root.links == (("usr/bin", "/bin"),)
     assert root.etc
@@ -124,23 +124,23 @@ def test_a_tree_is_bound_entry_by_entry_without_what_a_sandbox_has_of_its_own(fo
 
 
 def test_a_program_is_found_inside_over_links(folder: Path) -> None:
-    root = roots.find(str(folder))
-    assert roots.program(root, "python3") == "/usr/bin/python3"
-    assert roots.program(root, "/bin/python3") == "/bin/python3"
-    assert roots.program(root, "/no/such/program") is None
-    assert roots.locate(root, "/bin/python3") == str(folder / "root/usr/bin/python3.12")
+    root = root_lookup.find(str(folder))
+    assert root_lookup.program(root, "python3") == "/usr/bin/python3"
+    assert root_lookup.program(root, "/bin/python3") == "/bin/python3"
+    assert root_lookup.program(root, "/no/such/program") is None
+    assert root_lookup.locate(root, "/bin/python3") == str(folder / "root/usr/bin/python3.12")
 
 
 def test_a_link_leads_nowhere_outside(folder: Path) -> None:
     (folder / "root/usr/bin/escape").symlink_to("/../../../../bin/sh")
-    root = roots.find(str(folder))
-    assert roots.program(root, "escape") is None
+    root = root_lookup.find(str(folder))
+    assert root_lookup.program(root, "escape") is None
 
 
 def test_folders_of_the_machine_beside_an_environment(tmp_path: Path) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
     describe(tmp_path, tree=None, binds=[["/usr", "/usr"], ["env", "/usr/local"]], links=[["usr/bin", "/bin"]])
-    root = roots.find(str(tmp_path))
+    root = root_lookup.find(str(tmp_path))
     assert root.binds == ((os.path.realpath("/usr"), "/usr"), (str(tmp_path / "env"), "/usr/local"))
     assert not root.etc
 
@@ -168,37 +168,37 @@ BAD: dict[str, dict[str, Any]] = {
 def test_a_description_that_must_not_be_used(folder: Path, case: str) -> None:
     describe(folder, **BAD[case])
     with pytest.raises(EngineError, match="cannot be used") as caught:
-        roots.find(str(folder))
+        root_lookup.find(str(folder))
     assert caught.value.setting == "image"
 
 
 def test_a_root_that_others_may_write_to_is_refused(folder: Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(EngineError, match="others may write"):
-        roots.find(str(folder))
+        root_lookup.find(str(folder))
 
 
 def test_an_etc_without_the_files_that_take_the_places_of_others(folder: Path) -> None:
     (folder / "root/etc/hosts").unlink()
     with pytest.raises(EngineError, match="hosts"):
-        roots.find(str(folder))
+        root_lookup.find(str(folder))
 
 
 def test_a_name_without_a_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(roots, "folders", lambda: [str(tmp_path)])
+    monkeypatch.setattr(root_lookup, "folders", lambda: [str(tmp_path)])
     with pytest.raises(ImageMissing, match="sandbox-kernel build"):
-        roots.find("sandbox-kernel:base")
+        root_lookup.find("sandbox-kernel:base")
     (tmp_path / "team%2Fbase").mkdir()
     describe(tmp_path / "team%2Fbase", tree=None)
-    assert roots.find("team/base").name == "team/base"
-    assert roots.names() == ["team/base"]
+    assert root_lookup.find("team/base").name == "team/base"
+    assert root_lookup.names() == ["team/base"]
 
 
 def test_no_variable_says_where_roots_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = roots.folders()
+    before = root_lookup.folders()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert roots.folders() == before
+    assert root_lookup.folders() == before
 
 
 # --- words and choices ------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ SAID = {
 
 @pytest.mark.parametrize("said", SAID)
 def test_what_bubblewrap_says_is_translated(said: str) -> None:
-    assert type(errors.refusal(said)) is SAID[said]
+    assert type(engine_errors.refusal(said)) is SAID[said]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from sandbox_kernel.core.model import Channel, Message
 from sandbox_kernel.session.requests import queue as module
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue, parent_of
-from sandbox_kernel.session.requests.transitions import TABLE, Event, State, following
+from sandbox_kernel.session.requests.request_states import TABLE, Event, State, following
 from sandbox_kernel.session.state_table import ImpossibleError
 
 

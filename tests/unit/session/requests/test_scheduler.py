@@ -24,12 +24,12 @@ from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import lifecycle as exit_reasons
-from sandbox_kernel.session.requests import clocks, escalation, outbound, queue
-from sandbox_kernel.session.requests.completion import Hook
+from sandbox_kernel.session.cell_streams import RunningCells
+from sandbox_kernel.session.requests import escalation, outbound, queue, time_limits
 from sandbox_kernel.session.requests.queue import PendingRequest
+from sandbox_kernel.session.requests.request_end import Hook
 from sandbox_kernel.session.requests.scheduler import Observer as CellObserver
 from sandbox_kernel.session.requests.scheduler import Scheduler
-from sandbox_kernel.session.streams import RunningCells
 from tests.support.patience import within
 from tests.support.relays import Served
 
@@ -203,7 +203,7 @@ def bench(make: Callable[..., Bench]) -> Bench:
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr(escalation, "KILL_SECONDS", 0.1)
 
 
@@ -303,7 +303,7 @@ async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
-    monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 60.0)
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)
     bench.requests.interrupted()
@@ -1106,7 +1106,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, idle_first: bool
 ) -> None:
     """SIGINT can meet ipykernel just outside a cell's code: it goes idle and never replies."""
-    monkeypatch.setattr(clocks, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 60.0)
     bench = make(cell_timeout=0.05, interrupt_grace=20)
     cell = bench.submit()
     bench.status("busy", cell)

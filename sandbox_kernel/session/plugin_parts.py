@@ -1,0 +1,342 @@
+"""The plugins' parts of one session: made with it, called by what they have, and ended with it.
+
+What a guard raises ends the cell that it should have read: the scheduler sees to that. What any other part raises is
+logged, and neither a cell's nor another part's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..core.codes import UsageCode
+from ..core.errors import ConfigurationError, SandboxError
+from ..core.model import Message, SandboxSample, Settings
+from ..core.tasks import Tasks, log_defect
+from ..engines.preparations import Preparations
+from ..plugins import index
+from ..plugins.api import (
+    Cell,
+    CellGuard,
+    CellObserver,
+    CellRecorder,
+    EndedCell,
+    EventListener,
+    Figures,
+    Plugin,
+    RunningCell,
+    SessionEvent,
+    SessionService,
+    Stream,
+    StreamService,
+    TransferListener,
+)
+from .agent_messages import Usage
+from .cell_streams import RESET_UNSERVED, Service
+from .cell_usage import Meter
+from .requests.queue import PendingRequest
+from .requests.scheduler import Scheduler
+
+
+def switch(services: Iterable[StreamService], seconds: float) -> Service | None:
+    """Return what serves all connections; None if nothing does.
+
+    Args:
+        services: Of plugins.
+        seconds: How long a connection may say nothing at its beginning; then it is reset.
+
+    Raises:
+        ConfigurationError: Connections of two plugins begin alike.
+    """
+    found: dict[bytes, StreamService] = {}
+    for one in services:
+        if one.preamble in found:
+            both = f"{type(found[one.preamble]).__name__} and {type(one).__name__}"
+            raise ConfigurationError(UsageCode.PLUGIN_UNUSABLE, f"connections for {both} begin alike")
+        found[one.preamble] = one
+    plain = found.pop(b"", None)
+    return Switch(found, plain, seconds) if found else plain
+
+
+class Switch:
+    """A `Service` of several."""
+
+    def __init__(self, services: dict[bytes, StreamService], others: Service | None, seconds: float) -> None:
+        """`services` by preamble; `others` serves the rest, None nobody."""
+        self._services = services
+        self._others = others
+        self._seconds = seconds
+
+    async def serve(self, stream: Stream, cell: Cell) -> None:
+        """Serve one connection until its end. Raises StreamReset."""
+        data = b""
+        stream.idle(idle=True)
+        try:
+            async with asyncio.timeout(self._seconds):
+                while any(len(data) < len(one) and one.startswith(data) for one in self._services):
+                    if not (piece := await stream.receive()):
+                        break
+                    data += piece
+        except TimeoutError:
+            stream.reset("silent")
+            return
+        stream.idle(idle=False)
+        for preamble, service in self._services.items():
+            if data.startswith(preamble):
+                await service.serve(Begun(stream, data[len(preamble) :]), cell)
+                return
+        if self._others is not None:
+            await self._others.serve(Begun(stream, data), cell)
+        else:
+            stream.reset(RESET_UNSERVED)
+
+
+class Begun:
+    """A stream of which something was received already, which comes again."""
+
+    def __init__(self, stream: Stream, data: bytes) -> None:
+        self._stream = stream
+        self._data = data
+
+    @property
+    def number(self) -> int:
+        return self._stream.number
+
+    def idle(self, *, idle: bool) -> None:
+        self._stream.idle(idle=idle)
+
+    async def receive(self) -> bytes:
+        data, self._data = self._data, b""
+        return data or await self._stream.receive()
+
+    async def send(self, data: bytes) -> None:
+        await self._stream.send(data)
+
+    async def finish(self) -> None:
+        await self._stream.finish()
+
+    def reset(self, code: str) -> None:
+        self._stream.reset(code)
+
+
+CLOSE_SECONDS = 5.0
+"""How long one part may take to end with its session."""
+
+
+class _Session(Protocol):
+    """The session."""
+
+    id: str
+    settings: Settings
+    requests: Scheduler
+    meter: Meter
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
+    async def usage(self) -> Usage: ...
+    async def sample(self) -> SandboxSample: ...
+
+
+class _Handle:
+    """A `SessionHandle`."""
+
+    def __init__(self, session: _Session, tasks: Tasks, emit: Callable[..., None]) -> None:
+        self._session, self._tasks, self._emit = session, tasks, emit
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def is_open(self) -> bool:
+        return self._session.is_open
+
+    @property
+    def is_closed(self) -> bool:
+        return self._session.is_closed
+
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        self._emit(event, room, first, **fields)
+
+    def measure(self) -> None:
+        self._session.meter.start()
+
+    def measured(self, cell: str) -> asyncio.Task[Figures]:
+        return self._session.meter.read(cell)
+
+    def say(self, text: str) -> None:
+        self._session.requests.say(text)
+
+    def tell(self, text: str) -> None:
+        self._session.requests.inbound.tell(text)
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        self._session.requests.hold_clock(cell, held=held)
+
+    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
+        return await self._session.ask(op, data, **fields)
+
+    def block(self, error: SandboxError) -> None:
+        self._session.requests.block(error)
+
+    def running_cells(self) -> Iterable[RunningCell]:
+        return self._session.requests.queue.running_cells()
+
+    async def sample(self) -> SandboxSample:
+        return await self._session.sample()
+
+    async def cpu_seconds(self) -> float | None:
+        return (await self._session.usage()).cpu_seconds
+
+    def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
+        return self._tasks.start(work, what)
+
+
+class Services:
+    """See the module; a `CellObserver` and a `TransferListener` for all of them, and what tells them of events."""
+
+    def __init__(self, session: _Session, tasks: Tasks, prepared: Preparations) -> None:
+        """Make the parts that the settings ask for, or that were prepared.
+
+        Raises `ConfigurationError` for one that cannot be had.
+        """
+        self._handle = _Handle(session, tasks, self.emit)
+        self._settings = session.settings
+        self._prepared = prepared
+        self.guards: list[CellGuard] = []
+        self._made: dict[str, SessionService] = {}
+        self._observers: list[CellObserver] = []
+        self._listeners: list[EventListener] = []
+        self._recorders: list[CellRecorder] = []
+        self._transfers: list[TransferListener] = []
+        for plugin in index.services(session.settings, prepared.given):
+            self._make(plugin)
+        connected = [one for one in self._made.values() if isinstance(one, StreamService)]
+        self.streams: Service | None = switch(connected, session.settings.limits.network_timeout)
+        """What serves the connections of cells; None if nothing does."""
+
+    def of(self, name: str) -> SessionService | None:
+        """Return the part of a plugin, None if it has none."""
+        return self._made.get(name)
+
+    def _make(self, plugin: Plugin) -> None:
+        if plugin.prepare is None:
+            assert plugin.service is not None  # noqa: S101 (for the type: the index names none else)
+            one = plugin.service(self._settings, self._handle)
+        elif (prepared := self._prepared.of(plugin.name)) is not None:
+            one = prepared.service(self._handle)
+        else:
+            return  # nothing of it is in the sandbox, and it serves nothing
+        self._made[plugin.name] = one
+        if isinstance(one, CellGuard):
+            self.guards.append(one)
+        if isinstance(one, CellObserver):
+            self._observers.append(one)
+        if isinstance(one, CellRecorder):
+            self._recorders.append(one)
+        if isinstance(one, EventListener):
+            self.listen(one)
+        if isinstance(one, TransferListener):
+            self._transfers.append(one)
+
+    def listen(self, listener: EventListener) -> None:
+        """Have a listener hear all events, before those are told that write them down."""
+        self._listeners.append(listener)
+        self._listeners.sort(key=lambda one: isinstance(one, CellRecorder))
+
+    def _each(self) -> list[SessionService]:
+        """Return all of them; whoever writes down what the others say comes last."""
+        return sorted(self._made.values(), key=lambda one: isinstance(one, CellRecorder))
+
+    @property
+    def head(self) -> str | None:
+        """What names the last line that was written of this session; None if there is none."""
+        return next((one.head for one in self._recorders if one.head is not None), None)
+
+    # --- what they are told of ---
+
+    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
+        """Tell all listeners of an event; `SessionEvent` says what `room` and `first` are. Never raises."""
+        told = SessionEvent(event, fields, room, first)
+        for one in self._listeners:
+            with _logged("what hears events"):
+                one.hear(told)
+
+    def cell_begun(self) -> None:
+        for one in self._recorders:
+            with _logged("what is told of a cell that begins"):
+                one.cell_begun()
+
+    def cell_done(self, request: PendingRequest, reply: Message | None) -> None:
+        """Have a cell written down that has its reply; its content must still be there."""
+        if not self._recorders:
+            return
+        budget = request.budget
+        cell = EndedCell(
+            id=request.id,
+            code=str(request.message.content.get("code", "")),
+            begun=request.busy,
+            seconds=time.monotonic() - request.started if request.started else 0,
+            execution_count=request.execution_count,
+            reply=reply,
+            verdict=request.verdict,
+            output_bytes=budget.bytes if budget is not None else 0,
+            output_messages=budget.messages if budget is not None else 0,
+        )
+        for one in self._recorders:
+            with _logged("what writes cells down"):
+                one.cell_done(cell)
+
+    def cell_sent(self, cell: RunningCell) -> None:
+        for one in self._observers:
+            with _logged("what is told of a cell that is sent"):
+                one.cell_sent(cell)
+
+    def cell_ended(self, cell: RunningCell) -> None:
+        for one in self._observers:
+            with _logged("what is told of a cell's end"):
+                one.cell_ended(cell)
+
+    def kernel_gone(self) -> None:
+        for one in self._made.values():
+            with _logged("what is told of a kernel's end"):
+                one.kernel_gone()
+
+    def transferred(
+        self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes
+    ) -> None:
+        for one in self._transfers:
+            with _logged("what sees files pass"):
+                one.transferred(op, data, fields, reply, answer)
+
+    # --- from a start to the end ---
+
+    def begin(self, *, afresh: bool) -> None:
+        for one in self._made.values():
+            with _logged("what begins with a sandbox"):
+                one.begin(afresh=afresh)
+
+    def abandon(self) -> None:
+        for one in self._each():
+            with _logged("what ends without a loop"):
+                one.abandon()
+
+    async def close(self) -> None:
+        for one in self._each():
+            with _logged("what ends with a session"):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await one.close()
+
+
+@contextmanager
+def _logged(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as defect:
+        log_defect(what, defect)

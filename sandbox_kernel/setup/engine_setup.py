@@ -1,0 +1,317 @@
+"""The machine beneath: is there a container engine, and if not, which commands bring one.
+
+Imports errors, and asks `engines.docker.discovery` where engines are; only setup and the image builder may use it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.codes import EndCode, UsageCode
+from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
+from ..engines.docker.discovery import addresses
+from .command_steps import Say, Steps, run, tail
+
+DAEMON_SETTINGS = Path("/etc/docker/daemon.json")
+DAEMON_PID = Path("/var/run/docker.pid")
+DAEMON_LOG = Path("/var/log/sandbox-kernel-dockerd.log")
+
+BOOTSTRAP_PACKAGES = ("mmdebstrap", "debian-archive-keyring")
+"""The keys are those that Debian's packages are signed with; Ubuntu does not have them by itself."""
+
+GVISOR_ARGUMENTS = ("--network=none", "--platform=ptrace")
+"""No network stack at all, and the platform that needs neither KVM nor a recent kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStatus:
+    """What one quick look at the container engine shows."""
+
+    available: bool
+    host: str
+    """The address that was asked, as in DOCKER_HOST."""
+    product: str = ""
+    """"docker" or "podman"."""
+    server_version: str = ""
+    api_version: str = ""
+    architecture: str = ""
+    """As `uname -m` says it: x86_64, aarch64."""
+    runtimes: tuple[str, ...] = ()
+    cgroup_version: str = ""
+    problem: str = ""
+    """Empty if available; else what is wrong, in one sentence."""
+    remedy: str = ""
+    """Empty if available; else what to do about it."""
+
+
+# --- finding an engine ----------------------------------------------------------------------------------------------
+
+
+FIND_SECONDS = 3.0
+
+
+def find_engine(host: str | None = None, *, seconds: float | None = None) -> EngineStatus:
+    """Return the first engine that answers, or why none does.
+
+    Ends within `seconds`, `FIND_SECONDS` if they are not given, whatever the other side does.
+    """
+    seconds = FIND_SECONDS if seconds is None else seconds
+    hosts = [host] if host else addresses(os.environ)
+    found: list[EngineStatus] = []
+
+    def look() -> None:
+        for candidate in hosts:
+            found.append(_ask(candidate, seconds))
+            if found[-1].available:
+                return
+
+    # A thread, as an engine that sends one byte a second would never reach a socket's own time limit.
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    answers = list(found)
+    if available := [status for status in answers if status.available]:
+        return available[0]
+    if answers:
+        return answers[0]
+    return _unavailable(hosts[0], f"the container engine at {hosts[0]} did not answer within {seconds:g} s")
+
+
+def require_engine(status: EngineStatus | None = None) -> EngineStatus:
+    """Return an engine that answers. Raises `EngineUnavailable`, which says what to do."""
+    status = status or find_engine()
+    if not status.available:
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
+    return status
+
+
+def connect(host: str, *, seconds: float) -> Any:
+    """Return a docker-py client for `host`, whose requests may be silent for `seconds`."""
+    import docker
+
+    tls = docker.utils.kwargs_from_env().get("tls") if host == os.environ.get("DOCKER_HOST") else None
+    return docker.DockerClient(base_url=host, version="auto", timeout=seconds, **({"tls": tls} if tls else {}))
+
+
+def _knock(host: str, seconds: float) -> None:
+    """Raise OSError if nothing listens at a socket: docker-py would not close its own then."""
+    scheme, _, path = host.partition("://")
+    if scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(seconds)
+            knock.connect(path)
+
+
+def _ask(host: str, seconds: float) -> EngineStatus:
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        _knock(host, seconds)
+        with closing(connect(host, seconds=seconds)) as client:
+            version, info = client.version(), client.info()
+    except (DockerException, RequestException, ValueError, OSError) as error:
+        return _unavailable(host, *_why(host, error))
+    podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
+    return EngineStatus(
+        available=True,
+        host=host,
+        product="podman" if podman else "docker",
+        server_version=str(version.get("Version", "")),
+        api_version=str(version.get("ApiVersion", "")),
+        architecture=str(info.get("Architecture", "")),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        cgroup_version=str(info.get("CgroupVersion", "")),
+    )
+
+
+def _why(host: str, error: Exception) -> tuple[str, bool]:
+    """Return why an engine cannot be used, and whether it is there and this user may not."""
+    scheme, _, path = host.partition("://")
+    if scheme == "unix" and not Path(path).exists():
+        return f"no container engine listens at {path}", False
+    if scheme == "unix" and not os.access(path, os.R_OK | os.W_OK):
+        return f"this user may not use the container engine at {path}", True
+    return f"the container engine at {host} does not answer: {str(error).splitlines()[0][:300]}", False
+
+
+def _unavailable(host: str, problem: str, forbidden: bool = False) -> EngineStatus:
+    return EngineStatus(available=False, host=host, problem=problem, remedy=remedy(forbidden=forbidden))
+
+
+def remedy(*, forbidden: bool = False) -> str:
+    """Return what a person on this machine can do to have a container engine."""
+    if forbidden:
+        return "Run `sudo usermod -aG docker $USER` and log in again (who may use Docker is as good as root)"
+    if sys.platform == "darwin":
+        return "Start Docker Desktop (or colima or podman machine, with DOCKER_HOST set to its socket)"
+    if shutil.which("podman") and not shutil.which("dockerd"):
+        socket = "unix://$XDG_RUNTIME_DIR/podman/podman.sock"
+        return (
+            f"Run `systemctl --user start podman.socket`; if it is not found then, also `export DOCKER_HOST={socket}`"
+        )
+    if shutil.which("dockerd"):
+        start = "systemctl start docker" if systemd_runs() else "dockerd &"
+        return f"Start it: `sudo sandbox-kernel setup`, or `sudo {start}`"
+    if shutil.which("apt-get"):
+        return "Run `sudo sandbox-kernel setup`, or `sudo apt-get install docker.io mmdebstrap`"
+    if shutil.which("dnf"):
+        return "Run `sudo dnf install podman-docker` and `systemctl --user start podman.socket`"
+    return "Install Docker Engine or Podman with your distribution's package manager, and start it"
+
+
+# --- installing on Debian and Ubuntu ----------------------------------------------------------------------------------
+
+
+def install_engine(progress: Say = print) -> EngineStatus:
+    """Return a running engine; as root on Debian or Ubuntu, install and start Docker's from the distribution first.
+
+    Raises `EngineUnavailable` where that is not possible, with what to do instead.
+    """
+    status = find_engine()
+    if status.available:
+        return status
+    if not _may_install() or os.environ.get("DOCKER_HOST"):
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
+    steps = Steps(progress)
+    if not shutil.which("dockerd"):
+        install_packages(["docker.io", "iptables", *BOOTSTRAP_PACKAGES], steps)
+    return _start_daemon(steps)
+
+
+def ensure_mmdebstrap(progress: Say = print) -> str:
+    """Return the path of mmdebstrap, which bootstraps a Debian root file system; install it where that is possible."""
+    if not shutil.which("mmdebstrap"):
+        if not _may_install():
+            raise EngineError(
+                EndCode.ENGINE_NOT_SET_UP,
+                "no container registry answers, and mmdebstrap, which can do without one, is not installed. "
+                "Run `sudo apt-get install mmdebstrap`, or let the engine pull python:3.13-slim-trixie",
+            )
+        install_packages([*BOOTSTRAP_PACKAGES], Steps(progress))
+    return str(shutil.which("mmdebstrap"))
+
+
+def install_packages(names: list[str], steps: Steps) -> None:
+    """Install Debian packages without a question asked; the package lists are fetched only if that fails at first."""
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120", *names]
+    with steps.during(f"installing {', '.join(names)} with apt-get"):
+        if run(command, seconds=600).returncode == 0:
+            return
+    with steps.during("fetching the package lists with apt-get"):
+        run(["apt-get", "update"], seconds=300)
+    with steps.during(f"installing {', '.join(names)} with apt-get"):
+        result = run(command, seconds=900)
+    if result.returncode != 0:
+        raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"`{' '.join(command)}` failed: {tail(result.stdout)}")
+
+
+def systemd_runs() -> bool:
+    """Say whether services are systemd's here, as sd_booted(3) tells it."""
+    return Path("/run/systemd/system").is_dir()
+
+
+def _may_install() -> bool:
+    return bool(shutil.which("apt-get")) and os.geteuid() == 0
+
+
+def _start_daemon(steps: Steps) -> EngineStatus:
+    if systemd_runs():
+        with steps.during("starting docker with systemctl"):
+            run(["systemctl", "enable", "--now", "docker"], seconds=90)
+            return require_engine(_wait_for_engine(30, None))
+    if (status := _wait_for_engine(2, None)).available:  # the package's own start script may have done it
+        return status
+    for options in ([], ["--iptables=false", "--ip6tables=false"]):  # our containers have no network to need it
+        text = f"starting {' '.join(['dockerd', *options])}, whose log is {DAEMON_LOG}"
+        with steps.during(text), DAEMON_LOG.open("wb") as log:
+            daemon = subprocess.Popen(
+                ["dockerd", *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+            )
+            status = _wait_for_engine(60, daemon)
+        if status.available or daemon.poll() is None:
+            break
+    if not status.available:
+        lines = tail(DAEMON_LOG.read_text(errors="replace"))
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"dockerd does not start: {lines}. Its log is {DAEMON_LOG}")
+    return status
+
+
+def _wait_for_engine(seconds: float, daemon: subprocess.Popen[bytes] | None) -> EngineStatus:
+    until = time.monotonic() + seconds
+    while True:
+        status = find_engine()
+        if status.available or time.monotonic() > until or (daemon and daemon.poll() is not None):
+            return status
+        time.sleep(0.2)
+
+
+# --- gVisor -----------------------------------------------------------------------------------------------------------
+
+
+def install_gvisor(progress: Say = print) -> EngineStatus:
+    """Make gVisor available as the runtime "runsc" of the local Docker, running containers undisturbed."""
+    status = require_engine()
+    if "runsc" in status.runtimes:
+        return status
+    steps = Steps(progress)
+    if not shutil.which("runsc"):
+        if not _may_install():
+            raise EngineUnavailable(
+                EndCode.ENGINE_NOT_SET_UP, "gVisor is not installed. Install the package runsc, as root"
+            )
+        install_packages(["runsc"], steps)
+    before = DAEMON_SETTINGS.read_text() if DAEMON_SETTINGS.exists() else ""
+    DAEMON_SETTINGS.parent.mkdir(parents=True, exist_ok=True)
+    DAEMON_SETTINGS.write_text(with_runtime(before, "runsc", str(shutil.which("runsc")), GVISOR_ARGUMENTS))
+    steps(f"registering the runtime runsc in {DAEMON_SETTINGS}")
+    os.kill(int(DAEMON_PID.read_text()), signal.SIGHUP)  # reloads the runtimes; containers keep running
+    until = time.monotonic() + 10
+    while "runsc" not in (status := require_engine()).runtimes:
+        if time.monotonic() > until:
+            raise EngineUnavailable(
+                EndCode.ENGINE_NOT_SET_UP, f"dockerd did not take the runtime runsc from {DAEMON_SETTINGS} within 10 s"
+            )
+        time.sleep(0.1)
+    return status
+
+
+def with_runtime(settings: str, name: str, path: str, arguments: tuple[str, ...]) -> str:
+    """Return the text of a daemon.json with one runtime added; all else, and a runtime of that name, stays as it is."""
+    where = str(DAEMON_SETTINGS)
+    try:
+        values = json.loads(settings) if settings.strip() else {}
+    except ValueError as error:
+        raise ConfigurationError(
+            UsageCode.CONFIG_FILE_FAILED, f"{where} is not valid JSON: {error}", setting=where
+        ) from error
+    if not isinstance(values, dict) or not isinstance(values.setdefault("runtimes", {}), dict):
+        raise ConfigurationError(
+            UsageCode.CONFIG_FILE_FAILED, f"{where} does not hold an object of objects", setting=where
+        )
+    values["runtimes"].setdefault(name, {"path": path, "runtimeArgs": list(arguments)})
+    return json.dumps(values, indent=4) + "\n"
+
+
+# --- browsers, which only this project's own tests need -----------------------------------------------------------
+
+
+def install_browser(progress: Say = print) -> bool:
+    """Install Chromium, its driver and Firefox where that is possible; return whether the first two are there."""
+    programs = {"chromium": "chromium", "chromedriver": "chromium-driver", "firefox-esr": "firefox-esr"}
+    missing = [package for program, package in programs.items() if not shutil.which(program)]
+    if missing and _may_install():
+        install_packages(missing, Steps(progress))
+    return bool(shutil.which("chromium") and shutil.which("chromedriver"))

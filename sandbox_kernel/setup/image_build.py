@@ -1,0 +1,328 @@
+"""Building the images: a root file system with Python, then wheels from a hash-pinned lock, installed offline.
+
+What is done inside an image is `images/recipe.py`; here is what brings it there.
+
+    ROOT_IMAGE, or Debian's packages  ->  base  ->  data  ->  a user's own requirements
+
+Each image carries a digest of all that went into it as a label, so building it again has nothing to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from ..core.codes import EndCode
+from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
+from ..core.package_files import brought
+from ..wheels import image_wheels
+from ..wheels.pip_process import Target
+from ..wheels.requirements import read as read_requirements
+from . import engine_setup
+from .build_lock import alone
+from .command_steps import Say, Steps, run, tail
+
+Kind = Literal["base", "data"]
+
+ROOT_IMAGE = "python:3.13-slim-trixie"
+DEBIAN_SUITE = "trixie"
+DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzdata")
+"""What makes a bare Debian equal to ROOT_IMAGE, as far as a cell can tell. Python 3.13 is trixie's own.
+
+One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
+"""
+
+RECIPE_FILES = (
+    *("recipe.py", "plots.py", "measures.py"),
+    *("unpack.js", "plotly_failures.js", "plotly_without_outlines.js"),
+)
+"""Of images/: what is done inside, and what goes in besides packages."""
+
+DIGEST_LABEL = "sandbox-kernel.contents"
+SETTINGS = (
+    "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "ENV LANG=C.UTF-8",
+    "WORKDIR /",
+    'CMD ["python3"]',
+)
+BOOTSTRAP_IMAGE = "sandbox-kernel:bootstrap"
+BUILD_FOLDER = "/opt/sandbox/build"
+
+REGISTRY_SECONDS = 5.0
+BOOTSTRAP_SECONDS = 900.0
+SILENCE_SECONDS = 900.0
+"""How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
+
+_TAG = re.compile(
+    r"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?[a-z0-9]+(?:(?:\.|_{1,2}|-+|/)[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+)
+"""A name as the engine's API takes it (the grammar of an image reference), without a digest."""
+
+
+def build(
+    kind: Kind = "data",
+    *,
+    tag: str | None = None,
+    requirements: Path | None = None,
+    force: bool = False,
+    progress: Say = print,
+) -> str:
+    """Build an image unless it is there with the same contents, and return its tag.
+
+    `requirements` is a pip requirements file, whose packages are added to the image of `kind`. The tag is
+    `sandbox-kernel:base`, `:data` or, with requirements, `:custom`, if `tag` does not say otherwise.
+    Raises `EngineUnavailable`, `EngineError`, and `ConfigurationError` for requirements that cannot be met.
+    """
+    check_tag(tag)
+    status = engine_setup.require_engine()
+    stages = chain(kind, tag, requirements, status.architecture, fresh=force)
+    with engine_errors(), closing(engine_setup.connect(status.host, seconds=SILENCE_SECONDS)) as client:
+        builder = _Builder(client, status, Steps(progress))
+        if force or not builder.is_current(stages[-1]):
+            with alone(image_wheels.cache(), builder.steps):
+                builder.run(stages, force=force)
+        else:
+            builder.steps(f"the image {stages[-1].tag} is up to date")
+    return stages[-1].tag
+
+
+def check_tag(tag: str | None) -> None:
+    """Refuse what cannot be the name of an image."""
+    if tag is not None and not _TAG.fullmatch(tag):
+        raise ConfigurationError(
+            EndCode.WRONG_SETTING,
+            "that is no name of an image, which is like name:version",
+            value=tag,
+            setting="--tag",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One image of the chain."""
+
+    tag: str
+    digest: str
+    fetch: Callable[[], image_wheels.Wheels]
+
+
+def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
+    """Return the stages up to the one asked for; each digest covers the stages before it."""
+    recipes, target = brought("images"), Target(architecture)
+    texts = [(recipes / name).read_text() for name in (*RECIPE_FILES, "installer.lock")]
+    digest = _digest(architecture, *SETTINGS, *DEBIAN_PACKAGES, *texts)
+    stages = []
+    for name in ("base", "data") if kind == "data" else ("base",):
+        digest = _digest(digest, (recipes / f"{name}.lock").read_text())
+        stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(image_wheels.locked, recipes, name, target)))
+    if requirements is not None:
+        wanted = read_requirements(requirements)
+        digest = _digest(digest, wanted.identity)
+        fetch = partial(image_wheels.resolved, recipes, wanted, target, fresh=fresh)
+        stages.append(Stage("sandbox-kernel:custom", digest, fetch))
+    return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]
+
+
+class _Builder:
+    """The steps of one build, against one engine."""
+
+    def __init__(self, client: Any, status: engine_setup.EngineStatus, steps: Steps) -> None:
+        self.client = client
+        self.status = status
+        self.steps = steps
+
+    def run(self, stages: list[Stage], *, force: bool) -> None:
+        """Build the stages after the last one that is up to date."""
+        done = 0
+        for number, stage in enumerate(stages, 1):
+            if not force and self.is_current(stage):
+                done = number
+        todo = stages[done:]
+        if not todo:
+            self.steps(f"the image {stages[-1].tag} was built meanwhile")
+            return
+        self.steps(f"building {', '.join(stage.tag for stage in todo)}; wheels are fetched at the same time")
+        with ThreadPoolExecutor() as pool:
+            fetched = [pool.submit(stage.fetch) for stage in todo]
+            parent = stages[done - 1].tag if done else self._root_file_system()
+            for stage, future in zip(todo, fetched, strict=True):
+                with self.steps.during(f"waiting for the wheels of {stage.tag}"):
+                    ready = future.result()
+                self._add(parent, stage, ready, first=stage is stages[0])
+                parent = stage.tag
+        if not done:
+            self._forget(BOOTSTRAP_IMAGE)
+        self.steps(f"the image {stages[-1].tag} is ready")
+
+    def is_current(self, stage: Stage) -> bool:
+        """Say whether the engine has the image of a stage, made of the same things."""
+        from docker.errors import ImageNotFound
+
+        try:
+            return bool((self.client.images.get(stage.tag).labels or {}).get(DIGEST_LABEL) == stage.digest)
+        except ImageNotFound:
+            return False
+
+    # --- the root file system ---------------------------------------------------------------------------------------
+
+    def _root_file_system(self) -> str:
+        """Return an image with Python and no more: from the registry, or else made of Debian's packages."""
+        from docker.errors import APIError, ImageNotFound
+
+        try:
+            return str(self.client.images.get(ROOT_IMAGE).id)
+        except ImageNotFound:
+            pass
+        if self._registry_answers():
+            try:
+                with self.steps.during(f"pulling {ROOT_IMAGE}"):
+                    return str(self.client.images.pull(ROOT_IMAGE).id)
+            except APIError as error:
+                self.steps(f"the registry does not give {ROOT_IMAGE}: {error.explanation}")
+        return self._bootstrap()
+
+    def _registry_answers(self) -> bool:
+        """Ask through the engine, which may have a mirror or a proxy of its own."""
+        from docker.errors import APIError, NotFound
+        from requests.exceptions import RequestException
+
+        try:
+            with closing(engine_setup.connect(self.status.host, seconds=REGISTRY_SECONDS)) as client:
+                client.api.inspect_distribution(ROOT_IMAGE)
+        except NotFound:
+            return self.status.product == "podman"  # it has no such question, and has to try
+        except (APIError, RequestException):
+            self.steps("no container registry answers")
+            return False
+        return True
+
+    def _bootstrap(self) -> str:
+        """Make a root file system of Debian's signed packages."""
+        command = [engine_setup.ensure_mmdebstrap(self.steps.say), "--quiet", "--variant=essential"]
+        command += [f"--include={','.join(DEBIAN_PACKAGES)}", "--dpkgopt=path-exclude=/usr/share/man/*"]
+        with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as folder:
+            archive = Path(folder, "root.tar")
+            with self.steps.during(f"bootstrapping Debian {DEBIAN_SUITE} with mmdebstrap"):
+                result = run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
+            if result.returncode != 0:
+                raise EngineError(
+                    EndCode.IMAGE_NOT_BUILT,
+                    f"mmdebstrap cannot make a root file system: {tail(result.stdout)}. It needs root, or user "
+                    f"namespaces and newuidmap (package uidmap); or let the engine pull {ROOT_IMAGE}",
+                )
+            with archive.open("rb") as tar:
+                self._import(tar, BOOTSTRAP_IMAGE, [])
+        return BOOTSTRAP_IMAGE
+
+    # --- one stage --------------------------------------------------------------------------------------------------
+
+    def _add(self, parent: str, stage: Stage, ready: image_wheels.Wheels, *, first: bool) -> None:
+        """Run the recipe on `parent` and keep the result as `stage`: the first as a single layer, then one on top."""
+        steps = ["system", "packages"] if first else ["packages"]
+        with self._replacing(stage.tag):
+            container = self.client.containers.create(
+                parent,
+                ["python3", "-I", f"{BUILD_FOLDER}/recipe.py", *steps],
+                entrypoint=[],
+                network_mode="none",
+                user="0:0",
+                labels={"sandbox-kernel.build": stage.tag},
+            )
+            try:
+                with self.steps.during(f"installing {len(ready.files)} wheels in {stage.tag}, offline"):
+                    self._send(container, ready)
+                    self._run_recipe(container, stage.tag)
+                changes = [*SETTINGS, f"LABEL {DIGEST_LABEL}={stage.digest}"]
+                with self.steps.during(f"storing {stage.tag}"):
+                    if first:  # what was removed is gone, not hidden beneath another layer
+                        self._import(container.export(), stage.tag, changes)
+                    else:
+                        repository, _, tag = stage.tag.partition(":")
+                        container.commit(repository, tag or "latest", changes="\n".join(changes))
+            finally:
+                container.remove(force=True, v=True)
+
+    def _send(self, container: Any, ready: image_wheels.Wheels) -> None:
+        """Copy the recipe and the wheels in: as an archive, because the engine may be on another machine."""
+        with tempfile.TemporaryFile(dir=image_wheels.cache()) as file:
+            with tarfile.open(fileobj=file, mode="w") as archive:
+                folder = BUILD_FOLDER.lstrip("/")
+                for path in ready.files:
+                    archive.add(path, f"{folder}/wheels/{path.name}")
+                for name in RECIPE_FILES:
+                    archive.add(brought("images") / name, f"{folder}/{name}")
+                info, text = tarfile.TarInfo(f"{folder}/requirements.txt"), ready.requirements.encode()
+                info.size = len(text)
+                archive.addfile(info, io.BytesIO(text))
+            file.seek(0)
+            container.put_archive("/", file)
+
+    def _run_recipe(self, container: Any, tag: str) -> None:
+        container.start()
+        lines = []
+        for line in container.logs(stream=True, follow=True):
+            lines.append(line.decode(errors="replace").rstrip())
+            self.steps(f"  {lines[-1]}")
+        if code := container.wait()["StatusCode"]:
+            raise EngineError(
+                EndCode.IMAGE_NOT_BUILT,
+                f"building {tag} failed with exit code {code}: {tail(chr(10).join(lines))}",
+            )
+
+    def _import(self, tar: Any, name: str, changes: list[str]) -> None:
+        repository, _, tag = name.partition(":")
+        said = self.client.api.import_image(tar, repository=repository, tag=tag or "latest", changes=changes)
+        if '"error"' in said:
+            raise EngineError(
+                EndCode.IMAGE_NOT_BUILT, f"the engine does not take the image {name}: {said.strip()[-500:]}"
+            )
+
+    @contextmanager
+    def _replacing(self, tag: str) -> Iterator[None]:
+        """Remove the image that `tag` meant before, once it means another."""
+        from docker.errors import ImageNotFound
+
+        try:
+            before = self.client.images.get(tag).id
+        except ImageNotFound:
+            before = None
+        yield
+        if before and before != self.client.images.get(tag).id:
+            self._forget(before)
+
+    def _forget(self, name: str) -> None:
+        from docker.errors import APIError
+
+        with suppress(APIError):  # there is none, or a container or another image still needs it
+            self.client.images.remove(name)
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except RequestException as error:
+        raise EngineUnavailable(
+            EndCode.ENGINE_LOST, f"the container engine went away, or was silent for {SILENCE_SECONDS:g} s"
+        ) from error
+    except DockerException as error:
+        raise EngineError(
+            EndCode.IMAGE_NOT_BUILT, f"the container engine refused a step of the build: {error}"
+        ) from error
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
