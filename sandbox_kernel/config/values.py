@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
-from ..core.model import GIB, KIB, MIB, format_bytes
+from ..core.model import format_bytes
 from ..files.folder_policy import config_path, why_not
 from ..files.host_paths import Folder, open_folder, open_parent
 from ..files.path_walk import home_folder
@@ -38,19 +38,11 @@ T = TypeVar("T")
 MAX_BYTES = 1 << 50
 MAX_SECONDS = 1e9
 
-_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(?:([KMGT])(?:I?B)?|B)?", re.IGNORECASE)
-_TIME = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(s|m|min|h)?", re.IGNORECASE)
-_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": 1 << 40}
-MAX_LISTED = 50
+_AMOUNT = re.compile(r"([0-9]{1,18})(\.[0-9]{1,18})?\s*([A-Za-z]*)")
+_NO_UNITS = {"": 1}
+_UNITS = {"": 1, "b": 1} | {f"{one}{b}": 1024**n for n, one in enumerate("kmgt", 1) for b in ("", "b", "ib")}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
-
-
-def _as_it_is(_: str, raw: object) -> list[str]:
-    return [str(raw)]
-
-
-def _as_kept(value: object) -> object:
-    return value
+MAX_LISTED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +55,13 @@ class Form(Generic[T]):
     choices: tuple[str, ...] = ()
     adds_up: bool = False
     """Whether a flag that is given twice means both."""
-    written: Callable[[str, object], list[str]] = _as_it_is
+    written: Callable[[str, object], list[str]] = lambda _, raw: [str(raw)]
     """How a raw value is written on a command line: what follows each of its flags."""
     from_notebook: bool = False
     """Whether it is a path that starts at the folder of each notebook if it is relative."""
     types: str = "str"
     """What a keyword of it may be, as Python writes types."""
-    kept: Callable[[T], object] = _as_kept
+    kept: Callable[[T], object] = lambda value: value
     """A value as JSON has it, for whoever takes the sandbox over."""
     reread: Callable[[str, object], T] | None = None
     """Reads what was `kept`, and others may have changed: it opens no file. None is `read`."""
@@ -92,65 +84,49 @@ def is_nothing(raw: object, *words: str) -> bool:
     return raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "none", *words))
 
 
-def _check(name: str, raw: object, value: float, bounds: tuple[float, float], show: Callable[[float], str]) -> None:
+def _amount(
+    kind: type[int] | type[float], bounds: tuple[float, float], show: Callable[[float], str], what: str,
+    units: Mapping[str, int] = _NO_UNITS,
+) -> Callable[[str, object], Any]:  # fmt: skip
+    """Return what reads a number, or text with one of `units` behind it."""
     low, high = bounds
-    if not low <= value <= high:  # so written, it refuses NaN too
-        side, bound = ("small", f"at least {show(low)}") if value < low else ("large", f"at most {show(high)}")
-        raise refuse(name, raw, f"{name} is too {side}", limit=bound)
+
+    def parse(name: str, raw: object) -> float:
+        match = _AMOUNT.fullmatch(raw.strip()) if isinstance(raw, str) else None
+        if match and match[3].lower() in units and not (match[2] and kind is int and units is _NO_UNITS):
+            value = float(match[1] + (match[2] or "")) * units[match[3].lower()]
+        elif isinstance(raw, (kind, int)) and not isinstance(raw, bool):
+            value = raw
+        else:
+            raise refuse(name, raw, f"{name} is not {what}")
+        if not low <= value <= high:  # so written, it refuses NaN too
+            side, bound = ("small", f"at least {show(low)}") if value < low else ("large", f"at most {show(high)}")
+            raise refuse(name, raw, f"{name} is too {side}", limit=bound)
+        return kind(value)
+
+    return parse
 
 
 def size(low: int, high: int = MAX_BYTES) -> Form[int]:
     """A size in bytes: an integer, or text such as 512M, 2G, 1.5GiB. Units count in 1024 with or without the i."""
-
-    def parse(name: str, raw: object) -> int:
-        match = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
-        if match:
-            value = int(float(match[1]) * _UNITS[(match[2] or "").upper()])
-        elif isinstance(raw, int) and not isinstance(raw, bool):
-            value = raw
-        else:
-            raise refuse(name, raw, f"{name} is not a size such as 512M or 2G")
-        _check(name, raw, value, (low, high), format_bytes)
-        return value
-
+    read = _amount(int, (low, high), format_bytes, "a size such as 512M or 2G", _UNITS)
     most = f" to {format_bytes(high)}" if high < MAX_BYTES else " or more"
-    return Form(parse, f"a size (`512M`, `2G`), {format_bytes(low)}{most}", "SIZE", types="str | int")
+    return Form(read, f"a size (`512M`, `2G`), {format_bytes(low)}{most}", "SIZE", types="str | int")
 
 
 def seconds(low: float, high: float = MAX_SECONDS) -> Form[float]:
     """A time in seconds: a number, or text such as 120, 90s, 10m, 2h. There is no value for "without a clock"."""
-
-    def parse(name: str, raw: object) -> float:
-        match = _TIME.fullmatch(raw.strip()) if isinstance(raw, str) else None
-        if match:
-            value = float(match[1]) * _SECONDS[(match[2] or "").lower()]
-        elif isinstance(raw, int | float) and not isinstance(raw, bool):
-            value = float(raw)
-        else:
-            raise refuse(name, raw, f"{name} is not a time such as 120 (seconds), 90s, 10m or 2h")
-        _check(name, raw, value, (low, high), lambda bound: f"{bound:g} s")
-        return value
-
+    what = "a time such as 120 (seconds), 90s, 10m or 2h"
+    read = _amount(float, (low, high), lambda bound: f"{bound:g} s", what, _SECONDS)
     most = f" to {high:g} s" if high < MAX_SECONDS else " or more"
-    return Form(parse, f"a time (`90`, `10m`, `2h`), {low:g} s{most}", "TIME", types="str | float")
+    return Form(read, f"a time (`90`, `10m`, `2h`), {low:g} s{most}", "TIME", types="str | float")
 
 
 def number(kind: type[int] | type[float], low: float, high: float) -> Form[float]:
     """A whole number, or a number."""
-    form = re.compile(r"[0-9]{1,18}" if kind is int else r"[0-9]{1,18}(?:\.[0-9]{1,18})?")
-
-    def parse(name: str, raw: object) -> float:
-        if isinstance(raw, str) and form.fullmatch(raw.strip()):
-            value = kind(raw)
-        elif isinstance(raw, int | float) and not isinstance(raw, bool) and (kind is float or isinstance(raw, int)):
-            value = raw
-        else:
-            raise refuse(name, raw, f"{name} is not a {'whole ' if kind is int else ''}number")
-        _check(name, raw, value, (low, high), lambda bound: f"{bound:g}")
-        return value
-
-    words = f"a {'whole ' if kind is int else ''}number, {low:g} to {high:,}"
-    return Form(parse, words, "NUMBER", types=kind.__name__)
+    what = f"a {'whole ' if kind is int else ''}number"
+    read = _amount(kind, (low, high), lambda bound: f"{bound:g}", what)
+    return Form(read, f"{what}, {low:g} to {high:,}", "NUMBER", types=kind.__name__)
 
 
 def choice(*choices: str) -> Form[str]:
@@ -281,11 +257,17 @@ def _open(name: str, raw: object) -> Folder | str | None:
 
 def path_from_root(raw: object) -> str | None:
     """Return a path of the host that begins at the root or at `~`; None for what is none."""
-    path = os.fspath(raw) if isinstance(raw, str | os.PathLike) else None
-    if isinstance(path, str) and path.startswith("~"):
-        user, _, rest = path[1:].partition("/")
-        path = f"{home_folder(user) or ''}/{rest}"
-    return path if isinstance(path, str) and path.startswith("/") and path.isprintable() else None
+    path = _expanded(os.fsdecode(raw)) if isinstance(raw, str | os.PathLike) else None
+    return path if path is not None and path.startswith("/") and path.isprintable() else None
+
+
+def _expanded(path: str) -> str | None:
+    """Return a path without `~`; None if that is the home folder of a user who has none."""
+    if not path.startswith("~"):
+        return path
+    user, _, rest = path[1:].partition("/")
+    home = home_folder(user)
+    return None if home is None else f"{home}/{rest}"
 
 
 def whole_path(written: str) -> str:
@@ -299,13 +281,9 @@ def written_path(name: str, raw: object) -> str | None:
         return None
     if not isinstance(raw, str | os.PathLike) or "\0" in (written := os.fspath(raw)):
         raise refuse(name, raw, f"{name} is not a path")
-    if written.startswith("~"):
-        user, _, rest = written[1:].partition("/")
-        home = home_folder(user)
-        if home is None:
-            raise refuse(name, raw, f"{name} begins with the home folder of a user who has none")
-        written = f"{home}/{rest}"
-    return written
+    if (path := _expanded(written)) is None:
+        raise refuse(name, raw, f"{name} begins with the home folder of a user who has none")
+    return path
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

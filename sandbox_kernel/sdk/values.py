@@ -234,7 +234,7 @@ class UsualSeconds(float):
 
 def seconds(value: object) -> float:
     """Return a time that a caller gives. Raises `ConfigurationError`."""
-    return float(str(parse_seconds(0.001)("timeout", value)))
+    return parse_seconds(0.001)("timeout", value)
 
 
 def seconds_within(value: object, limits: Limits) -> float:

@@ -25,14 +25,9 @@ def _audit_file(name: str, raw: object) -> str | None:
 
     try:
         return str(check_log(written, FIRST_BYTES))
-    except OSError as error:
-        raise refuse(
-            name, whole_path(written), f"{name} is not a file in a folder that exists: {error.strerror}"
-        ) from None
-    except FileRefused as error:
-        raise refuse(
-            name, whole_path(written), f"{name} is not a file in a folder that exists: {error.message}"
-        ) from None
+    except (OSError, FileRefused) as error:
+        why = error.strerror if isinstance(error, OSError) else error.message
+        raise refuse(name, whole_path(written), f"{name} is not a file in a folder that exists: {why}") from None
 
 
 def _key_file(name: str, raw: object) -> str | None:

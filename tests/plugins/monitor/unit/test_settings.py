@@ -55,6 +55,7 @@ def test_the_flag_of_a_kernel_says_what_was_given(tmp_path: Path) -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a word that is no level": ({"monitor": "loud"}, "none of off, note, alert, kill"),
+    "a path of a user who is not there": ({"monitor": "~nobody-of-that-name/x"}, "no path from the root"),
     "a path of the working folder": ({"monitor": "rules.toml"}, "no path from the root"),
     "a file that there is not": ({"monitor": "/no/such/rules.toml"}, "cannot be taken"),
     "a file that is no TOML": ({"monitor": __file__}, "no TOML"),
