@@ -15,7 +15,7 @@ T = TypeVar("T")
 Scope = Literal["sandbox", "session", "caller", "process"]
 """What keeps the value of a setting.
 
-sandbox: what a sandbox is made with, also as a snapshot; nobody can change it later. session: what the host does with
+sandbox: what a sandbox is made with, also as a snapshot; it cannot be changed later. session: what the host does with
 the cells of one user's sandbox. caller: what a process of the host does for cells; a sandbox that outlives it cannot
 have it. process: where a process of the host writes, what it starts and how it is reached; a process that takes a
 sandbox over has its own. The default grants least: another user's value of a session's setting counts for nothing.

@@ -3,8 +3,8 @@
 Imports model, errors and the table; the engine, and traitlets, are imported when they are needed. traitlets reads
 config files (`c.SandboxKernel.memory = "2G"`), and importing it costs 0.15 s: a start without such a file skips it.
 
-The command line wins over config files, and these over the defaults. The environment has no say: whoever may start a
-kernel may choose its environment, so no variable is a setting, chooses where config files are looked for, or says what
+The command line wins over config files, and these over the defaults. The environment has no effect: its caller
+chooses its environment, so no variable is a setting, chooses where config files are looked for, or says what
 `~` means. A notebook has no say either.
 """
 

@@ -240,7 +240,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "snapshots_age",
             seconds(1),
-            "A snapshot that is older is removed, by whoever looks at snapshots next.",
+            "An older snapshot is removed when snapshots are next used.",
             "30 days",
             scope="process",
         ),

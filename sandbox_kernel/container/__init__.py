@@ -7,7 +7,7 @@ standard library and each other, and are written for Python 3.9 and later.
   container.
 - `messages`: A kernel's messages: taken, cut where they are large, and which of them may wait.
 - `process`: The agent's own process: pipes that never block, memory that is kept for a while.
-- `shield`: Filters around all that the agent starts: the host's list of calls, and nobody slows, stops or limits it.
+- `shield`: Filters around all that the agent starts: the host's list of calls, and no cell slows, stops or limits it.
 - `report`: What the sandbox sees of itself.
 - `files`: Files of scratch, one bounded step a request.
 - `kernel`: One ipykernel process.

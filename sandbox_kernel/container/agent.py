@@ -37,7 +37,7 @@ REAPED_AT_ONCE = 64
 SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
 LAST_READS = 256
-"""Of what a kernel said and nobody had read when it died."""
+"""Bytes of a dead kernel's last unread output."""
 
 
 class Agent:

@@ -29,7 +29,7 @@ PIECE_BYTES = 384 << 10
 STEP_SECONDS = 0.05
 """How soon the end of a command is seen whose children keep its streams open."""
 HEARD_SECONDS = 10.0
-"""After so long nobody listens: a command goes on then, and of what it says the oldest is dropped."""
+"""Seconds without a reader. Then a command goes on, and its oldest output is dropped."""
 MAX_COMMANDS = 200
 """Commands that are remembered; of those that have ended, the oldest are forgotten."""
 OUT, ERR, TERMINAL = 1, 2, 3
@@ -63,7 +63,7 @@ def answer(request: str) -> None:
 
 
 class Command:
-    """A process, its clock, and what it has said and nobody has fetched."""
+    """A process, its clock, and its output that was not fetched yet."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.cmd, self.env = fields["cmd"], fields["env"]
@@ -191,7 +191,7 @@ class Command:
                 for key, _ in events:
                     try:
                         data = os.read(key.fd, CHUNK_BYTES)
-                    except OSError:  # a terminal that nobody has open any more
+                    except OSError:  # a terminal that no process has open any more
                         data = b""
                     if data:
                         self._said(streams[key.fd], data)

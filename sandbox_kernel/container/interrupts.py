@@ -79,7 +79,7 @@ class Interrupts:
 class Steps:
     """What awaits `coroutine`, each step of which runs code of the user.
 
-    While it waits, the loop runs in the same thread, and an interrupt is for whoever has the loop wait: ipykernel.
+    While it waits, the loop runs in the same thread, and an interrupt is for the caller of the loop: ipykernel.
     """
 
     def __init__(self, interrupts: Interrupts, coroutine: Any) -> None:
@@ -114,7 +114,7 @@ OF_SHELL = ("run_code", "user_expressions", "events")
 
 
 def install_interrupts(kernel: Any, shell: Any) -> None:
-    """Have SIGINT do in a kernel what is said above; in one of another version, what that does."""
+    """Have SIGINT do what the module says; in another version of ipykernel, leave it as it is."""
     if not all(hasattr(one, name) for one, names in ((kernel, OF_KERNEL), (shell, OF_SHELL)) for name in names):
         return
     if not iscoroutinefunction(shell.run_code):

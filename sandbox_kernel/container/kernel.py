@@ -59,7 +59,7 @@ class Kernel:
         argv = [sys.executable] + [arg.replace("{connection_file}", path) for arg in words]
         os.chdir(config["scratch"])
         try:
-            # A session of its own, so that an interrupt can reach the kernel and its children, and nobody else.
+            # A session of its own, so that an interrupt reaches the kernel and its children only.
             self.pid = spawn(argv, config["environment"], null, write)
         finally:
             os.close(write)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LINE = "--IPKernelApp.exec_lines="
 GATE = "--gate="
-"""Where a kernel waits of which a state is taken: its connection file, a colon, and modules to import before."""
+"""Where a kernel waits for its state to be saved: its connection file, a colon, and modules to import before."""
 IMPORTED, GO = "imported", "go"
 """Pipes beside the connection file: the kernel writes one byte to the first, and the agent one to the other."""
 REPEATED = ("random", "numpy.random")
@@ -88,7 +88,7 @@ def wait_at_gate(gate: str) -> None:
 
 
 def load(names: Iterable[str]) -> None:
-    """Import modules, as far as they are there: one that fails is the cell's own to meet."""
+    """Import the modules that exist. A cell that imports one that fails meets the error itself."""
     for name in names:
         try:
             importlib.import_module(name)

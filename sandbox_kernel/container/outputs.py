@@ -58,7 +58,7 @@ def install_here() -> None:
 
 
 def completed(data: Any) -> Any:
-    """Return a bundle whose HTML and Markdown hold what they name, as far as it is here."""
+    """Return a bundle whose HTML and Markdown hold the files that they name, if those are here."""
     try:
         return _completed(data)
     except Exception:

@@ -34,7 +34,7 @@ STILL = 5.0
 
 
 class Lease:
-    """How long the host may be silent. Time in which nobody here could have heard it does not count."""
+    """How long the host may be silent. Time in which this process could not run does not count."""
 
     def __init__(self) -> None:
         self.heard = self.looked = time.monotonic()

@@ -1,4 +1,4 @@
-"""An agent in a machine of which a state is taken: its kernel has imported its modules, and waits at a gate.
+"""An agent in a machine whose state is saved: its kernel has imported its modules, and waits at a gate.
 
 A copy of the machine is claimed, and its kernel goes on from the gate (`launcher`), where it has drawn nothing yet.
 Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later. It ships

@@ -58,7 +58,7 @@ NEVER = {"pidfd_send_signal": (424, 424), "process_madvise": (440, 440), "pidfd_
 """They name a process by a file, so its number cannot be compared."""
 
 SETSOCKOPT, SOL_SOCKET, SO_LINGER = (54, 208), 1, 13
-"""A descriptor that is sent to the agent is closed by it, and with SO_LINGER closing waits for what nobody will read.
+"""A descriptor that is sent to the agent is closed by it, and with SO_LINGER closing waits for an unread rest.
 
 The call does nothing and says that it succeeded: a connection is then closed in the background, as by default.
 """

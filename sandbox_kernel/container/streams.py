@@ -2,7 +2,7 @@
 
 Runs inside the container, and is shipped only where somebody serves the connections: standard library only, and Python
 3.9 and later. All of it is one epoll in the agent's loop. Nothing blocks, and all that is held has a bound, whatever
-the cells do with their ends: a connection that nobody reads holds a window, and costs no processor.
+the cells do with their ends: an unread connection holds a window, and costs no processor.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Relay:
     # --- ends ---
 
     def watch(self, connection: Connection) -> None:
-        """Ask for what can be acted on, and nothing else: an end of the other side is always told, to whoever asks."""
+        """Ask for what can be acted on, and nothing else: an end of the other side is always reported."""
         stream = connection.flow
         if connection.socket.fileno() < 0:
             return
@@ -310,7 +310,7 @@ class StreamingAgent(Agent):
         pressing = self.pressing
         super().send(kind, parts)
         if kind == wire.STREAM and parts[0][0] in (flow.OPEN, flow.END):
-            # Whoever opens a connection speaks first, and one that ends may be followed by another: this can wait.
+            # The opener of a connection speaks first, and one that ends may be followed by another: this can wait.
             self.pressing = pressing
 
     def handle(self, kind: int, parts: Sequence[bytes]) -> None:

@@ -1,7 +1,7 @@
 """An agent that was started before anybody wanted it, and is claimed once: it then shows again what it is.
 
 Runs inside the container, where the host ships its source: standard library only, and Python 3.9 and later. Nothing is
-copied from one sandbox to another, so there is nothing to seed anew: each has processes of its own, which drew their
+copied from one sandbox to another, so there is nothing to reseed: each has processes of its own, which drew their
 own beginnings from the system. It ships with sandboxes of a pool alone.
 """
 

@@ -63,7 +63,7 @@ class Decoder:
     """
 
     def __init__(self, max_frame: int, moved: int | None = None) -> None:
-        """A last part of more than `moved` bytes is not copied where that can be; 1 MiB if none is said."""
+        """A last part of more than `moved` bytes is not copied where that can be; 1 MiB by default."""
         self.max_frame = max_frame
         self._moved = _LARGE if moved is None else moved
         self._head = b""

@@ -29,7 +29,7 @@ MAX_PARTS = 5000
 MAX_WAITING = 100_000
 """Messages that wait for a kernel which takes none."""
 AHEAD = 12 << 20
-"""Bytes of messages that are read while nobody takes any: they are here if the kernel dies."""
+"""Bytes of messages that are read ahead, so that they are here if the kernel dies."""
 FOR_A_PART = 64
 """Bytes that a part needs beside its own."""
 
@@ -146,7 +146,7 @@ class Decoder:
 
 
 class Channel:
-    """One of a kernel's sockets, of which there is one for each channel: where it is and what is said there."""
+    """One of a kernel's sockets, one for each channel: its address and its messages."""
 
     def __init__(self, address: str, kind: bytes, identity: bytes, most: int, poller: Any) -> None:
         """`kind` is DEALER or SUB. Of a message from there, `most` bytes are kept."""
@@ -223,7 +223,7 @@ class Channel:
         return True
 
     def flush(self) -> None:
-        """Write what can be written. That nobody reads any more is told when all has been read that was said before."""
+        """Write what can be written. A closed reader is reported after all earlier messages were read."""
         while self._next():
             try:
                 count = os.writev(self.file, self._out[:64])

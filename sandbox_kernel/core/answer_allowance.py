@@ -46,7 +46,7 @@ class Allowance:
             )
 
     def json(self, text: str, copies: int = 1) -> Any:
-        """Return what JSON holds, of which so many copies will be there at once."""
+        """Return what JSON holds, charged for so many copies at once."""
         self.take(copies * json_memory.kept(text.encode(errors="surrogatepass")))
         with improper(RecursionError):
             level = [value := json.loads(text, parse_int=lambda number: int(digits(number)))]

@@ -24,7 +24,7 @@ class Code(Enum):
 
     severity: Severity
     text: str
-    """What is said of it; names in braces are filled in where it happens."""
+    """The message; names in braces are filled in where it happens."""
     remedy: str
     """What a person can do about it."""
 

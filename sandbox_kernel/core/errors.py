@@ -45,7 +45,7 @@ class SandboxError(Exception):
 
         Args:
             message: A code, one with its text filled in, or (in tests) words alone for the class's usual code.
-            words: What is said instead of the code's own text.
+            words: The message in place of the code's own text.
             limit: The limit, for people, with its unit: "2.0 GiB", "3 s".
             value: What was reached, in the same form.
             setting: The name of the setting to change.
@@ -315,7 +315,7 @@ class SandboxPaused(SandboxError):
 
 
 class CallCancelled(SandboxError):
-    """Nobody waits for the cell any more, so it is ended."""
+    """No caller waits for the cell any more, so it is ended."""
 
     fault = "configuration"
     usual = EndCode.CALL_CANCELLED

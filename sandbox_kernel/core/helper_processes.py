@@ -21,7 +21,7 @@ def environment_of_helpers() -> dict[str, str]:
 def keep_ends_of_children() -> None:
     """Have the system keep how this process's children end until that was asked for.
 
-    Whoever started it may have been one that ignores SIGCHLD, which is passed on to children; the ends are lost then.
+    Its parent may ignore SIGCHLD, which children inherit. Exit statuses are lost then.
     """
     import signal  # a start of a kernel loads it later, and meanwhile
 
@@ -33,7 +33,7 @@ APART = "import os, sys; os.fork() and os._exit(0); os.execv(sys.argv[1], sys.ar
 
 
 def start_apart(module: str, *arguments: str, seconds: float) -> None:
-    """Start a module of ours as a process that is nobody's child: whoever starts it need not be there at its end.
+    """Start a module of ours as a detached process, which may outlive its parent.
 
     Raises `OSError`, and `subprocess.SubprocessError` where it cannot be started within so many seconds.
     """
@@ -72,5 +72,5 @@ def start_helper(
         pass_fds=files,
         start_new_session=True,  # what kills this process's group, as a front end may, is to leave it alone
     )
-    process.returncode = 0  # it outlives this process; nobody here waits for it
+    process.returncode = 0  # it outlives this process, which does not wait for it
     return process

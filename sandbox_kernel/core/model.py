@@ -91,7 +91,7 @@ class Settings:
     image: str = "sandbox-kernel:data"
     limits: Limits = field(default_factory=Limits)
     limits_kept: LimitsKept = "enforced"
-    """Whether a sandbox may start where the machine lets nobody limit memory, processes and processors."""
+    """Whether a sandbox may start where no cgroup can limit memory, processes and processors."""
     snapshots_size: int = 20 * GIB
     """What all snapshots of this user may take together."""
     snapshots_age: float = 30 * 86400.0
@@ -166,7 +166,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What an agent's command is made of, besides the limits: whoever starts it for somebody else makes it again."""
+    """What an agent's command is made of, besides the limits. A broker builds it again."""
 
     variables: tuple[tuple[str, str], ...] = ()
     charts: bool = False
@@ -246,7 +246,7 @@ class ProcessSample(NamedTuple):
 
 
 class SandboxSample(NamedTuple):
-    """What the machine's kernel says of a sandbox; None is what nobody can say here."""
+    """What the machine's kernel says of a sandbox; None is what cannot be read here."""
 
     refused_processes: int | None = None
     """How often there was no room for one more process since its start."""

@@ -1,6 +1,6 @@
 """Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 
-asyncio holds no reference to a task, and says of one that failed only that, once it is thrown away. So whoever starts
+asyncio holds no reference to a task, and says of one that failed only that, once it is thrown away. So code that starts
 work and goes on without it starts it here. Standard library only.
 """
 
@@ -21,7 +21,7 @@ END_SECONDS = 5.0
 
 
 def log_defect(name: str, error: BaseException) -> None:
-    """Write to the log that `name` met an error that nobody thought of."""
+    """Write to the log that `name` met an unexpected error."""
     logging.getLogger("sandbox_kernel").error("a defect, met in %s", name, exc_info=error)
 
 
@@ -38,7 +38,7 @@ def noted_in(emit: Callable[..., None]) -> Report:
 async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:
     """Return what `make` returns, which works in a thread; where the caller gives up, that is undone once it is there.
 
-    A thread cannot be cancelled: without this, nobody would have what it made.
+    A thread cannot be cancelled: without this, its result would be lost.
     """
     making = asyncio.get_running_loop().run_in_executor(None, make)
     try:
@@ -64,7 +64,7 @@ class Tasks:
     def start(
         self, work: Coroutine[Any, Any, object], name: str, *, failed: Callable[[BaseException], None] | None = None
     ) -> asyncio.Task[object]:
-        """Run `work`, for which nobody waits; if it fails, that is reported, and then `failed` is called.
+        """Run `work` in the background. If it fails, that is reported, and then `failed` is called.
 
         `failed` is for what somebody else is owed all the same. A task that is cancelled has not failed.
         """

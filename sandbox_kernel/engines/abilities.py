@@ -1,4 +1,4 @@
-"""What an engine can do with a sandbox that runs, besides to end it: values, so that nobody has to try.
+"""What an engine can do with a running sandbox, besides ending it: values, so that no caller has to try.
 
 An engine, and each of its containers, has an attribute `abilities`; one without it has none. Imports core.
 """

@@ -44,7 +44,7 @@ SYSTEM_MOUNTS = {
     "/dev/mqueue": None,
     "/sys": "sysfs",
 }
-"""What every container has, and of which type; None: the storage driver's, or masked."""
+"""What every container has, and its type; None: the storage driver's, or masked."""
 
 READONLY_MOUNTS = {
     "/",
@@ -127,7 +127,7 @@ def _excuse(check: Check, value: str | None, reason: str) -> Check:
 
 
 def same(name: str, expected: object, found: object) -> Check:
-    """Compare two values, of which one is a witness's."""
+    """Compare two values, one of them from an inspection."""
     # The type as well: True is not 1 in a report.
     ok = type(found) is type(expected) and found == expected
     return Check(name, short(expected), short(found), ok)

@@ -1,6 +1,6 @@
 """The engine seam: starting a container, a byte pipe into it, and whether it is what was asked for.
 
-Whoever uses an engine knows the types of this module and of `about`, and no engine's documents.
+Callers of an engine know the types of this module and of `about`, and no engine's documents.
 
 There is no exec, no file method and no interrupt here: those are frames to the agent (wire.py).
 """
@@ -29,7 +29,7 @@ class Check:
 
 
 class Inspection(NamedTuple):
-    """What an engine says of a container, compared with the spec already; the sandbox is the other witness."""
+    """What an engine says of a container, compared with the spec already; the sandbox gives the other report."""
 
     lines: tuple[Check, ...]
     environment: frozenset[str]
@@ -59,7 +59,7 @@ class Ahead(Protocol):
 
 
 class Container(Protocol):
-    """A running container, of which the caller is the only owner.
+    """A running container. The caller is its only owner.
 
     The container ends when the connection behind `send` and `receive` goes, whatever happened to the owner.
     """
@@ -91,7 +91,7 @@ class Container(Protocol):
         """End and remove the container without asking it. Idempotent; returns when it is gone, or the engine is."""
 
     def abandon(self) -> None:
-        """Close this process's end of the connection, without a loop; the container ends if nobody else holds it."""
+        """Close this process's end of the connection, without a loop; the container ends if it is held nowhere else."""
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         """Compare the container with `spec`: `report` is what it says of itself, and the engine is asked.
@@ -103,7 +103,7 @@ class Container(Protocol):
         """Raise `AttestationFailed`, with one sentence for each difference, unless all is as `spec` says."""
 
     def detach(self) -> Handover:
-        """Give the pipe away, for a restart: after this the container belongs to whoever `Handover` is given to."""
+        """Give the pipe away, for a restart: after this the container belongs to the one that gets the `Handover`."""
 
 
 class Lendable(Container, Protocol):

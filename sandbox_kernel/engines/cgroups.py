@@ -1,7 +1,7 @@
 """A cgroup for each sandbox, where this process may make one: what limits memory, processes and processors.
 
 Of version 1 or 2, as the machine has them; found by looking, for a user may have been given a part of the tree
-(systemd's Delegate=, or a folder that root handed over). Where there is none, the reason is said. Whoever knows better
+(systemd's Delegate=, or a folder that root handed over). Where there is none, the reason is given. Who knows better
 names the folders. Imports limit_watch and the protections; reads and writes in these folders only.
 """
 
@@ -55,7 +55,7 @@ class Freezer:
         try:
             self._write(self._words[0])
             async with asyncio.timeout(FREEZE_SECONDS):
-                while not self._frozen():  # noqa: ASYNC110 (the machine's kernel does it, and tells nobody)
+                while not self._frozen():  # noqa: ASYNC110 (the machine's kernel does it without a notice)
                     await asyncio.sleep(LOOK_SECONDS)
         except OSError as error:  # TimeoutError is one
             self.thaw()
@@ -80,7 +80,7 @@ class Freezer:
 
 
 def _places(group: Group | None) -> tuple[Path | None, Path | None, tuple[str, str, str]]:
-    """Return where it is switched, where that is said, and the words for on, for off, and for done."""
+    """Return the file that switches it, the one that reports it, and the words for on, for off, and for done."""
     if group is not None and group.version == 2:
         own = Path(group.folders[0][1])
         return own / "cgroup.freeze", own / "cgroup.events", ("1", "0", "frozen 1")

@@ -1,6 +1,6 @@
 """Outlives the process that owns containers, and ends those that do not end with it.
 
-A container ends by itself when its pipe closes. This small process is for one in which nobody hears that, and for one
+A container ends by itself when its pipe closes. This small process is for one that does not notice, and for one
 that the engine is still creating: it is told of each container by its name before the engine is asked for it, waits for
 the end of its own stdin, which comes with the owner's however that ends, and then removes what is left through the
 engine. One for each process and engine. It runs as a script (`python -I -S container_reaper.py`), so it imports the
@@ -70,7 +70,7 @@ class Guard:
         self._tell((HANDED_OVER, identity))
 
     def remove(self, identity: str) -> None:
-        """The container is to be gone, as soon as that can be done; nobody waits for it.
+        """The container is to be gone, as soon as that can be done, in the background.
 
         One that is named in place of its identity may appear only later.
         """

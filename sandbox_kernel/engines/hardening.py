@@ -13,7 +13,7 @@ from ..core.model import SCRATCH, Limits, SandboxSpec
 from . import seccomp
 
 CPU_PERIOD_MICROSECONDS = 100_000
-"""The scheduler's default, of which a sandbox has its quota."""
+"""The scheduler's default. A sandbox's quota is a part of it."""
 
 PAGE_BYTES = 4096
 OOM_SCORE = 500

@@ -13,7 +13,7 @@ from .base import Engine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A sandbox that an engine has, whoever started it: a line of `sandbox-kernel ps`."""
+    """A sandbox that an engine has, of any owner: a line of `sandbox-kernel ps`."""
 
     session: str
     container: str
@@ -103,7 +103,7 @@ class Metered(Protocol):
     """An engine that says what one of its sandboxes uses."""
 
     async def used(self, container: str) -> int | None:
-        """Return the bytes of memory that a sandbox uses now; None if nobody can say it."""
+        """Return the bytes of memory that a sandbox uses now; None if it is unknown."""
 
 
 class Inspectable(Engine, Protocol):
@@ -117,7 +117,7 @@ class Inspectable(Engine, Protocol):
         """Return what it says of itself. Raises `EngineError` for one that is too old."""
 
     async def conditions(self) -> tuple[Condition, ...]:
-        """Return what it needs of the machine and nobody else does, each with what was found; it is tried."""
+        """Return what only this engine needs of the machine, each with what was found; it is tried."""
 
     async def list(self) -> tuple[Listed, ...]:
         """Return all sandboxes that it has."""

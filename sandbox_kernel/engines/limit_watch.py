@@ -179,9 +179,9 @@ def _count(file: int, name: str) -> int:
 
 
 def places_of(pid: int, identity: str) -> dict[str, Place]:
-    """Return the cgroups of a container's process by what they limit, as far as they are to be seen from here.
+    """Return the cgroups of a container's process by what they limit, if they are visible from here.
 
-    `identity` is the engine's, 64 digits that nobody guesses: a process of that number may be another's.
+    `identity` is the engine's, 64 digits that cannot be guessed: a process of that number may be another's.
     """
     paths: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):

@@ -81,7 +81,7 @@ class Pipe:
 
     @property
     def stderr(self) -> str:
-        """The end of what the container wrote to stderr, as far as `receive` has met it."""
+        """The end of the container's stderr that `receive` has read."""
         return self._stream.stderr.decode("utf-8", "replace").strip()
 
     async def send(self, data: bytes) -> None:
@@ -130,13 +130,13 @@ class Pipe:
                 return data
 
     def finish(self) -> None:
-        """Nothing more will be written at the other end, whoever still has it open: what has come is the rest."""
+        """Nothing more will be written at the other end, though it may be open: what has come is the rest."""
         if self._socket.fileno() >= 0:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
 
     def hold(self) -> None:
-        """Read and write nothing: what has not come stays where it is. Whoever calls waits meanwhile."""
+        """Read and write nothing: what has not come stays where it is. The caller waits meanwhile."""
         self._flowing.clear()
 
     def let_go_on(self) -> None:
@@ -149,14 +149,14 @@ class Pipe:
     def refuse(self) -> None:
         """Take nothing more from the other end, and give it nothing more: what has come is the rest, a `send` raises.
 
-        Whoever is there may read nothing; a `send` that waits for it would wait for as long.
+        The other side may read nothing; a `send` that waits for it would wait for as long.
         """
         if self._socket.fileno() >= 0:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def end_at(self, count: int) -> None:
-        """So many bytes are all that comes, though whoever is at the other end goes on having it open."""
+        """So many bytes are all that comes, though the other end stays open."""
         self._until = count
         if self._taken >= count:
             self._over = True
@@ -218,7 +218,7 @@ class Pipe:
 
     def _fill(self) -> None:
         if not self._flowing.is_set() or self._reader is None or self._reader.done():
-            # Nobody asks: the bytes stay in the socket, and the container waits when that is full.
+            # Nothing reads: the bytes stay in the socket, and the container waits when that is full.
             self._watched = False
             self._loop.remove_reader(self._socket.fileno())
             return

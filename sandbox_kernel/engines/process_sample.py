@@ -16,7 +16,7 @@ from ..core.model import ProcessSample, SandboxSample
 from .limit_watch import Place, refused_processes
 
 MAX_PROCESSES = 64
-"""Processes that one sample looks at, drawn by chance where there are more: nobody knows which look misses them."""
+"""Processes that one sample looks at, drawn at random where there are more: no process knows when it is missed."""
 MAX_LIST_BYTES, MAX_MAPS_BYTES = 1 << 20, 1 << 18
 MAX_FILES, MAX_TEXT = 4, 120
 """Files of one process, and characters of a name or a path."""

@@ -169,7 +169,7 @@ FCNTLS = {
     "F_GET_RW_HINT": 1035,
     "F_SET_RW_HINT": 1036,
 }
-"""What may be done with a descriptor. A list of what may: F_SETLEASE stops whoever opens the file, F_NOTIFY shows who
+"""Allowed operations on a descriptor. An allow-list: F_SETLEASE stops a process that opens the file, F_NOTIFY shows who
 does, and newer kernels have more of both (F_SETDELEG)."""
 
 RWF_NOWAIT, EOPNOTSUPP = 0x8, 95

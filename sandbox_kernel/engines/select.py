@@ -173,7 +173,7 @@ def of_plugins() -> tuple[EngineProvider, ...]:
 
 
 def excuses(name: str) -> Mapping[str, tuple[str, str]] | None:
-    """Return what an engine excuses under the name that its witness gives; None if it has said nothing of that name.
+    """Return what an engine excuses under the name in its inspection; None if it has no such name.
 
     A name of no engine excuses nothing, so all that differs is a difference.
     """
@@ -225,7 +225,7 @@ def _brokers() -> ServiceProvider | None:
 
 
 def explained(settings: Settings) -> str:
-    """Return which engine a session takes, and for "auto" why, as it is said to people."""
+    """Return which engine a session takes, and for "auto" why, as people read it."""
     engine = chosen(settings)
     if settings.engine != AUTO:
         return engine

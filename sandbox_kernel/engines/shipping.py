@@ -63,7 +63,7 @@ def agent_source(modules: tuple[str, ...] = MODULES) -> str:
 
 @cache
 def calls() -> bytes:
-    """Return the list of system calls as the agent's own filter; b"" for a processor of which they are not known.
+    """Return the list of system calls as the agent's own filter; b"" for a processor whose numbers are unknown.
 
     The attestation then refuses the sandbox. An engine is on this machine, or in a virtual one of the same processor.
     """
@@ -136,7 +136,7 @@ def outputs_line() -> str:
 
 
 def anew_line() -> str:
-    """Return a line by which a kernel that is a copy begins anew (`container/anew.py`)."""
+    """Return a line by which a kernel that is a copy reseeds itself (`container/anew.py`)."""
     return _line("anew", "begin_here()")
 
 
@@ -146,7 +146,7 @@ def launcher_line() -> str:
 
 
 def preload_line(modules: tuple[str, ...]) -> str:
-    """Return a line for a kernel's start that imports modules, as far as the image has them, and leaves no name."""
+    """Return a line for a kernel's start that imports the modules that the image has, and leaves no name."""
     source = "".join(f"try:\n import {name}\nexcept Exception:\n pass\n" for name in modules)
     # One that the image does not have, or that fails, is the cell's own to meet.
     return f"exec({source!r}, {{'__name__': 'preload'}})"

@@ -15,7 +15,7 @@ _MISSING = re.compile(
     r"\AFileNotFoundError\Z|\[Errno 2\]|No such file or directory|\[Errno 101\] Network is unreachable"
     r"|Temporary failure in name resolution|Name or service not known"
 )
-"""A file or a network that a sandbox does not have: where in a library that was noticed helps nobody."""
+"""A file or a network that a sandbox does not have: the line of the library that noticed is no help."""
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _OF_PACKAGES = re.compile(r"File (?:/[^\n]*?/(?:(?:site|dist)-packages|lib(?:64)?/python3\.\d+)/|<frozen )")
 _SEARCHED = 600

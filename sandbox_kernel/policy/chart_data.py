@@ -1,4 +1,4 @@
-"""What a figure shows, as data: one JSON type of our own, written by code in the sandbox and built anew here.
+"""What a figure shows, as data: one JSON type of our own, written by code in the sandbox and rebuilt here.
 
 Each value is taken out by its name and held against its kind; what is not named does not pass. Bounded before it is
 looked at, so that it costs no more than a table of the same size.

@@ -86,7 +86,7 @@ _KINDS = _Kinds()
 
 
 class Marks:
-    """Takes marks away of which a text has too many, over pieces that a front end joins.
+    """Removes excess marks from a text, over pieces that a front end joins.
 
     The bound is a ratio and no look at what lies between two marks: each drawn character allows a few, and a text as
     a whole `MAX_MARKS` more. So nothing that is put between marks, drawn or not, makes a row of them longer.

@@ -30,7 +30,7 @@ _DISPLAY = re.compile(
     r"(?:none|block|inline|inline-block|flex|inline-flex|table|inline-table|list-item|flow-root|initial|inherit|unset)"
     r"(?:\s*!important)?"
 )
-"""No parts of a table: rows and columns are counted by their elements. No grid, whose places nobody counts."""
+"""No parts of a table: rows and columns are counted by their elements. No grid, whose places are not counted."""
 _FUNCTIONS = frozenset(
     """rgb rgba hsl hsla linear-gradient radial-gradient conic-gradient repeating-linear-gradient calc min max
     clamp""".split()  # noqa: SIM905
@@ -41,7 +41,7 @@ _GRID = frozenset(
 )
 _TRACKS = frozenset(("repeat", "minmax", "fit-content"))
 _MANY = re.compile(r"(?<![\w.#])[0-9]{3,}(?![\w.%])|dense|repeat.*repeat", re.DOTALL)
-"""Lines and tracks of a grid of widgets of which there are too many, and places that are looked for again and again."""
+"""Too many lines and tracks of a grid of widgets, and places that are searched again and again."""
 _NAME = re.compile(r"[a-z-]{1,60}")
 _VALUE = re.compile(r"[\w\s#%.,()+*/'\"!-]{0,2000}", re.ASCII)
 _NAMED = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"

@@ -1,7 +1,7 @@
 """How much of a cell's text goes onto the page of a person, whose browser bears far less than a program.
 
 What stays on the page is counted, not what was sent: a bar that is drawn over itself a million times is one line.
-Decides only; whoever asks keeps the rest.
+Decides only; the caller keeps the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Libraries in frames: packed to a fifth, and in the notebook once where others can take them from there.
 
-Imports nothing of ours. A packed script is deflated and written in 85 signs, of which none has to be escaped in HTML or
-JSON, however often. Its name is the hash of that text, so whoever gets it from somebody else knows whether it is right.
+Imports nothing of ours. A packed script is deflated and written in 85 signs. None has to be escaped in HTML or
+JSON, however often. Its name is the hash of that text, so a frame that gets it from another one can check it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _DEPTHS = {"ruby": 20}
 
 MAX_ENTITIES = 200_000_000_000
 """Ampersands, hard spaces and signs whose bytes begin like a hard space's, times the characters of a source: the parser
-copies a text anew for each, for a second."""
+copies a text again for each, for a second."""
 MAX_OPENED = 1_000_000
 """Angle brackets of all kinds that are looked at."""
 MAX_RESULT = 60_000_000
@@ -314,7 +314,7 @@ _MISSED = re.compile(
     r"|script|select|svg|template|textarea)(?![\w:-])",
     re.IGNORECASE,
 )
-"""Tags whose removal is said; others (a comparison like a<b, for one) go as a browser would let them go."""
+"""Tags whose removal is reported; others (such as a comparison like a<b) go as a browser would let them go."""
 
 _RELATIVE = re.compile(
     r"<(img|audio|video|source|a)\b(?>" + _IN_QUOTES + r"|[^<>]){0,2000}?\s(?:src|href)\s{0,9}=\s{0,9}"
@@ -521,7 +521,7 @@ def sanitise(source: str, notes: Notes) -> str:
 
 
 def _sanitised(source: str, notes: Notes) -> str:
-    """Do the same to a source of which it is known already that it has no controls, and that it can be parsed."""
+    """Do the same to a source without controls that is known to be parsable."""
     if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not (size := extent(source)).excess:
         notes.work += size.work
         return lines.markup(parted(source))

@@ -262,7 +262,7 @@ def _logical(lines: list[str], start: int) -> tuple[int, tuple[int, int] | None]
                 if _ASSIGNED_MAGIC.match(rest) or _ASSIGNED_SYSTEM.match(rest):
                     return row, (row, column)
         if len(quote) == 1 and not goes_on:
-            quote = ""  # a text that does not end on its line is no Python; the next line starts anew
+            quote = ""  # a text that does not end on its line is no Python; the next line starts fresh
         if depth == 0 and not quote and not goes_on:
             return row, None
         row += 1

@@ -1,4 +1,4 @@
-r"""Ends of lines: in what leaves the policy a line ends at `\n`, and nowhere else, whoever reads it.
+r"""Ends of lines: in what leaves the policy a line ends at `\n`, and nowhere else, for every reader.
 
 Programs disagree on what ends a line. `str.splitlines`, and so docutils and all that exports through it, knows eleven
 characters; parsers of Markdown know the carriage return. A printed line would leave its block there, and the rest of it
@@ -118,7 +118,7 @@ _BLOCK = re.compile(
     r" {0,3}<(?:blockquote|caption|center|col|colgroup|dd|details|div|dl|dt|figcaption|figure|footer|h[1-6]|header|hr"
     r"|li|ol|p|section|summary|table|tbody|td|tfoot|th|thead|tr|ul)[ >]"
 )
-"""Tags with which Markdown takes all for HTML up to the next blank line, of which there is none."""
+"""Tags after which Markdown reads HTML up to the next blank line. There is none."""
 _LEADS = re.compile(r"^([^\S\n]*+)(?:([0-9]{1,9})([.)])(?!\S)|([-+*=_~#:|!%^@{}]))", re.MULTILINE)
 r"""What begins a block of Markdown's, or of one of its dialects: headings, lists, tables, fences, directives."""
 _MARKS = re.compile(r"`|\](?=\s*[({:])")

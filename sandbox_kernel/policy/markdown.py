@@ -3,8 +3,7 @@ r"""Markdown as a page may show it: plain paragraphs as they are, everything els
 Every front end reads Markdown in its own way: JupyterLab takes formulas out of the source and pastes them back into the
 page, others make links of bare addresses or pictures of diagrams. So the source that passes is words, in which no
 parser finds anything at all; the rest is parsed here, formulas included, and goes out as a tree. The formulas are found
-by rules of our own: those of mdit-py-plugins end one at the next dollar, braces or not, and ask nobody what it is made
-of.
+by rules of our own: those of mdit-py-plugins end one at the next dollar, braces or not, and do not look inside.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""Sounds and films: by their first bytes, of containers that hold what they play.
 
-A browser goes by what it finds and not by the type that is said: a playlist (`#EXTM3U`) in a blob of `video/mp4` has
+A browser goes by the content and not by the declared type: a playlist (`#EXTM3U`) in a blob of `video/mp4` has
 Chromium load the addresses in it, Safari whatever it calls itself. So this is a list of what may be played.
 """
 

@@ -53,7 +53,7 @@ class Bundles:
     def apply(
         self, data: Any, metadata: Any, notes: Notes, *, line: bool = True
     ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return a bundle and its metadata as they may pass; with `line`, what was removed is said in the output."""
+        """Return a bundle and its metadata as they may pass; with `line`, the output says what was removed."""
         if not isinstance(data, dict):
             notes.add(OutputCode.NO_BUNDLE)
             data = {}

@@ -32,7 +32,7 @@ _DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 """What turns text until it is ended: a prompt that does not end it would turn what the person writes, too."""
 
 MARKUP = ("text/html", "text/markdown", "text/latex", "image/svg+xml")
-"""Languages: to take one apart and write it anew needs up to seven times the memory of the source."""
+"""Languages: to parse one and write it again needs up to seven times the memory of the source."""
 
 _METADATA = frozenset(("version", "started", "dependencies_met", "engine", "status"))
 """What ipykernel and ipywidgets put into the metadata of a message."""
@@ -44,7 +44,7 @@ class OutputPolicy:
     """The output policy of one session, with the little state it needs: displays, comms, the cursor's row."""
 
     def __init__(self, mode: OutputMode, message_bytes: int = 96 << 20, *, before: OutputPolicy | None = None) -> None:
-        """`message_bytes` is the largest message, of which all markup in one may be a third.
+        """`message_bytes` is the largest message. All markup in one may be a third of it.
 
         `before` is that of the session's last kernel, whose widgets a notebook may still hold.
         """

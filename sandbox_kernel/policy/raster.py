@@ -1,6 +1,6 @@
-"""Images of pixels: of which type they are, and how many pixels their headers claim.
+"""Raster images: their type, and how many pixels their headers claim.
 
-A file of a few kilobytes may claim a hundred million pixels, and whoever shows it makes room for all of them.
+A file of a few kilobytes may claim a hundred million pixels, and a viewer allocates all of them.
 """
 
 from __future__ import annotations

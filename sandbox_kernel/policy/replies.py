@@ -17,7 +17,7 @@ MAX_MATCHES = 10_000
 MAX_MATCH = 4096
 """Characters of one completion."""
 MAX_ERROR = 1 << 20
-"""Characters of an error that a reply repeats: nobody reads more, and the error output has it all."""
+"""Characters of an error that a reply repeats. The error output has all of it."""
 
 MAX_LISTED = 2_000
 """Items of a debugger's answer, all its lists together: its panel draws every one, with no window that scrolls."""
@@ -184,7 +184,7 @@ def other(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping
 
 
 def cut(texts: Iterable[Any], left: int = MAX_ERROR) -> tuple[str, ...]:
-    """Return the texts as far as `left` characters go; where they end, it is said."""
+    """Return the texts, cut after `left` characters, with a note where they were cut."""
     kept: list[str] = []
     for text in texts:
         if not isinstance(text, str):

@@ -1,4 +1,4 @@
-r"""Text as an entry point hands it to a person, a model or a log: whatever let it pass before, nobody obeys it.
+r"""Text as an entry point hands it to a person, a model or a log: no terminal or log service obeys it.
 
 The output policy cleans what it passes; with `outputs = trusted` it passes all, and paths, reasons and names come by
 other ways. So each entry point asks here, at its last step.

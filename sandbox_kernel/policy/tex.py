@@ -18,7 +18,7 @@ from .lines import ENDS
 
 # --- what a formula may be made of: macros and environments that draw, and do nothing else ---
 #
-# An allow-list, since nobody can list what must not be there: MathJax keeps `\def`, `\newcommand`, `\definecolor` and
+# An allow-list, since no list of what is forbidden is complete: MathJax keeps `\def`, `\newcommand`, `\definecolor` and
 # `\label` for the whole page, `\href` and `\data` act, and LaTeX itself reads files by half a dozen names. Not here
 # either: what moves a piece of a formula out of its place (`\raise`, `\kern`, `\smash`, `\rlap`), what repeats its
 # argument (`\pmb`, `\mathchoice`), and `\verb`.
@@ -201,7 +201,7 @@ class Allowance:
 
 
 def boxes(formula: str) -> int:
-    """Return about how many boxes a page makes of a formula, each of which costs a third of a millisecond.
+    """Estimate how many boxes a page makes of a formula. Each costs a third of a millisecond.
 
     It is what stands in it that costs, wherever that lies: a letter is one, what is built around others is four, cells
     and rows are two. Braces, fences or roots in each other cost no more than as many beside each other.

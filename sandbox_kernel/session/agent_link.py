@@ -67,7 +67,7 @@ class Link:
         """Why the link was given up, where it was not the container's end."""
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:
-        """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` if nobody takes it."""
+        """Queue a frame. Raises `ProtocolError` for one that is too large, `SandboxDied` if it is not taken."""
         if self._over:
             raise SandboxDied(EndCode.SANDBOX_DIED)
         try:
@@ -109,7 +109,7 @@ class Link:
 
     @property
     def is_held(self) -> bool:
-        """Whether the container stands still, and nobody expects an answer of it."""
+        """Whether the container is paused, so that no answer is expected."""
         return not (self._flowing.is_set() or self._over)
 
     def hold(self) -> None:
@@ -144,7 +144,7 @@ class Link:
     async def _answer(
         self, op: str, data: bytes, timeout: float, fields: dict[str, Any]
     ) -> tuple[dict[str, Any], bytes]:
-        number = secrets.randbits(52)  # as far as JSON's numbers are whole everywhere
+        number = secrets.randbits(52)  # JSON's numbers are exact everywhere up to here
         future: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
@@ -166,7 +166,7 @@ class Link:
     async def frames(self) -> AsyncIterator[tuple[int, list[bytes]]]:
         """Yield frames until the container's end; answers to `ask` are not among them. Raises `WireError`.
 
-        A frame may be 90 MB: who clears its list of parts frees them, nobody else holds them.
+        A frame may be 90 MB: clearing its list of parts frees them.
         """
         try:
             while data := await self.container.receive(self._decoder.missing):
@@ -221,7 +221,7 @@ class Link:
             self._tasks.start(self.container.kill(), "the end of a sandbox")
 
     def _abandon(self) -> None:
-        self._over = True  # nobody would answer what is asked from here on
+        self._over = True  # no request would be answered from here on
         self._flowing.set()
         for future in self._asked.values():
             if not future.done():
@@ -255,7 +255,7 @@ class Link:
                 await self.ask("ping")
             except SandboxDied as error:
                 if self._over:
-                    return  # whoever reads has met the end of the stream, and looks for its reason
+                    return  # the reader has met the end of the stream, and finds its reason
                 if self.failure is None:
                     self.failure = Note(error.code, error.message)
                 await self.container.kill()

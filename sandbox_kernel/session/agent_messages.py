@@ -17,7 +17,7 @@ MAX_PROCESSES = 1 << 22
 """Linux has no more of them (PID_MAX_LIMIT)."""
 MAX_KILLS = 1 << 31
 TAIL = 8192
-"""Characters of a kernel's last words, of which the agent keeps as many bytes."""
+"""Characters of a kernel's last output. The agent keeps as many bytes."""
 PARENT = 4096
 
 

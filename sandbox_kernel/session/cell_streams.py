@@ -32,7 +32,7 @@ RESET_BY_END = "end"
 RESET_LEFT_OPEN = "left-open"
 """The service returned without an end of it."""
 RESET_CROWDED = "crowded"
-"""Nobody waited for it, and others may wait for its place."""
+"""No request waited for it, and others may wait for its place."""
 RESET_UNSERVED = "unserved"
 """No service is for what it begins with."""
 RESET_UNCHARGED = "uncharged"
@@ -51,14 +51,14 @@ LOOK_SECONDS = 0.05
 """How often what came too fast is looked at again."""
 IDLE_SECONDS = 1.0
 """How long a stream may wait for a request of the cell's while no more can be opened: the system tries to connect again
-after one second, after two more and so on, so whoever waits for a place longer waits for minutes."""
+after one second, after two more and so on, so a connection that waits longer for a place waits for minutes."""
 REST_SECONDS = 15.0
 """The same for one on which the service had the last word: a client keeps it for later. Its bytes are not read, so this
 may also be an answer that goes on after a pause."""
 
 
 class Identified(Protocol):
-    """The request of a cell, as far as it is known here."""
+    """The request of a cell, if it is known here."""
 
     @property
     def id(self) -> str: ...
@@ -470,7 +470,7 @@ class Carrier:
             self._free(stream)
 
     def _free(self, stream: Connection) -> None:
-        """Let another stream be opened in place of one that is over, and that nobody serves any more."""
+        """Let another stream be opened in place of one that is over and not served any more."""
         if stream.number not in self._streams and stream.number not in self._serving:
             self._owed += 1
             self._look()

@@ -28,7 +28,7 @@ class Meter:
         self._link = link
         self._limits = limits
         self._tasks = Tasks()
-        """Readings end by themselves, with the sandbox at the latest: whoever waits for one gets an answer."""
+        """Readings end by themselves, with the sandbox at the latest, so each caller gets an answer."""
         self._reading: tuple[str, asyncio.Task[Figures]] | None = None
 
     def start(self) -> None:
@@ -37,7 +37,7 @@ class Meter:
             self._link().tell("meter", start=True)
 
     def read(self, cell: str) -> asyncio.Task[Figures]:
-        """Return what was used since `start`. Whoever asks for the same cell again gets the same answer."""
+        """Return what was used since `start`. A second call for the same cell returns the same."""
         if self._reading is None or self._reading[0] != cell:
             self._reading = cell, self._tasks.hold(self._figures(), "reading the meter")
         return self._reading[1]

@@ -21,7 +21,7 @@ class State(enum.Enum):
     READY = "its kernel takes requests"
     RESTARTING = "its kernel is ended, since somebody wants a new one"
     REPLACING = "its kernel ended, and the next one starts"
-    RETIRING = "it is ended, since nobody uses it; what comes now waits for the next one"
+    RETIRING = "it is ended as unused; what comes now waits for the next one"
     ENDING = "it is ended for a reason; nothing of it is heard any more"
     ABORTING = "it is ended before it showed what it is: nothing is lost with it"
     ENDED = "it is gone"
@@ -115,9 +115,9 @@ OPEN = frozenset({State.READY, State.RESTARTING, State.REPLACING, State.RETIRING
 AWAITING_KERNEL = frozenset({State.ATTESTING, State.BOOTING, State.ASKING, State.RESTARTING, State.REPLACING})
 """A kernel has to become ready, in bounded time."""
 UNATTESTED = frozenset({State.STARTING, State.ATTESTING, State.ABORTING})
-"""Nothing of it was believed, and nobody had anything in it."""
+"""It never attested itself, and holds no work."""
 LET_GO = frozenset({State.PARKED, State.CLOSED})
-"""It is nobody's here any more."""
+"""It has no owner in this process any more."""
 UNHEARD = frozenset({State.RETIRING, State.ENDING, State.ABORTING})
 """What it still sends counts for nothing."""
 

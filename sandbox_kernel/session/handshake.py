@@ -42,7 +42,7 @@ class KernelHandshake:
         """Statuses that the question may still bring: busy and idle."""
 
     def question(self, session: str) -> Message:
-        """Return a request with an id that nobody can have guessed; the one before it is void."""
+        """Return a request with an unguessable id; the one before it is void."""
         self._id, self._states = secrets.token_hex(16), 2
         header = {"msg_id": self._id, "msg_type": "kernel_info_request", "session": session, "username": ""}
         header |= {"version": protocol.PROTOCOL_VERSION, "date": "2000-01-01T00:00:00Z"}

@@ -152,7 +152,7 @@ class Hints:
         return [self._text(one) for one in found]
 
     def sought(self, failure: Failure) -> list[str]:
-        """Return the relative paths that an exception may be about, as far as they are worth a look."""
+        """Return the relative paths that an exception may be about and that are worth a check."""
         code = self._code(failure) if self.beside is not None else None
         if code is HintCode.FILE_NOT_HERE:
             return _paths(failure.value)
@@ -193,7 +193,7 @@ class Hints:
 
 
 def _paths(value: str) -> list[str]:
-    """Return the paths below the working folder that an exception names; hidden ones are nobody's data."""
+    """Return the paths below the working folder that an exception names; hidden ones are no data."""
     value = value[:MAX_SEARCHED]
     groups = [*_QUOTED.findall(value), *_UNQUOTED.findall(value)]
     found: dict[str, None] = {}

@@ -121,7 +121,7 @@ class Lifecycle:
         carry: Callable[[Link], Streams],
         again: Callable[[], None],
     ) -> None:
-        """`again` is called at the end of one that nobody used, if somebody wants one meanwhile."""
+        """`again` is called at the end of an unused one, if a request came meanwhile."""
         self._session = session
         self._settings = settings
         self._limits = settings.limits
@@ -193,7 +193,7 @@ class Lifecycle:
             await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
 
     def retire(self) -> None:
-        """End it, since nobody uses it."""
+        """End it as unused."""
         self._go(Event.IDLE)
         self._tasks.start(self.end(unused(self._limits)), "the end of a sandbox")
 
@@ -254,7 +254,7 @@ class Lifecycle:
         except OSError as failure:
             error = EngineUnavailable(EndCode.ENGINE_UNAVAILABLE, f"the container engine cannot be asked: {failure}")
         except Exception as defect:
-            # What an engine says may find one of ours; whoever waits for a sandbox must be told all the same.
+            # What an engine says may find one of ours; waiting requests must be answered all the same.
             log_defect("the start of a sandbox", defect)
             error = EngineError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at starting a sandbox: {defect!r}")
         else:

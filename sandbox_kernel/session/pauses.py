@@ -22,7 +22,7 @@ from .requests.outbound import Emit
 from .requests.scheduler import Scheduler
 
 MAX_TRIES = 3
-"""A snapshot is begun again if it met the sandbox in the midst of a message: whoever goes on from it could not."""
+"""A snapshot is begun again if it met the sandbox in the middle of a message: no copy could go on from it."""
 TURNS = 20
 CALM_SECONDS = 15.0
 """How long a cell that is being ended is waited for."""
@@ -158,7 +158,7 @@ class Pauses:
             return True
 
     async def _rest(self, link: Link, container: Restful) -> None:
-        """Have a container that goes on standing still give its memory back; one that cannot keeps it."""
+        """Have a container that stays paused give its memory back, if it can."""
         from ..files.snapshots import Store
 
         await asyncio.sleep(self._settings.pause_memory)

@@ -65,7 +65,7 @@ class Switch:
     """A `Service` of several."""
 
     def __init__(self, services: dict[bytes, StreamService], others: Service | None, seconds: float) -> None:
-        """`services` by preamble; `others` serves the rest, None nobody."""
+        """`services` by preamble; `others` serves the rest, if it is not None."""
         self._services = services
         self._others = others
         self._seconds = seconds
@@ -95,7 +95,7 @@ class Switch:
 
 
 class Begun:
-    """A stream of which something was received already, which comes again."""
+    """A stream whose first bytes were read, and are given again."""
 
     def __init__(self, stream: Stream, data: bytes) -> None:
         self._stream = stream
@@ -251,7 +251,7 @@ class Services:
         self._listeners.sort(key=lambda one: isinstance(one, CellRecorder))
 
     def _each(self) -> list[SessionService]:
-        """Return all of them; whoever writes down what the others say comes last."""
+        """Return all of them; the one that records what the others report comes last."""
         return sorted(self._made.values(), key=lambda one: isinstance(one, CellRecorder))
 
     @property

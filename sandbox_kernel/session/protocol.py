@@ -37,7 +37,7 @@ def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
     """Parse one of `parts` within `factor` times `max_bytes` of memory; what is mostly long texts is taken out of them.
 
     A copy is spared where it would not leave one of those times free. Long texts of ASCII are then parsed piece by
-    piece, and put where a name that nobody can know stands for them. Raises `ProtocolError` for what is no JSON, and
+    piece, and replaced by a name that cannot be guessed. Raises `ProtocolError` for what is no JSON, and
     for a long text that is a key, or the first of two values of one key.
     """
     data = parts[place]

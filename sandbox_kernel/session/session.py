@@ -58,7 +58,7 @@ class Idleness:
             self._timer = loop.call_later(self._seconds, self._look)
 
     def left(self) -> float | None:
-        """Return the seconds until it has to go if nobody uses it; None while it is used, or there is none."""
+        """Return the seconds until it is ended as unused; None while it is used, or there is none."""
         if self._timer is None or not self._watched() or self._working():
             return None
         return max(0.0, self._used + self._seconds - asyncio.get_running_loop().time())
@@ -159,7 +159,7 @@ class Session:
 
     @property
     def kernel_info(self) -> dict[str, Any]:
-        """What the first kernel said of itself, as far as it is passed on; empty until one was ready."""
+        """The part of the first kernel's info that is passed on; empty until one was ready."""
         return self.handshake.known
 
     @property
@@ -198,7 +198,7 @@ class Session:
 
     @property
     def idle_left(self) -> float | None:
-        """Seconds until the sandbox ends if nobody uses it; None while it is in use, or there is none."""
+        """Seconds until the sandbox ends as unused; None while it is in use, or there is none."""
         return self._idleness.left()
 
     def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
@@ -373,6 +373,6 @@ class Session:
         return self._life.link
 
     def _working(self) -> bool:
-        """Whether requests are under way, and nobody is waited for."""
+        """Whether requests are under way that wait for no person."""
         waiting = any(request.awaiting_input for request in self.requests.queue.in_flight)
         return self.requests.queue.active and not (waiting or self.is_paused)

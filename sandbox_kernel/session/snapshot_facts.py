@@ -32,7 +32,7 @@ VERSION = 2
 
 
 def require_whole(settings: Settings, given: Mapping[str, object]) -> None:
-    """Raise `FileRefused` for a sandbox of which something that counts would be missing.
+    """Raise `FileRefused` if the snapshot would lack a part of the sandbox.
 
     Args:
         settings: Of the sandbox.

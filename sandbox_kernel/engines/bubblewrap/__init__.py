@@ -6,7 +6,7 @@
 - `users`: A user of its own for each sandbox of an ordinary user's, where there are subordinate ids.
 - `engine_errors`: What bubblewrap and the machine refuse, as errors of ours.
 - `process_labels`: What is seen of sandboxes from outside: which there are, and whose.
-- `reaper`: A process that outlives the owner, and ends each sandbox of which nobody has the pipe.
+- `reaper`: A process that outlives the owner, and ends each sandbox whose pipe has no owner.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
 - `ahead`: The beginning of a sandbox, which needs no event loop.
 - `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..base import Ahead
     from ..inspectable import Inspectable
 
-_TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"
+_TERMINALS = "the system's own files for terminals of the sandbox, which cannot be of another kind"
 _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
 
 

@@ -31,7 +31,7 @@ STATUS_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A sandbox on its way, which ends with `pipe`. Whoever takes it up listens to it, or gives it up."""
+    """A sandbox on its way, which ends with `pipe`. The process that takes it up listens to it, or gives it up."""
 
     spec: SandboxSpec
     program: str
@@ -87,7 +87,7 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
 
 
 def begin_ahead(spec: SandboxSpec) -> Begun:
-    """Start a sandbox to which nobody listens for a while. Raises as `begin` does.
+    """Start a sandbox that is not read for a while. Raises as `begin` does.
 
     Without a cgroup, its first process is given its limits here: they are for those that it starts from then on.
     """

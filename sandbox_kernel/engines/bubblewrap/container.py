@@ -164,7 +164,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         return BubblewrapHandover(fd, state)
 
     def lend(self) -> BubblewrapHandover:
-        """Give the pipe away. Its other end is the reaper's too, so the owner tells whoever has it of the end."""
+        """Give the pipe away. Its other end is the reaper's too, so the owner reports the end to the new one."""
         fd, pipe = self._pipe.detach()
         return BubblewrapHandover(fd, {"pipe": pipe})
 
@@ -208,7 +208,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         demand(await self.compare(report, spec))
 
     def _words(self, spec: SandboxSpec, root: Root) -> list[str]:
-        """Return what the gate was started with, as far as it is still to be seen: bubblewrap's own arguments."""
+        """Return the arguments of the gate that are still visible: bubblewrap's own."""
         mine = self._launched
         return arguments(
             walls(spec), root, machine(mine.group, mine.layers, mine.space), mine.descriptors, spec.command
@@ -293,7 +293,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _first_ended(self) -> None:
-        """All that the sandbox had has ended, so nothing more comes through the pipe, whoever holds its other end."""
+        """All that the sandbox had has ended, so nothing more comes through the pipe, even if its other end is open."""
         if self._handle is None:
             return
         self._loop.remove_reader(self._handle)
@@ -373,7 +373,7 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
     opened: list[int] = []
     try:
         opened.append(os.pidfd_open(pid))
-        # Its own ends of both pipes are open, and the system gives the other ones to whoever may look at it.
+        # Its own ends of both pipes are open, and a process that may inspect it can open the other ones.
         opened += [os.open(f"/proc/{pid}/fd/{number}", flags) for number in (2, descriptors.status)]
     except BaseException:
         for fd in opened:

@@ -214,7 +214,7 @@ class BubblewrapEngine:
         """Do nothing: whose a sandbox is, is seen by who has its pipe."""
 
     async def reap(self) -> int:
-        """End sandboxes of which nobody has the pipe, and that their reaper did not end; return how many.
+        """End sandboxes whose pipe has no owner, and that their reaper did not end; return how many.
 
         The cgroups that an owner and its reaper left when both were killed count, too.
         """
@@ -357,7 +357,7 @@ def _may_end(pid: int) -> bool:
 
 
 def _end(found: Found, variable: str) -> None:
-    """Kill a sandbox that is nobody's, and remove its cgroups."""
+    """Kill a sandbox without an owner, and remove its cgroups."""
     from .reaper import kill
 
     try:

@@ -42,7 +42,7 @@ def unreachable(path: str) -> EngineError:
 
 
 def no_limits(why: str) -> EngineError:
-    """There is no cgroup to be had, and nobody said that it is to be done without."""
+    """There is no cgroup, and no setting accepts a sandbox without one."""
     return EngineError(
         EndCode.ENGINE_LACKS_PROTECTION,
         f"memory, processes and processors cannot be limited here ({why.strip()}): start it in a cgroup that is yours "
@@ -53,7 +53,7 @@ def no_limits(why: str) -> EngineError:
 
 
 def refusal(said: str) -> EngineError:
-    """Translate the last words of a bubblewrap that did not get as far as the sandbox's program."""
+    """Translate the last words of a bubblewrap that failed before it started the sandbox's program."""
     text = said.strip()
     words = text.removeprefix(PREFIX)
     low = words.lower()

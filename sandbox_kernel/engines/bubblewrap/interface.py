@@ -1,6 +1,6 @@
 """What others may use of bubblewrap's: an engine whose program runs in such a sandbox, and those who make its roots.
 
-Nobody outside of this folder imports another module of it.
+No module outside of this folder imports another one of it.
 """
 
 from __future__ import annotations

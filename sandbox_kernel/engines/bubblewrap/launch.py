@@ -87,7 +87,7 @@ class Guest(NamedTuple):
     pipe: Way | None = None
     """Both ends of a pipe that is there already, and is not closed here."""
     gate: int | None = None
-    """Where the gate waits for its line, if not at its pipe; whoever has the other end lets it go on."""
+    """Where the gate waits for its line, if not at its pipe; the holder of the other end lets it go on."""
 
 
 def way() -> Way:
@@ -99,7 +99,7 @@ def way() -> Way:
 
 
 def await_end(pid: int) -> None:
-    """Wait for the end of a child, also where whoever owns this process has the system forget how children ended."""
+    """Wait for the end of a child, also where this process's parent ignores SIGCHLD."""
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
 
@@ -115,7 +115,7 @@ def launch(
 ) -> tuple[Launched, socket.socket]:
     """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
 
-    `guest` is said of a program that is none of a sandbox's. With `layers`, each folder of the root gets one of the
+    `guest` marks a program that is not a sandbox's. With `layers`, each folder of the root gets one of the
     sandbox's own. Raises `EngineError`.
     """
     wanted, more, variable, niceness, pipe, gate = guest or Guest(walls(spec), (), MARK)
@@ -204,7 +204,7 @@ def confine_user(first: int) -> None:
 
 
 def confine(pid: int, wanted: Protections, group: Group | None) -> None:
-    """Set what a process and all that it starts may use, as far as it cannot do that itself. Raises OSError."""
+    """Set those limits of a process and its children that it cannot set itself. Raises OSError."""
     if group is not None:
         group.enter(pid)
     Path(f"/proc/{pid}/oom_score_adj").write_text(str(wanted.oom_score), encoding="ascii")

@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def sandboxes(variable: str = MARK) -> Iterator[Found]:
-    """Yield the sandboxes of this machine that this process may look at, whoever started them."""
+    """Yield the sandboxes of this machine that this process may inspect, of any owner."""
     names = set()
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):  # noqa: PTH208 (names are enough)
         mark = mark_of(int(name), variable)

@@ -1,7 +1,7 @@
-"""Outlives the process that owns sandboxes, and ends each the moment nobody has the other end of its pipe.
+"""Outlives the process that owns sandboxes, and ends each when the other end of its pipe is closed everywhere.
 
 It is given a copy of the sandbox's own end, and the system tells it when the owner's is closed, however that came
-about: the owner ended, let go of it, or whoever took it over did. Then it kills the sandbox, and removes its cgroups.
+about: the owner ended, let go of it, or its next owner did. Then it kills the sandbox, and removes its cgroups.
 One for each process that owns sandboxes; it ends with the last of them. It runs as a script (`python -I -S reaper.py`)
 and imports the standard library only.
 """
@@ -56,7 +56,7 @@ class Reaper:
         self._hang_up()
 
     def _tell(self, word: str, name: str, text: str, fds: tuple[int, ...]) -> None:
-        """Send a message; whoever holds the files sees to copies of them, for a reaper that has to be told anew."""
+        """Send a message. The caller keeps copies of the files, in case a new reaper has to be told."""
         with self._lock:
             if word == FORGET:
                 _close(self._known.pop(name, []))
@@ -130,7 +130,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def kill(processes: list[int]) -> None:
     """Kill a sandbox by the pidfds of bubblewrap's own process and, if that is known, of the sandbox's first one.
 
-    The first process takes all others along. One that bubblewrap has just made, and that nobody was told of yet, is
+    The first process takes all others along. One that bubblewrap has just started, and not reported yet, is
     found as its child while it stands still.
     """
     import signal

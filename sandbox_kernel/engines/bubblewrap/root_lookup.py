@@ -24,10 +24,10 @@ In it lie `root.json`, and whatever that names:
   for what is put beside them; those of `OURS` are left out, for a sandbox has its own.
 - `binds` are pairs of a source and a place inside, in this order, after the tree: a later one may lie within an earlier
   one, where that has such a folder. A relative source lies in the root's own folder and may not leave it; an absolute
-  one is this machine's (/usr, a Python's prefix, /etc/ld.so.cache), and is refused if it is, or holds, what is nobody's
-  business inside (`PRIVATE`). All are read-only, and without setuid files and device nodes.
+  one is this machine's (/usr, a Python's prefix, /etc/ld.so.cache), and is refused if it is, or holds, private data
+  (`PRIVATE`). All are read-only, and without setuid files and device nodes.
 - `links` are symbolic links: what they point to, and where they lie.
-- `environment` is what an image would bring: the variables of the agent's process, of which `VARIABLES` may be there.
+- `environment` is what an image would bring: the variables of the agent's process; those in `VARIABLES` are allowed.
 
 Wanted inside: `python3` on that PATH, with ipykernel and pyzmq; the home that is copied for each session, if there is
 one, in /opt/sandbox/home; `sh` in /bin. All of it must be readable by every user where root starts sandboxes. /etc is

@@ -68,7 +68,7 @@ def absent(folder: str = "/etc") -> str | None:
 def space(inside: int) -> Space | None:
     """Return a namespace in which a user of this one's subordinate ids is called `inside`; None if none can be made.
 
-    Whoever gets it closes its descriptor.
+    The caller closes its descriptor.
     """
     if absent() is not None or (made := programs()) is None:
         return None

@@ -25,7 +25,7 @@ SEND_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A create that the engine works on. Whoever takes it up reads the answer from the socket, or gives it up."""
+    """A create that the engine works on. Its taker reads the answer from the socket, or gives it up."""
 
     spec: SandboxSpec
     path: str

@@ -52,7 +52,7 @@ def _host(wanted: Protections) -> dict[str, Any]:
     own = wanted.own_namespaces
     filtered = "seccomp=" + json.dumps(profile(wanted.system_calls), separators=(",", ":"))
     return {
-        # Nobody restarts, keeps or logs it.
+        # No restart policy, no removal delay, no logs.
         "AutoRemove": True,
         "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
         "LogConfig": {"Type": "none", "Config": {}},

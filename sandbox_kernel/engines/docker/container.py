@@ -138,7 +138,7 @@ class DockerContainer(OverPipe):
         self.paused = False
         self._pausing: asyncio.Task[None] | None = None
         self._given_up = False
-        """A pause was asked for that nobody waits for any more: the engine may do it yet."""
+        """A pause was given up by its caller: the engine may still carry it out."""
         self._oom = asyncio.Event()
         self._oom_at = -math.inf
         loop = asyncio.get_running_loop()
@@ -153,11 +153,11 @@ class DockerContainer(OverPipe):
         self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
 
     async def wait(self) -> ExitReason:
-        """Return why the container ended; `detail` holds the end of its stderr, as far as `receive` has read."""
+        """Return why the container ended; `detail` holds the end of its stderr that `receive` has read."""
         reason = await asyncio.shield(self._ended)
         if reason.kind != "exited" or self._lent:
             return reason
-        with contextlib.suppress(TimeoutError):  # whoever receives is about to meet the last words
+        with contextlib.suppress(TimeoutError):  # the receiver is about to read the last output
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._pipe.ended.wait()
         return replace(reason, detail=self._pipe.stderr)
@@ -180,7 +180,7 @@ class DockerContainer(OverPipe):
     async def pause(self) -> None:
         """Have the engine freeze it. One that is paused ends as any other: the engine lets it go on to die."""
         if not self.paused:
-            self.paused = True  # from here on it may be: the engine does it, whoever gives up waiting
+            self.paused = True  # from here on it may be: the engine does it even if the caller gives up
             self._given_up = False
             self._pausing = self._tasks.hold(self._pause(), f"pause {self.name}")
         if self._pausing is not None:
@@ -221,7 +221,7 @@ class DockerContainer(OverPipe):
     async def kill(self) -> None:
         """End and remove the container, within 4 s. Raises `EngineError` when that is not done by then.
 
-        It is then left to the guard, which tries until it is; nobody else waits for it.
+        It is then left to the guard, which tries until it is removed.
         """
         self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
         self._pipe.close()
@@ -278,7 +278,7 @@ class DockerContainer(OverPipe):
         return DockerHandover(fd, state)
 
     def lend(self) -> DockerHandover:
-        """Give the pipe away; whoever has it meets the last words, too."""
+        """Give the pipe away; its new owner gets the last output, too."""
         fd, pipe = self._pipe.detach()
         self._lent = True
         return DockerHandover(fd, {"id": self.id, "session": self._session_id, "pipe": pipe})
@@ -306,7 +306,7 @@ class DockerContainer(OverPipe):
                 self._end(ExitReason(kind="engine_lost", detail="the container engine was restarted"))
                 return
             if found is None or not found["State"]["Running"]:
-                # It ended while nobody listened. The engine tells again what it remembers, if it is still the same.
+                # It ended without a listener. The engine tells again what it remembers, if it is still the same.
                 self._exit_code = found["State"]["ExitCode"] if found else None
                 asyncio.get_running_loop().call_later(REPLAY_SECONDS, self._has_ended)
 
@@ -393,7 +393,7 @@ class DockerContainer(OverPipe):
             self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside"))
 
     def _blind(self, error: BaseException) -> None:
-        """Give the container up, of which nobody would hear the end."""
+        """Give the container up, whose end would not be noticed."""
         self._pipe.close()
         self._end(ExitReason(kind="engine_lost", detail=f"sandbox_kernel failed at what the engine said: {error!r}"))
 

@@ -16,7 +16,7 @@ ANSWER_SECONDS = 1.0
 def socket_path(base_url: str | None) -> str:
     """Return the path of the engine's socket: what was asked for, else the first that is there.
 
-    The environment has no say: whoever starts a kernel may choose its environment, and with it an engine that lies.
+    The environment is ignored: a caller that starts a kernel chooses it, and could name an engine that lies.
     `sandbox-kernel install` writes the engine that DOCKER_HOST names into the kernelspec.
     """
     url = base_url or ""

@@ -160,7 +160,7 @@ REAP_SECONDS = 15.0
 REAP_AGE_SECONDS = 30
 """A container younger than this may belong to a start that is under way."""
 AT_REST = {"created", "exited", "dead"}
-"""States of a container of which no process has the pipe, and that is nobody's to hand over."""
+"""States of a container without a pipe, which cannot be handed over."""
 HANDED_OVER_PAUSE = 2.0
 OLDEST_API = (1, 41)
 """Docker 20.10, the oldest that knows `CgroupnsMode`."""
@@ -267,8 +267,8 @@ class DockerEngine(DockerApi):
         """Remove containers whose owner is dead, of this host only; return how many. Takes a minute and a half at most.
 
         Those of other users are left alone, unless this is root's: they have starts of their own. One that runs may be
-        on its way from one process to the next, of which the first is gone and the second has not put its name yet:
-        it is removed if it still has the same name after as long as that can take.
+        between two owners, the first gone and the second not written into its name yet. It is removed if it still
+        has the same name after the longest time that this takes.
         Raises the first `EngineError` that a removal met, after it has tried the others.
         """
         begin, lost = time.monotonic(), await self._lost()

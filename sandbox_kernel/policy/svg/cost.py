@@ -164,7 +164,7 @@ def is_costly_markup(source: str) -> bool:
 
 
 def without_scripts(source: str) -> str:
-    """Return a page without its scripts: whoever has one can draw, and hold up a frame's own process, without SVG."""
+    """Return a page without its scripts: a script can draw, and hold up a frame's own process, without SVG."""
     pieces, position = [], 0
     for block in blocks(source, "script"):
         pieces.append(source[position : block.start])

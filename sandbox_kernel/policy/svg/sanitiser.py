@@ -1,4 +1,4 @@
-"""SVG images: parsed here and written anew from an allow-list of elements and attributes.
+"""SVG images: parsed here and rebuilt from an allow-list of elements and attributes.
 
 An SVG is shown in `<img>`, where nothing runs and nothing loads. What no honest drawing needs to look as it does is
 left out all the same: filters, animations, entities, other documents, and addresses.
@@ -76,7 +76,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def clean(source: str, left: Allowance | None = None, *, stretched: bool = False) -> tuple[str, bool]:
-    """Return an SVG written anew, and whether something that could be seen is missing. Raises `RefusedError`.
+    """Return a rebuilt SVG, and whether something visible is missing. Raises `RefusedError`.
 
     `stretched`: a page may show it larger than it is.
     """

@@ -2,7 +2,7 @@
 
 A comm names a JavaScript module and feeds it. Which classes there are, which view draws which model and what each trait
 may hold stands in a table that is made from ipywidgets (`trait_table`): what is not in it does not pass, at the
-opening, in an update, in an echo and in the states that a front end asks for anew.
+opening, in an update, in an echo and in the states that a front end asks for again.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def shown(model: Model, value: Any, notes: Notes) -> Any:
 
 
 def picture(value: Any, notes: Notes) -> Any:
-    """Return the bytes of an image as they may pass: an SVG is written anew, None if that cannot be.
+    """Return the bytes of an image as they may pass: an SVG is rebuilt, None if that cannot be done.
 
-    No other image begins as XML does, whatever its format is said to be.
+    No other image begins as XML does, whatever format it declares.
     """
     start = bytes(value[:256])
     if (pixels := raster.claimed(bytes(value))) is not None and pixels > raster.MAX_PIXELS:
@@ -130,7 +130,7 @@ class Widgets:
         self.past: dict[int, str] = {} if past is None else past
         """Hash of each comm id that a model ever had -> its class, of this kernel and those before it.
 
-        Whoever keeps a notebook's widgets puts the states of one id together: a closed one's text, drawn as markup.
+        A program that saves a notebook's widgets merges the states of one id: a closed one's text, drawn as markup.
         """
         self._controls: dict[str, None] = {}
         """Ids of the comms over which a front end asks for the states of all widgets."""
@@ -330,7 +330,7 @@ class Widgets:
         if seen and not self._views.weigh(comm_id, _BYTES, (notes.work - start) // WORK_OF_A_VIEW):
             notes.add(OutputCode.WIDGET_COSTLY, part="bytes", model=model.name)
             seen = []
-        # Each view of it draws it anew.
+        # Each view draws it again.
         if notes.work - before >= WORK_OF_A_VIEW:
             notes.work = before + (notes.work - before) * max(1, self._views.times(comm_id))
         return kept, seen
@@ -388,7 +388,7 @@ class Widgets:
         return result
 
     def _control(self, comm_id: str, data: Any, buffers: Sequence[Any], parent: str, notes: Notes) -> Sent:
-        """Filter the states of all widgets, which a front end asks for when it connects anew."""
+        """Filter the states of all widgets, which a front end asks for when it reconnects."""
         if (
             not isinstance(data, dict)
             or data.get("method") != "update_states"

@@ -125,7 +125,7 @@ PACKAGES = {
 
 
 def package_of(state: Any) -> str | None:
-    """Return the package of a widget that is none of ipywidgets, as far as its first state says it."""
+    """Return the package of a widget that is none of ipywidgets, if its first state names it."""
     module = state.get("_model_module") if isinstance(state, dict) else None
     if not isinstance(module, str):
         return None

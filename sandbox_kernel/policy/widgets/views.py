@@ -1,6 +1,6 @@
 """How many views a widget comes to, with all that is in it: a box in itself, or boxes that double, would fill the tab.
 
-Pure, imports nothing of this package. A front end draws each child anew in each place, without a bound.
+Pure, imports nothing of this package. A front end draws each child again in each place, without a bound.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ VIEW = 5
 """Elements of a page that a view counts as: what has more in it counts as so many more views."""
 MAX_DEPTH = 50
 MAX_CELLS = 100
-"""Cells of which it is known what widgets they display: the last that did."""
+"""Cells whose displayed widgets are known: the last ones that displayed any."""
 MAX_EDGES = 5_000
 """Pairs of a widget and one in it, of a session: it may open 1,000 widgets."""
 

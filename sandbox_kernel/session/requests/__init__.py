@@ -4,7 +4,7 @@
 - `queue`: Which requests are open, how far each has come, and which may be sent.
 - `time_limits`: How long a request may run, wait for a person, and be half done.
 - `inbound`: What a kernel says: parsed, judged, and given to the request it belongs to.
-- `outbound`: What goes to the front ends: the kernel's words as far as they may pass, and the host's own.
+- `outbound`: What goes to the front ends: the kernel's messages that may pass, and the host's own.
 - `escalation`: The ends of a request from outside: interrupt, then a new kernel, then the end of the sandbox.
 - `request_end`: The end of a request towards its front end: every request ends here, once.
 - `scheduler`: What joins them, and what others call.

@@ -3,7 +3,7 @@
 It passes the tables of `protocol`, the requests that are known, the limits and the output policy, in that order; what
 is left leaves with a parent header that the host itself received. What takes long is done in another thread, one
 message at a time, so that an interrupt need not wait for it. Knows neither links nor containers; whether a kernel is
-ready is said elsewhere.
+ready is described elsewhere.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Inbound:
         self.debugger.forget_kernel()
         self._outbound.forget_kernel()
 
-    # --- what comes: whoever calls waits for one message of a container before the next ---
+    # --- what comes: the caller waits for one message of a container before the next ---
 
     async def parse(self, kind: int, parts: list[bytes], size: int) -> Message | None:
         """Return the message of a frame of `size` bytes, None for one that may not pass; empties `parts`."""
@@ -283,7 +283,7 @@ class Inbound:
             self._input(message, request, size)
             return
         if request is not None and request.finished and message.type in REWRITES:
-            # A thread may print late, but nobody takes away what an earlier cell has shown.
+            # A thread may print late, but it cannot remove what an earlier cell has shown.
             self.drop(MessageCode.CELL_HAS_ENDED, size, message.type)
             return
         if not self._quota.allows(message.type, request, size):

@@ -1,4 +1,4 @@
-"""What goes to the front ends of a session: the kernel's words as far as the policy lets them, and the host's own.
+"""What goes to the front ends of a session: the kernel's messages that the policy passes, and the host's own.
 
 Everything leaves with a parent header that the host itself received. Knows no clock, no container and no socket.
 """
@@ -177,7 +177,7 @@ class Outbound:
     def _own(self, message: Message) -> Message | None:
         """Return what the host writes as it may pass: words of the code are in it. None if it may not.
 
-        A defect of ours takes these words and nothing else: whoever waits for the end of a cell is told of it.
+        A defect of ours loses these words and nothing else: the end of a cell is still reported.
         """
         try:
             return _verdict(self._own_words, message).message

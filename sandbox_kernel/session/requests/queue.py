@@ -105,7 +105,7 @@ class PendingRequest:
 
     @property
     def messages(self) -> int:
-        """How many it has sent, as far as they are counted."""
+        """How many counted messages it has sent."""
         return 0 if self.budget is None else self.budget.messages
 
     @property

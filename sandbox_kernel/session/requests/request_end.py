@@ -25,7 +25,7 @@ LOOK_SECONDS = 2.0
 """How long a cell's end waits at most for a look at the notebook's folder."""
 
 Hook = Callable[[], Awaitable[Notes]]
-"""Files are copied in one; what it returns is said in a cell."""
+"""Files are copied in one; a cell shows what it returns."""
 
 
 class Recorder(Protocol):
@@ -115,7 +115,7 @@ class Completion:
         """Return the files that a cell did not find, if a person may be told whether they lie beside the notebook.
 
         A cell must not get to hear it. What it prints is read back into the sandbox by an Output widget, and by any
-        script in the page: where there may be one, nobody looks.
+        script in the page: where there may be one, no file is looked up.
         """
         failure = _failure(request)
         if failure is None or not request.is_heard or request.verdict is not None:
@@ -156,7 +156,7 @@ class Completion:
             self.end_now(request)
 
     def fail(self, request: PendingRequest, defect: BaseException) -> None:
-        """End a request whose handling met a defect of ours: whoever asked must not wait for ever."""
+        """End a request whose handling met a defect of ours: the caller must not wait for ever."""
         self._requests.take_waiting(request)
         self.condemn_and_end(
             request,
@@ -188,7 +188,7 @@ class Completion:
     # --- deaths ---
 
     def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
-        """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
+        """End what was in the kernel; what waits will go to the next one. A requested end is not reported."""
         flying = self._requests.in_flight
         if not asked_for and not any(request.is_heard for request in flying):
             cancelled = any(request.is_execute for request in flying)
@@ -224,7 +224,7 @@ class Completion:
 
 
 def _failure(request: PendingRequest) -> Failure | None:
-    """Return the exception of which a cell's own reply tells, if it does."""
+    """Return the exception in a cell's own reply, if there is one."""
     reply = request.reply
     if reply is None or not request.is_execute or reply.content.get("status") != "error":
         return None

@@ -142,7 +142,7 @@ class Scheduler:
         return min((left for left in known if left is not None), default=None)
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
-        """Stop the clock of a cell, or let it go on once nobody holds it; all its pauses together are bounded."""
+        """Stop the clock of a cell, or let it go on once nothing holds it; all its pauses together are bounded."""
         if held:
             self._held[cell] += 1
         elif self._held[cell] > 1:
@@ -180,7 +180,7 @@ class Scheduler:
         for guard in self._guards:
             try:
                 review = guard.review(request.message, request.reads)
-            except Exception as defect:  # what cannot be judged does not pass, and nobody waits for it
+            except Exception as defect:  # what cannot be judged does not pass, and nothing waits for it
                 self._fail(request, defect)
                 return False
             request.find(review.findings)
@@ -192,7 +192,7 @@ class Scheduler:
         return True
 
     def withdraw(self, request: PendingRequest, error: SandboxError) -> None:
-        """End a request that nobody waits for any more; it may not even have been sent."""
+        """End an abandoned request; it may not even have been sent."""
         if self.queue.take_waiting(request):
             self._completion.abort(request)
         elif not request.sent:
@@ -218,7 +218,7 @@ class Scheduler:
             self._outbound.notice(text)
 
     def take_back_questions(self) -> None:
-        """Let nobody answer what is asked now: the kernel is about to be interrupted."""
+        """Cancel open input requests: the kernel is about to be interrupted."""
         for request in self.queue.in_flight:
             if request.awaiting_input:
                 request.stop_asking()
@@ -253,7 +253,7 @@ class Scheduler:
     def _transmit(self, request: PendingRequest) -> None:
         request.start(time.monotonic())
         self.queue.advance(request, Event.SEND)
-        if request.is_execute:  # and not by `changed`: whoever took a cell over has not sent it
+        if request.is_execute:  # and not by `changed`: a process that took a cell over has not sent it
             for observer in self.observers:
                 observer.cell_sent(request)
         try:
@@ -287,7 +287,7 @@ class Scheduler:
     # --- ends ---
 
     def kernel_died(self, error: SandboxError, *, asked_for: bool = False) -> None:
-        """End what was in the kernel; what waits will go to the next one. Nobody is told of an end they asked for."""
+        """End what was in the kernel; what waits will go to the next one. A requested end is not reported."""
         self._escalation.kernel_gone()
         if (flood := self.inbound.flood) is not None:
             flood.leaves(Survived.FILES, "a thread of an earlier cell went on sending")
@@ -304,7 +304,7 @@ class Scheduler:
         self._escalation.kernel_gone()
         self.inbound.forget_kernel()
         self._completion.sandbox_died(error, keep_waiting=keep_waiting, lost=lost)
-        self._clocks.thaw()  # one that ended while it stood still leaves nobody else to do it
+        self._clocks.thaw()  # one that ended while it was paused is not resumed elsewhere
         for observer in self.observers:
             observer.kernel_gone()
 
