@@ -89,9 +89,10 @@ def test_the_page_of_codes_is_what_the_command_prints(capsys: pytest.CaptureFixt
 
 def test_the_page_of_settings_has_a_row_for_each() -> None:
     rows = [line.split(" | ") for line in read("docs/settings.md").splitlines() if line.startswith("| `")]
-    assert [row[0] for row in rows] == [f"| `{name}`" for name in SETTINGS]
-    assert [row[1] for row in rows] == [f"`{setting.flag}`" for setting in SETTINGS.values()]
-    assert all(len(row) == 5 and all(cell.strip(" |") for cell in row) for row in rows)
+    named = [f"`{name}`" + f" (`{one.flag}`)" * bool(one.singular) for name, one in SETTINGS.items()]
+    assert [row[0] for row in rows] == [f"| {name}" for name in named]
+    assert all(one.singular or one.flag == "--" + name.replace("_", "-") for name, one in SETTINGS.items())
+    assert all(len(row) == 4 and all(cell.strip(" |") for cell in row) for row in rows)
 
 
 def test_links_lead_from_the_readme_to_every_page() -> None:
