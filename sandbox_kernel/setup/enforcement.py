@@ -43,9 +43,8 @@ ROWS = (
         Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
         Cell(
             "partly",
-            "if root starts it, or a user with subordinate ids; otherwise it is the user who starts it, with another "
-            "id inside: the machine's kernel counts pipes, watches of epoll and descriptors in flight of all of its "
-            "sandboxes together",
+            "if root starts it, or a user with subordinate ids; otherwise the user's own, with another id inside: "
+            "sandboxes share counts of pipes, watches of epoll and descriptors in flight",
         ),
     ),
     row("files", "No files of the machine, except those of its environment", YES),
@@ -57,8 +56,8 @@ ROWS = (
         YES,
         Cell(
             "partly",
-            "with bubblewrap 0.11 and Linux 5.11, except for device nodes and the read-only paths of /proc, on which "
-            "locks are seen; what shows who opens a file is filtered in any case",
+            "with bubblewrap 0.11 and Linux 5.11, except for locks on device nodes and read-only paths of /proc; what "
+            "shows who opens a file is filtered in any case",
         ),
     ),
     row(
@@ -127,8 +126,14 @@ def of(wall: Wall) -> dict[str, Cell]:
 def as_markdown(walls: Sequence[Wall]) -> str:
     """Return the second table of docs/walls.md."""
     lines = ["| | " + " | ".join(wall.name for wall in walls) + " |", "|---" * (len(walls) + 1) + "|"]
-    lines += [f"| {each.name} | " + " | ".join(str(of(wall)[each.code]) for wall in walls) + " |" for each in ROWS]
+    lines += [f"| {each.name} | " + " | ".join(_texts([of(wall)[each.code] for wall in walls])) + " |" for each in ROWS]
     return "\n".join(lines)
+
+
+def _texts(cells: list[Cell]) -> list[str]:
+    """Return the cells of a row; one with the words of its left neighbour only says so."""
+    pairs = zip([None, *cells], cells, strict=False)
+    return ["the same" if cell.words and cell == left else str(cell) for left, cell in pairs]
 
 
 def sentences(wall: Wall) -> tuple[str, str]:
