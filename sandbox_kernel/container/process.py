@@ -30,7 +30,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 LEASE = 60.0
 """Seconds of silence after which the host is taken for dead; it sends a ping every few seconds."""
 STILL = 5.0
-"""Seconds without a turn of the agent's loop, which waits for one at most: it stood still with all of its sandbox."""
+"""Seconds without a turn of the agent's loop, which waits for one at most: it was paused with its sandbox."""
 
 
 class Lease:

@@ -19,7 +19,7 @@ class Ability(StrEnum):
     """One of them."""
 
     PAUSE = "pause"
-    """It stands still, uses no processor, and goes on later."""
+    """It is frozen, uses no processor, and goes on later."""
     SNAPSHOT = "snapshot"
     """It is written down as it stands, and others begin there."""
     FORK = "fork"
@@ -70,12 +70,12 @@ def state_bytes(memory_bytes: int) -> int:
 
 @runtime_checkable
 class Pausable(Protocol):
-    """A container that can stand still."""
+    """A container that can be paused."""
 
     paused: bool
 
     async def pause(self) -> None:
-        """Let it stand still, so that it uses no processor. Idempotent. Raises `EngineError`; it goes on then.
+        """Freeze it, so that it uses no processor. Idempotent. Raises `EngineError`; it goes on then.
 
         What ends a container ends one that is paused, too.
         """
@@ -99,14 +99,14 @@ class Savable(Pausable, Protocol):
     async def save(self, fd: int) -> dict[str, Any]:
         """Write the machine's state to `fd`, an empty regular file, open for writing at its beginning.
 
-        Returns plain JSON, which `Restorer.restore` needs unchanged beside the file. The machine stands still meanwhile
+        Returns plain JSON, which `Restorer.restore` needs unchanged beside the file. The machine is paused meanwhile
         and after; `resume` lets it go on. Raises `EngineError`; what was written is then worth nothing.
         """
 
 
 @runtime_checkable
 class Restful(Pausable, Protocol):
-    """A container that can give its memory back while it stands still."""
+    """A container that can give its memory back while it is paused."""
 
     async def rest(self, fd: int) -> None:
         """Write what is paused to `fd`, an empty regular file, open for reading and writing, and give its memory back.

@@ -22,7 +22,7 @@ from .limit_watch import Place, own_folders
 from .owner_process import Owner
 
 FREEZE_SECONDS = 5.0
-"""How long all processes may take to stand still: one that waits for a disk does so until that answers."""
+"""How long all processes may take to freeze: one that waits for a disk does so until that answers."""
 LOOK_SECONDS = 0.002
 
 
@@ -51,7 +51,7 @@ class Freezer:
         return self._switch is not None and self._switch.exists()
 
     async def freeze(self) -> None:
-        """Return when all processes stand still. Raises `EngineError` if that does not come about; they go on then."""
+        """Return when all processes are frozen. Raises `EngineError` if that fails; they go on then."""
         try:
             self._write(self._words[0])
             async with asyncio.timeout(FREEZE_SECONDS):

@@ -57,7 +57,7 @@ class Link:
         self._tasks.start(self._ping(), "asking a sandbox whether it is there")
         self._over = False
         self._flowing = asyncio.Event()
-        """Not set while the container stands still."""
+        """Not set while the container is paused."""
         self._flowing.set()
         self._waits: dict[asyncio.Timeout, float | None] = {}
         """Those of questions, with what is left of each while nothing flows."""
@@ -113,7 +113,7 @@ class Link:
         return not (self._flowing.is_set() or self._over)
 
     def hold(self) -> None:
-        """Note that the container stands still: what is asked waits, and its time does not count."""
+        """Note that the container is paused: requests wait, and their time does not count."""
         self._flowing.clear()
         now = asyncio.get_running_loop().time()
         for wait in self._waits:
@@ -226,7 +226,7 @@ class Link:
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(SandboxDied(EndCode.SANDBOX_DIED))
-                future.exception()  # the one who asks may be gone
+                future.exception()  # its caller may be gone
 
     async def _write(self) -> None:
         with contextlib.suppress(EngineError):  # the reader sees the end too, and knows the reason

@@ -499,7 +499,7 @@ class Carrier:
     def say(self, op: int, number: int, amount: int = 0) -> None:
         """Send a frame without data, before all data."""
         if not self._closed:
-            with contextlib.suppress(SandboxDied):  # who reads meets its end too
+            with contextlib.suppress(SandboxDied):  # the reader meets its end too
                 self._link.send(wire.STREAM, flow.frame(op, number, amount))
 
     def ready(self, stream: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The pauses of a session: its container stands still with all that runs in it, and goes on later where it was.
+"""The pauses of a session: its container is frozen with all that runs in it, and resumes later where it was.
 
 No cell is refused for it. One that runs is frozen with its clock, and what waits goes on to wait. What bounds a pause
 is what bounds an unused sandbox, whose time begins with it; nothing that ends a session waits for the end of a pause.
@@ -63,7 +63,7 @@ class Pauses:
         demand(ability, self._engine)
 
     async def begin(self) -> bool:
-        """Let the container stand still; return whether it did not yet. A caller that gives up does not undo it.
+        """Pause the container; return whether it was not paused yet. A caller that gives up does not undo it.
 
         Raises `AbilityMissing`, `SandboxDied` without a container, `SandboxPaused` while that cannot be, `EngineError`.
         """
@@ -71,7 +71,7 @@ class Pauses:
         return await asyncio.shield(self._tasks.hold(self._begin(), "pausing a sandbox"))
 
     async def end(self) -> bool:
-        """Let it go on; return whether it stood still. Raises as `begin`; it is still paused then."""
+        """Resume it; return whether it was paused. Raises as `begin`; it is still paused then."""
         return await asyncio.shield(self._tasks.hold(self._end(), "resuming a sandbox"))
 
     async def save(self, fd: int) -> dict[str, Any]:

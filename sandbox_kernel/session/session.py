@@ -184,7 +184,7 @@ class Session:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still with all that runs in it."""
+        """Whether it is paused with all that runs in it."""
         return self._life.link is not None and self._life.link.is_held
 
     @property

@@ -131,7 +131,7 @@ def kill(processes: list[int]) -> None:
     """Kill a sandbox by the pidfds of bubblewrap's own process and, if that is known, of the sandbox's first one.
 
     The first process takes all others along. One that bubblewrap has just started, and not reported yet, is
-    found as its child while it stands still.
+    found as its child while it is frozen.
     """
     import signal
 

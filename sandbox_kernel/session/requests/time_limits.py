@@ -121,7 +121,7 @@ class Clock:
             self.start(self._left)
 
     def freeze(self) -> None:
-        """Let no time pass: its whole sandbox stands still."""
+        """Stop the clock: its whole sandbox is paused."""
         for timer in (self._limit, self._pause, self._rest):
             timer.freeze()
 
