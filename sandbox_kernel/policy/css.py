@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from .combining_marks import sought, turns
+from .slow_text import sought, turns
 
 _PROPERTIES = frozenset(
     """align-content align-items align-self background background-color background-image background-position

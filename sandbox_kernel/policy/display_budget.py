@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import combining_marks
+from . import slow_text
 from .json_check import values
 from .mime import JSON, MAX_EXPANDED
 
@@ -173,10 +173,10 @@ class Page:
 
     def shortened(self, text: str) -> str | None:
         """Return a text that stands for itself with its middle left out, None if it may stay as it is."""
-        ends = combining_marks.before_turn(text) if combining_marks.scripts(text) <= combining_marks.MAX_SCRIPTS else 0
+        ends = slow_text.before_turn(text) if slow_text.scripts(text) <= slow_text.MAX_SCRIPTS else 0
         if len(text) <= self._max_chars and text.count("\n") < self._max_lines and ends == len(text):
             return None
-        half = min(self._max_chars // 4, combining_marks.MAX_TURNS if ends < len(text) else self._max_chars)
+        half = min(self._max_chars // 4, slow_text.MAX_TURNS if ends < len(text) else self._max_chars)
         head = "".join(text[:half].splitlines(keepends=True)[: self._max_lines // 4])
         tail = tail_of(text[-half:])
         left_out = len(text) - len(head) - len(tail)
@@ -201,11 +201,11 @@ class Page:
         """Count how often as much of the text as fits changes its direction or script, and return how much that is."""
         if text.isascii():
             return len(text)
-        self._scripts += combining_marks.scripts(text)
-        if self._scripts > combining_marks.MAX_SCRIPTS:
+        self._scripts += slow_text.scripts(text)
+        if self._scripts > slow_text.MAX_SCRIPTS:
             return 0
-        end = combining_marks.before_turn(text, combining_marks.MAX_TURNS - self._turns)
-        self._turns += combining_marks.turns(text[:end])
+        end = slow_text.before_turn(text, slow_text.MAX_TURNS - self._turns)
+        self._turns += slow_text.turns(text[:end])
         return end
 
     def _fitting(self, text: str) -> int:
@@ -260,14 +260,14 @@ def is_long(value: object, chars: int) -> bool:
         one = pending.pop()
         if isinstance(one, str):
             chars -= len(one)
-            turns += combining_marks.turns(one)
-            scripts += combining_marks.scripts(one)
+            turns += slow_text.turns(one)
+            scripts += slow_text.scripts(one)
         elif isinstance(one, Mapping):
             pending += one
             pending += one.values()
         elif isinstance(one, (list, tuple)):
             pending += one
-        if chars < 0 or turns > combining_marks.MAX_TURNS or scripts > combining_marks.MAX_SCRIPTS:
+        if chars < 0 or turns > slow_text.MAX_TURNS or scripts > slow_text.MAX_SCRIPTS:
             return True
     return False
 

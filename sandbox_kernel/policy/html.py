@@ -18,9 +18,11 @@ from itertools import islice
 from typing import Any
 
 from ..core.codes import Note, OutputCode
-from . import css, frame, lines, media, tex
+from . import css, frame, line_ends, media, tex
 from .budget import MAX_ELEMENTS, of_text
-from .combining_marks import (
+from .frame_libraries import Packer
+from .html_blocks import contents
+from .slow_text import (
     MAX_SCRIPTS,
     MAX_TURNS,
     MAX_WORD,
@@ -34,8 +36,6 @@ from .combining_marks import (
     sought,
     turns,
 )
-from .frame_libraries import Packer
-from .html_blocks import contents
 from .verdict import Notes, named, noted
 
 # --- how much there may be: elements, cells of tables, depth and text, and what our own parser bears ---
@@ -502,7 +502,7 @@ def render(
     if not is_costly(source) and not is_crowded(source) and not _is_program(source):
         return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
-        source = CONTROLS.sub("", lines.ended(unescape(page[1])))
+        source = CONTROLS.sub("", line_ends.ended(unescape(page[1])))
     if frame.size(source) > MAX_RESULT or is_crowded(source) or _is_costly_drawing(source):
         return _as_text(source, notes, _MUCH)
     if frame.loads_scripts(source):
@@ -524,7 +524,7 @@ def _sanitised(source: str, notes: Notes) -> str:
     """Do the same to a source without controls that is known to be parsable."""
     if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not (size := extent(source)).excess:
         notes.work += size.work
-        return lines.markup(parted(source))
+        return line_ends.markup(parted(source))
     if unwrapped := _unwrap(source, notes):
         return unwrapped
     styles = contents(source, "style")
@@ -617,10 +617,10 @@ def _typeset(kept: str, notes: Notes) -> str:
 
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
-    kept = lines.markup(kept)
+    kept = line_ends.markup(kept)
     sheet, fits = "", len(styles) <= MAX_STYLES
     if fits and styles.strip() and not css.is_costly(styles, kept.count("<")):
-        styles = lines.sheet(styles)
+        styles = line_ends.sheet(styles)
         sheet = css.stylesheet(styles, "") or ""
     if not sheet and (styles.strip() or not fits):
         notes.add(OutputCode.HTML_STYLE)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import chart_data, lines, raster, terminal
+from . import chart_data, line_ends, raster, terminal
 from .frame_libraries import Packer
 from .json_check import NotPlainError, plain, values
 from .raster import MAGIC, image_type
@@ -177,13 +177,13 @@ def _is_image(name: str, value: str) -> bool:
 def _as_text(value: str, kept: dict[str, Any]) -> None:
     """Keep the source for readers of text, if the kernel gave them no more than the name of an object."""
     if str(kept.get("text/plain", "<")).startswith("<"):
-        kept["text/plain"] = terminal.clean(lines.ended(value))
+        kept["text/plain"] = terminal.clean(line_ends.ended(value))
 
 
 def _texts(value: Any) -> Any:
     """Return JSON whose strings are texts without power over a terminal; the same object if they are."""
     # All in one, a line each, as nothing that matters goes over the end of a line: a table has hundreds of thousands.
-    whole = "\n".join(lines.strings(value))
+    whole = "\n".join(line_ends.strings(value))
     return value if terminal.clean(whole) == whole else _cleaned(value)
 
 
@@ -205,9 +205,9 @@ def _say(kept: dict[str, Any], line: str) -> None:
 
     if "text/markdown" in kept and "text/html" not in kept:
         # Words only, and the line is more.
-        kept["text/html"] = lines.markup(f"<p>{html.escape(kept.pop('text/markdown'))}</p>")
+        kept["text/html"] = line_ends.markup(f"<p>{html.escape(kept.pop('text/markdown'))}</p>")
     if "text/html" in kept:
-        said = lines.markup(f"<div><small>{html.escape(line)}</small></div>")
+        said = line_ends.markup(f"<div><small>{html.escape(line)}</small></div>")
         kept["text/html"] = kept["text/html"].removesuffix(said) + said
     else:
         text = kept.get("text/plain")

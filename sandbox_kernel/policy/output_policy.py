@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from ..core.model import Message, OutputMode
-from . import lines, replies, terminal, widgets
+from . import line_ends, replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .cell_errors import error
 from .frame_libraries import Libraries, Packer, Place
@@ -250,8 +250,8 @@ class OutputPolicy:
 
 def _ended(message: Message) -> Message:
     """Return a message whose texts end their lines in one way; a stream keeps what draws a line over."""
-    content = lines.tree(message.content, returns=message.type == "stream")
-    metadata = lines.tree(message.metadata)
+    content = line_ends.tree(message.content, returns=message.type == "stream")
+    metadata = line_ends.tree(message.metadata)
     if content is message.content and metadata is message.metadata:
         return message
     return dataclasses.replace(message, content=content, metadata=metadata)

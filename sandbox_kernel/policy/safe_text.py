@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import lines, terminal
+from . import line_ends, terminal
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]{0,64}m|\x1b\[[0-2]?K")
 _OTHERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -32,7 +32,7 @@ _MARKS = ("::", "##", "section_", "travis_")
 
 def coloured(text: str) -> str:
     """Return text that may have colours, and nothing else that a terminal would obey."""
-    return terminal.clean(lines.ended(text))
+    return terminal.clean(line_ends.ended(text))
 
 
 class Stream:
@@ -43,12 +43,12 @@ class Stream:
 
     def feed(self, name: str, text: str, cell: str = "") -> str:
         """Return what may be printed of `text`, which a cell has printed on the stream `name`."""
-        return self._screen.feed(name, cell, lines.ended(text, returns=True))
+        return self._screen.feed(name, cell, line_ends.ended(text, returns=True))
 
 
 def plain(text: str) -> str:
     """Return text as it stands when all is printed, without colours, and without any control but tab and newline."""
-    return lines.settled(_bare(lines.ended(text, returns=True)))
+    return line_ends.settled(_bare(line_ends.ended(text, returns=True)))
 
 
 def _bare(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .combining_marks import Lines, lighter, parted
+from .slow_text import Lines, lighter, parted
 
 _COLOURS = (
     r"(?=[0-9;:]{0,64}m)(?:(?:0*[34]8;0*(?:5;[0-9]+|2;[0-9]*;[0-9]*;[0-9]*)|(?!0*[34]8[;m])[0-9:]*)(?:;|(?=m)))*m"

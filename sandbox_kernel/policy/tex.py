@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .lines import ENDS
+from .line_ends import ENDS
 
 # --- what a formula may be made of: macros and environments that draw, and do nothing else ---
 #

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
-from ..policy.lines import markup
+from ..policy.line_ends import markup
 from ..policy.safe_text import Stream, plain, tree
 from .output_text import JsonText, OutputMessage
 from .result import Result, short

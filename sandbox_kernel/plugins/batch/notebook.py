@@ -20,7 +20,7 @@ from nbformat.v4 import output_from_msg
 
 from ...core.codes import Note
 from ...core.model import Message
-from ...policy.lines import settled
+from ...policy.line_ends import settled
 from .codes import BatchCode
 
 Nodes = list[nbformat.NotebookNode]

@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import lines
+from .. import line_ends
 from ..frame_libraries import LIBRARY, MAX_CODE, Packer
 from ..html_blocks import Block, blocks
 
@@ -125,7 +125,7 @@ def _framed(body: str, hashes: list[str], source: str) -> str:
     allowed = " ".join([*hashes, RUNNER_HASH])
     inner = _START.format(_CSP.format(allowed), _STYLE) + body + _ENDING
     outer = _START.format(_CSP.format(f"{WATCH_HASH} {allowed}"), _FILL) + _BEFORE + _quote(inner) + _AFTER
-    return _PAGE.format(_height(source), lines.joined(_quote(outer)))
+    return _PAGE.format(_height(source), line_ends.joined(_quote(outer)))
 
 
 def _packed(source: str, found: list[Block], leaves_out: Callable[[str], bool] | None, packer: Packer) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
-from .. import combining_marks, css, raster
+from .. import css, raster, slow_text
 from . import cost
 from .cost import (
     LINES,
@@ -147,7 +147,7 @@ class _Parser:
         self._skipped = 0
         self._count = 0
         self._turns = 0
-        self._marks = combining_marks.Marks()
+        self._marks = slow_text.Marks()
         self._said = False
         """Whether it has text that is not ASCII."""
 
@@ -241,9 +241,9 @@ class _Parser:
             if not is_text:
                 yield from group
                 continue
-            text = combining_marks.parted(self._marks.feed_apart("".join(map(str, group))))
-            self._turns += combining_marks.turns(text)
-            if self._turns > combining_marks.MAX_TURNS:
+            text = slow_text.parted(self._marks.feed_apart("".join(map(str, group))))
+            self._turns += slow_text.turns(text)
+            if self._turns > slow_text.MAX_TURNS:
                 raise CostlyError("its text changes direction too often")
             yield text
 

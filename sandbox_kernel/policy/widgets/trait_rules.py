@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.codes import OutputCode
-from .. import combining_marks
+from .. import slow_text
 from ..budget import of_text
 from ..verdict import Notes
 from .known_models import carried, models, referred
@@ -93,8 +93,8 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
 def _text(value: Any, argument: str, setting: Setting) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
-    setting.notes.work += of_text(len(value)) + combining_marks.scripts(value)
-    return combining_marks.bounded(value)
+    setting.notes.work += of_text(len(value)) + slow_text.scripts(value)
+    return slow_text.bounded(value)
 
 
 def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str, Setting], Any]) -> Any:
@@ -188,7 +188,7 @@ def _colors(value: Any, argument: str, setting: Setting) -> Any:
 
 
 def _tag(value: Any, argument: str, setting: Setting) -> Any:
-    return combining_marks.bounded(value) if isinstance(value, str) else _number(value, argument, setting)
+    return slow_text.bounded(value) if isinstance(value, str) else _number(value, argument, setting)
 
 
 def _tags(value: Any, argument: str, setting: Setting) -> Any:

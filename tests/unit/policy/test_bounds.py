@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, budget, combining_marks, css, html, markdown, svg, tex
+from sandbox_kernel.policy import OutputPolicy, budget, css, html, markdown, slow_text, svg, tex
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -177,17 +177,17 @@ def test_no_letter_has_thousands_of_marks(name: str) -> None:
     started = time.process_time()
     for mime in ("text/plain", "text/html", "text/markdown", "text/latex", "application/json"):
         data, _ = filtered({mime: [text] if mime == "application/json" else text})
-        assert longest(str(data)) <= combining_marks.MAX_MARKS
+        assert longest(str(data)) <= slow_text.MAX_MARKS
     for kind, content in (
         ("stream", {"name": "stdout", "text": text}),
         ("error", {"ename": text, "evalue": text, "traceback": [text]}),
     ):
         sent = policy.apply(message(kind, content)).message
         assert sent is not None
-        assert longest("".join(map(str, sent.content.values()))) <= combining_marks.MAX_MARKS
+        assert longest("".join(map(str, sent.content.values()))) <= slow_text.MAX_MARKS
     said = policy.apply(update("w", value=text, description=text)).message
     assert said is not None
-    assert longest(str(said.content)) <= combining_marks.MAX_MARKS
+    assert longest(str(said.content)) <= slow_text.MAX_MARKS
     assert time.process_time() - started < 5
 
 
@@ -199,7 +199,7 @@ def test_marks_that_come_in_pieces_are_counted_as_they_are_joined(between: str) 
         sent = policy.apply(message("stream", {"name": "stdout", "text": text})).message
         assert sent is not None
         shown.append(sent.content["text"])
-    assert 40 <= longest("".join(shown)) <= combining_marks.MAX_MARKS
+    assert 40 <= longest("".join(shown)) <= slow_text.MAX_MARKS
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_html_that_changes_its_direction_without_end_is_cut(mode: Any) -> None:
         "1\u05d0<br>" * 30_000,
     ):
         data, _ = filtered({"text/html": source}, OutputPolicy(mode))
-        assert combining_marks.turns(data["text/html"]) <= combining_marks.MAX_TURNS
+        assert slow_text.turns(data["text/html"]) <= slow_text.MAX_TURNS
     honest = "<table>" + "<tr><td>\u05e9\u05dc\u05d5\u05dd 1</td></tr>" * 15_000 + "</table>"
     assert filtered({"text/html": honest}, OutputPolicy(mode))[0]["text/html"].count("<td>") == 15_000
 
@@ -255,17 +255,17 @@ def test_what_is_slow_is_found_however_it_is_written(how: str, mode: Any) -> Non
     policy = OutputPolicy(mode)
     for mime, around in (("text/html", "<p>{}</p>"), ("text/html", "{}"), ("text/markdown", "*a* {}")):
         data, _ = filtered({mime: around.format("a" + accent * 5000)}, policy)
-        assert longest(str(data)) <= combining_marks.MAX_MARKS
+        assert longest(str(data)) <= slow_text.MAX_MARKS
         data, _ = filtered({mime: around.format(("1" + hebrew) * 25_000)}, policy)
-        assert combining_marks.turns(str(data)) <= combining_marks.MAX_TURNS
+        assert slow_text.turns(str(data)) <= slow_text.MAX_TURNS
         data, _ = filtered({mime: around.format(thai * 5000)}, policy)
-        assert unbroken(spelled(data)) <= combining_marks.MAX_WORD
+        assert unbroken(spelled(data)) <= slow_text.MAX_WORD
 
 
 def test_entities_in_an_svg_are_read_first() -> None:
     for accent in ("&#769;", "&#x301;", "<!---->\u0301", "<![CDATA[\u0301]]>", "<?a?>\u0301", "<b/>\u0301"):
         kept = svg.clean(f"<svg xmlns='{svg.SVG}'><text>a{accent * 5000}</text></svg>")[0]
-        assert 40 <= longest(kept) <= combining_marks.MAX_MARKS
+        assert 40 <= longest(kept) <= slow_text.MAX_MARKS
     with pytest.raises(svg.CostlyError, match="direction"):
         svg.clean(f"<svg xmlns='{svg.SVG}'><text>{'1&#x5d0;' * 25_000}</text></svg>")
     honest = f"<svg xmlns='{svg.SVG}'><text>\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u05e9\u05dc\u05d5\u05dd</text></svg>"
@@ -308,7 +308,7 @@ def test_an_endless_word_of_a_script_without_spaces_is_parted(letters: str, how:
     policy = OutputPolicy(mode)
     data, verdict = filtered({"text/html": source}, policy)
     assert unbroken(source) >= 20_000
-    assert 900 <= unbroken(data["text/html"]) <= combining_marks.MAX_WORD
+    assert 900 <= unbroken(data["text/html"]) <= slow_text.MAX_WORD
     assert data["text/html"].replace("\u200b", "").count(LETTERS[letters]) == source.count(LETTERS[letters])
     assert verdict.reasons == ()
     assert filtered({"text/html": data["text/html"]}, policy)[0] == data
@@ -321,7 +321,7 @@ def test_an_endless_word_of_a_script_without_spaces_is_parted(letters: str, how:
 def test_a_space_that_a_style_hides_parts_nothing(hiding: str) -> None:
     source = "<style>.a {display:none}</style><p>" + ("\u0e01" * 900 + hiding) * 100 + "</p>"
     data, _ = filtered({"text/html": source})
-    assert unbroken(data["text/html"], hidden=True) <= combining_marks.MAX_WORD
+    assert unbroken(data["text/html"], hidden=True) <= slow_text.MAX_WORD
     assert filtered({"text/html": data["text/html"]})[0] == data
     # Fewer cost what they may come to.
     few = "<style>.a {display:none}</style><p>" + ("\u0e01" * 900 + hiding) * 20 + "</p>"
@@ -334,16 +334,16 @@ def test_such_a_word_in_texts_is_parted_too() -> None:
     policy.apply(model("w", "LabelModel"))
     for mime in ("text/plain", "text/markdown", "application/json"):
         data, _ = filtered({mime: [word] if mime == "application/json" else word}, policy)
-        assert unbroken(spelled(data)) <= combining_marks.MAX_WORD
+        assert unbroken(spelled(data)) <= slow_text.MAX_WORD
     shown = ""
     for _ in range(50):
         sent = policy.apply(message("stream", {"name": "stdout", "text": "\u0e01" * 300 + "a"})).message
         assert sent is not None
         shown += sent.content["text"]
-    assert 900 <= unbroken(shown) <= combining_marks.MAX_WORD
+    assert 900 <= unbroken(shown) <= slow_text.MAX_WORD
     said = policy.apply(update("w", value=word, description=word)).message
     assert said is not None
-    assert unbroken(spelled(said.content)) <= combining_marks.MAX_WORD
+    assert unbroken(spelled(said.content)) <= slow_text.MAX_WORD
 
 
 def test_control_a_text_with_spaces_stays_as_it_is() -> None:

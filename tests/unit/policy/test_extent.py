@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, budget, combining_marks, css, html
+from sandbox_kernel.policy import OutputPolicy, budget, css, html, slow_text
 from tests.support.policy.extent import OVER, frame
 from tests.support.policy.messages import display, filtered, message, model, update
 
@@ -175,10 +175,7 @@ def test_nothing_between_marks_makes_more_of_them(between: str, mark: str) -> No
     assert tree is not None
     shown.append(tree.content["data"]["application/json"][0])
     for one in shown:
-        assert (
-            sum(one.count(letter) for letter in set(mark))
-            <= combining_marks.MAX_MARKS + combining_marks.MARKS_OF_A_LETTER
-        )
+        assert sum(one.count(letter) for letter in set(mark)) <= slow_text.MAX_MARKS + slow_text.MARKS_OF_A_LETTER
 
 
 PARTING = {
@@ -193,7 +190,7 @@ def test_no_markup_between_marks_makes_more_of_them(between: str) -> None:
     source = "<p>a" + ("&#x301;" * 60 + PARTING[between]) * 500
     for mode in MODES:
         data, _ = filtered({"text/html": source}, OutputPolicy(mode))
-        assert data["text/html"].count("\u0301") <= combining_marks.MAX_MARKS + combining_marks.MARKS_OF_A_LETTER
+        assert data["text/html"].count("\u0301") <= slow_text.MAX_MARKS + slow_text.MARKS_OF_A_LETTER
         assert filtered({"text/html": data["text/html"]}, OutputPolicy(mode))[0] == data
 
 
@@ -203,7 +200,7 @@ def test_changes_of_script_count_in_widgets_and_fill_a_page() -> None:
     policy.apply(model("w", "LabelModel"))
     sent = policy.apply(update("w", value=text))
     assert sent.message is not None
-    assert combining_marks.scripts(str(sent.message.content)) <= combining_marks.MAX_SCRIPTS
+    assert slow_text.scripts(str(sent.message.content)) <= slow_text.MAX_SCRIPTS
     half = filtered({"text/html": "<p>" + "a\u4e00" * 25_000})[1]
     assert half.reasons == ()
     assert half.work >= 25_000, "half a page"
@@ -213,7 +210,7 @@ def test_elements_of_a_drawing_share_the_marks_of_its_text() -> None:
     from sandbox_kernel.policy import svg
 
     source = "<svg><text>a" + f"<tspan>{chr(0x301) * 60}</tspan>" * 100 + "</text></svg>"
-    assert svg.clean(source)[0].count("\u0301") <= combining_marks.MAX_MARKS
+    assert svg.clean(source)[0].count("\u0301") <= slow_text.MAX_MARKS
 
 
 def test_a_line_that_is_overwritten_joins_no_rows_of_marks() -> None:
@@ -224,7 +221,7 @@ def test_a_line_that_is_overwritten_joins_no_rows_of_marks() -> None:
         sent = policy.apply(message("stream", {"name": "stdout", "text": text})).message
         assert sent is not None
         if length < 4_000:
-            assert sent.content["text"].count("\u0301") <= combining_marks.MAX_OVERWRITTEN
+            assert sent.content["text"].count("\u0301") <= slow_text.MAX_OVERWRITTEN
 
 
 HONEST = {

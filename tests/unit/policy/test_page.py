@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.policy import combining_marks
+from sandbox_kernel.policy import slow_text
 from sandbox_kernel.policy.display_budget import MAX_ERRORS, OVERWRITTEN, TAIL_CHARS, TAIL_LINES, Page, is_long, tail_of
 
 
@@ -197,11 +197,11 @@ def test_changes_of_direction_fill_a_page() -> None:
     text = "1\u05d0" * 200_000
     shown, rest = put(page, *[text[start : start + 5000] for start in range(0, len(text), 5000)])
     assert shown + rest == text
-    assert len(shown) <= 2 * combining_marks.MAX_TURNS + 1
+    assert len(shown) <= 2 * slow_text.MAX_TURNS + 1
     assert page.full
     short = Page(10_000, 1 << 20).shortened(text)
     assert short is not None
-    assert combining_marks.turns(short) <= 2 * combining_marks.MAX_TURNS
+    assert slow_text.turns(short) <= 2 * slow_text.MAX_TURNS
     honest = "\u05e9\u05dc\u05d5\u05dd 1234 abc\n" * 6000
     assert put(Page(10_000, 1 << 20), honest) == (honest, "")
 
@@ -213,11 +213,11 @@ def test_changes_of_script_fill_a_page() -> None:
         page = Page(10_000, 1 << 20)
         shown, rest = put(page, *pieces)
         assert shown + rest == text
-        assert combining_marks.scripts(shown) <= combining_marks.MAX_SCRIPTS
+        assert slow_text.scripts(shown) <= slow_text.MAX_SCRIPTS
         assert page.full
     short = Page(10_000, 1 << 20).shortened(text)
     assert short is not None
-    assert combining_marks.scripts(short) <= combining_marks.MAX_SCRIPTS
+    assert slow_text.scripts(short) <= slow_text.MAX_SCRIPTS
     assert is_long([text], 1 << 20)
     for honest in (
         "\u5b57 abc 1\n" * 9_000,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.policy import mime, terminal
-from sandbox_kernel.policy.combining_marks import MAX_WORD, Words
 from sandbox_kernel.policy.json_check import MAX_DEPTH, NotPlainError, plain
+from sandbox_kernel.policy.slow_text import MAX_WORD, Words
 from tests.support.examples import examples
 
 PIECES = ["a", "\n", "\x1b", "[", "3", "1", "m", "\x1b[31m", "\x85", "é", "ж", "ก", "\u0301", "\ud800", "\x07"]

@@ -1,9 +1,9 @@
 r"""In what leaves the policy a line ends at `\n` and nowhere else: no printed line becomes a part of a document.
 
 The class is closed from both sides. What ends a line is taken from the programs that read: each character of Unicode is
-given to each of them. And no string of any message is left out, as all go through `lines.tree` before any filter: here
-each message type, with each of these characters in each of its strings, is looked through as a whole. What is exported
-is then read as its readers do, beside the same outputs unfiltered, which get out.
+given to each of them. And no string of any message is left out, as all go through `line_ends.tree` before any filter:
+here each message type, with each of these characters in each of its strings, is looked through as a whole. What is
+exported is then read as its readers do, beside the same outputs unfiltered, which get out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, lines, safe_text
+from sandbox_kernel.policy import OutputPolicy, line_ends, safe_text
 from sandbox_kernel.policy.replies import REPLIES
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from tests.support.cases import each
@@ -77,14 +77,14 @@ def images(page: str) -> str:
 
 @pytest.mark.slow
 def test_every_end_of_line_that_a_reader_knows_is_known_here() -> None:
-    assert ends() <= {*lines.ENDS, "\n"}
-    assert {*lines.ENDS, "\n"} - ends() == {"\u2424"}  # mistune before version 3
+    assert ends() <= {*line_ends.ENDS, "\n"}
+    assert {*line_ends.ENDS, "\n"} - ends() == {"\u2424"}  # mistune before version 3
 
 
 # --- no string of any message -----------------------------------------------------------------------------------------
 
-ALL = "".join(lines.ENDS)
-BAD = f"a{'b'.join(lines.ENDS)}c"
+ALL = "".join(line_ends.ENDS)
+BAD = f"a{'b'.join(line_ends.ENDS)}c"
 
 
 TRAITS = [
@@ -143,7 +143,9 @@ def contents() -> Iterator[Message]:
 
 
 def left(value: Any, allowed: str = "") -> set[str]:
-    return {sign for text in lines.strings(value) for sign in lines.ENDS if sign in text and sign not in allowed}
+    return {
+        sign for text in line_ends.strings(value) for sign in line_ends.ENDS if sign in text and sign not in allowed
+    }
 
 
 @pytest.mark.parametrize("mode", ["safe", "strict"])
@@ -151,7 +153,7 @@ def test_no_string_of_any_message_ends_a_line_otherwise(mode: Any) -> None:
     policy = OutputPolicy(mode)
     passed = set()
     for sent in contents():
-        assert left(sent.content) == set(lines.ENDS)  # the control
+        assert left(sent.content) == set(line_ends.ENDS)  # the control
         verdict = policy.apply(sent)
         if verdict.message is not None:
             passed.add(sent.type)
@@ -163,7 +165,7 @@ def test_no_string_of_any_message_ends_a_line_otherwise(mode: Any) -> None:
 
 def test_what_makes_characters_of_others_makes_none_of_these() -> None:
     """References of HTML are read by the sanitiser, by Markdown's parser and by the frame that ours replaces."""
-    entities = "".join(f"a&#{ord(end)};&#x{ord(end):x};" for end in lines.ENDS)
+    entities = "".join(f"a&#{ord(end)};&#x{ord(end):x};" for end in line_ends.ENDS)
     for kind in ("text/html", "text/markdown"):
         for around in (
             "<b>{}</b>",
@@ -177,13 +179,13 @@ def test_what_makes_characters_of_others_makes_none_of_these() -> None:
     assert left(filtered({"text/html": "<p>x&#8232;y</p>"})[0]) == set()
 
 
-@given(st.text(st.sampled_from([*lines.ENDS, "\n", "a", "]", "(", "<", "\x1b"])))
+@given(st.text(st.sampled_from([*line_ends.ENDS, "\n", "a", "]", "(", "<", "\x1b"])))
 def test_text_is_the_same_but_for_the_ends_of_its_lines(text: str) -> None:
-    kept = lines.ended(text)
+    kept = line_ends.ended(text)
     assert left(kept) == set()
-    assert lines.ended(kept) is kept
+    assert line_ends.ended(kept) is kept
     assert re.sub(r"[\n\u240a]", "", kept) == re.sub(f"[{ALL}\n]", "", text)
-    assert left(lines.ended(text, returns=True), "\r") == set()
+    assert left(line_ends.ended(text, returns=True), "\r") == set()
 
 
 def test_a_entry_point_hands_out_the_same_whatever_let_it_pass() -> None:
@@ -228,7 +230,7 @@ def output(sent: Message) -> Any:
 def outputs(text: Callable[[str], str], *, safe: bool, carriers: Any = CARRIERS) -> list[Any]:
     """Return outputs of each kind with a text for each end of a line, as a front end writes them down as they came."""
     found = []
-    for end in sorted({*lines.ENDS, "\n"}):
+    for end in sorted({*line_ends.ENDS, "\n"}):
         for carrier in carriers:
             sent: Message | None = CARRIERS[carrier](text(end))
             if safe and sent is not None:
@@ -404,7 +406,7 @@ def test_whoever_reads_an_export_finds_the_lines_that_were_written(exporter: typ
         found = outputs(attack, safe=safe, carriers=carriers)
         for one in found if safe else ():
             if one.output_type == "stream":
-                one["text"] = lines.settled(one["text"])
+                one["text"] = line_ends.settled(one["text"])
         text = exported(exporter, found)
         seen[safe] = len(text.splitlines()) - len(text.removesuffix("\n").split("\n"))
         if exporter in (nbconvert.PythonExporter, nbconvert.ScriptExporter):
@@ -464,7 +466,7 @@ def test_no_answer_of_the_sdk_becomes_markdown_where_a_caller_displays_it(parser
     ],
 )
 def test_a_settled_stream_is_what_stands_at_the_end(text: str, stands: str) -> None:
-    assert lines.settled(text) == stands
+    assert line_ends.settled(text) == stands
 
 
 @pytest.mark.parametrize("cut", [False, True])
