@@ -60,6 +60,7 @@ class Agent:
         self.pressing = self.blocked = self.more_ended = self.apart = False
         self.lease = process.Lease()
         self.poller = select.poll()
+        self.claimable = "warm" in config
 
     # --- towards the host ---
 
@@ -221,6 +222,8 @@ class Agent:
             return files.handle(op, request, data)
         if op == "ping":
             return {"ok": True}, b""
+        if op == "claim" and self.claimable:
+            return self.claim(str(request["nonce"]))
         if op == "usage":
             return dict(report.usage(), ok=True), b""
         if op == "meter":
@@ -250,6 +253,21 @@ class Agent:
             return {"ok": True}, b""
         return {"ok": False, "error": "unknown", "message": "the agent knows no " + op}, b""
 
+    def claim(self, nonce: str) -> tuple[dict[str, Any], bytes]:
+        """Show again what this sandbox is, to the first who wants it: it was started before anybody did.
+
+        The answer is another agent's beginning: a report of itself, and that its kernel is ready.
+        """
+        self.claimable = False
+        self.event("hello", report=dict(self.look(), nonce=nonce), number=self.kernels)
+        if self.kernel is not None and self.kernel.ready:
+            self.event("kernel_ready", number=self.kernels)
+        return {"ok": True}, b""
+
+    def look(self) -> dict[str, object]:
+        """Return what the sandbox sees of itself."""
+        return report.collect(*self.first_look)
+
     def resume(self) -> None:
         """Speak to a host again, which hears of the fresh kernel alone: the one before may not be collected yet."""
         held, self.held, self.parked, self.resuming = self.held, [], False, False
@@ -263,7 +281,8 @@ class Agent:
         """Say what the sandbox sees of itself, and connect to the first kernel, which is on its way."""
         self.poller.register(STDIN, select.POLLIN)
         self.poller.register(wake_read, select.POLLIN)
-        self.event("hello", report=report.collect(report.own_status(status), filters), number=self.kernels)
+        self.first_look = report.own_status(status), filters
+        self.event("hello", report=self.look(), number=self.kernels)
         self.flush()
         if self.kernel is not None:
             self.attach(self.kernel)

@@ -53,10 +53,6 @@ def main(calls: bytes) -> None:
         from .streams import StreamingAgent
 
         kind = StreamingAgent
-    if "warm" in config:
-        from .warm import waiting
-
-        kind = waiting(kind)
     if "gate" in config:
         from .renew import renewing
 

@@ -23,7 +23,6 @@ MODULES: tuple[str, ...] = (
     *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "agent", "start"),
 )
 MODULES_OF_A_WAY_OUT = ("flow", "streams")
-MODULES_OF_A_POOL = ("warm",)
 MODULES_OF_A_COPY = ("renew",)
 GATE = ("imported", "go")
 """The pipes of `container/launcher.py`."""
@@ -234,7 +233,6 @@ def agent_command(
     if preload and not copied:
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
-        modules += MODULES_OF_A_POOL
         config["warm"] = True
     if copied:
         modules += MODULES_OF_A_COPY

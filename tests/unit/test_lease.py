@@ -23,7 +23,6 @@ AGENT = """
 from sandbox_kernel.container import process
 from sandbox_kernel.container.agent import Agent
 from sandbox_kernel.container.streams import StreamingAgent
-from sandbox_kernel.container.warm import waiting
 
 process.LEASE = {lease}
 agent = {kind}({{"max_frame": {frame}, "port": 0}}, None)
@@ -34,8 +33,6 @@ agent.run(wake_read, lambda: None)
 KINDS = {
     "as it is": "Agent",
     "with connections": "StreamingAgent",
-    "made ahead": "waiting(Agent)",
-    "made ahead, with connections": "waiting(StreamingAgent)",
 }
 
 

@@ -44,7 +44,7 @@ TRIES, TRY_SECONDS = 5, 0.02
 """How often, and after how long, a lock is tried again."""
 IN_LIMITS = tuple(name for name in LIMITS_OF_A_SANDBOX if name != "message_limit")
 """The limits that a machine is made with, besides the one in its command."""
-IN_A_STATE = ("warm", "renew")
+IN_A_STATE = ("renew",)
 """What runs in a state besides what its sandboxes are asked for with."""
 
 
