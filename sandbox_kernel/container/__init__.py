@@ -17,7 +17,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `streams`: The agent where cells may open connections: a listener and a relay in its loop.
 - `interrupts`: An interrupt meets the code of a cell, and never ipykernel itself.
 - `launcher`: A kernel's program: ipykernel, with its lines of a start run as Python.
-- `renew`: The agent of a copy, whose kernel waits at a gate behind its imports.
 - `anew`: What a kernel draws again whose cells ran before it was copied; in the kernel.
 - `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
 - `outputs`: What an output names and cannot load becomes part of it; in the kernel.

@@ -49,8 +49,6 @@ class Kernel:
         # key too. Who may talk to the front end is decided on the host.
         with open(path, "w") as file:
             file.write(CONNECTION % self.address)
-        for name in config.get("gate", ()) if number == 1 else ():
-            os.mkfifo(os.path.join(self.folder, name), 0o600)
         errors, write = os.pipe()
         os.set_blocking(errors, False)
         self.stderr: int | None = errors

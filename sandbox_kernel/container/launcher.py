@@ -6,35 +6,22 @@ Runs inside the container, as the program of a kernel: standard library only, an
 from __future__ import annotations
 
 import gc
-import importlib
 import importlib.util
-import os
 import sys
 import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from .interrupts import install_interrupts
 
 LINE = "--IPKernelApp.exec_lines="
-GATE = "--gate="
-"""Where a kernel waits for its state to be saved: its connection file, a colon, and modules to import before."""
-IMPORTED, GO = "imported", "go"
-"""Pipes beside the connection file: the kernel writes one byte to the first, and the agent one to the other."""
-REPEATED = ("random", "numpy.random")
-"""What draws when it is imported and can be made to draw again, by its function `seed`."""
+BEFORE = "--before="
+"""A line that runs when ipykernel is imported, and before anything of it is made (`shipping.Extension`)."""
 REGISTER_SECONDS = 10.0
 """How long a thread of the kernel waits for its main thread at most; it takes a millisecond."""
-DEBUGGER = "ipykernel.debugger"
-AT_THE_GATE = (
-    *("sqlite3", "readline", "rlcompleter", "IPython.core.debugger", "IPython.core.completerlib"),
-    *("IPython.core.oinspect", "IPython.extensions.storemagic", "tornado.platform.asyncio", "pydoc", "xmlrpc.server"),
-    *("pexpect", "IPython.core.magics.execution", "IPython.core.magics.namespace"),
-)
-"""What ipykernel loads after its own import: while it starts, and with the first shell command, `%time` and `?`."""
 
 
 def main() -> None:
@@ -44,56 +31,16 @@ def main() -> None:
     launcher = importlib.util.find_spec("ipykernel_launcher")
     if launcher is not None and launcher.origin is not None:
         sys.argv[0] = launcher.origin  # by which programs see where they run
-    lines = [each[len(LINE) :] for each in sys.argv if each.startswith(LINE)]
-    gate = [each[len(GATE) :] for each in sys.argv if each.startswith(GATE)]
-    sys.argv = [each for each in sys.argv if not each.startswith((LINE, GATE))]
+    lines, before = ([each[len(word) :] for each in sys.argv if each.startswith(word)] for word in (LINE, BEFORE))
+    sys.argv = [each for each in sys.argv if not each.startswith((LINE, BEFORE))]
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
     from ipykernel import kernelapp
 
     application: Any = kernelapp.IPKernelApp
-    if gate:
-        wait_at_gate(gate[0])
+    for line in before:
+        exec(line, {"__name__": "before"})  # noqa: S102 (the host's)
     application.initialize = starting(application.initialize, lambda shell: run(lines, shell))
     kernelapp.launch_new_instance()
-
-
-def wait_at_gate(gate: str) -> None:
-    """Import what kernels import, and wait: each copy of this process goes on from here when it is told to.
-
-    Nothing of it may have drawn random numbers by then, for each copy would go on from the same ones. What does so when
-    it is imported, and can be told to draw again, is imported first. The machine sees what draws after that, and by the
-    marks for which import (`guest.Draws`).
-    """
-    connection, _, modules = gate.rpartition(":")
-    folder = os.path.dirname(connection)
-    ways = [os.path.join(folder, name) for name in (IMPORTED, GO)]
-    if not os.path.exists(ways[0]):
-        return  # a later kernel of the same sandbox
-    named = [name for name in modules.split(",") if name]
-    load(REPEATED if named else REPEATED[:1])
-    load([DEBUGGER])  # it runs a program, which draws for itself
-    for names in (AT_THE_GATE, *((name,) for name in named)):
-        os.getrandom(1, os.GRND_RANDOM)  # the mark: nothing else asks in this way
-        load(names)
-    say, hear = os.open(ways[0], os.O_WRONLY | os.O_CLOEXEC), os.open(ways[1], os.O_RDONLY | os.O_CLOEXEC)
-    for path in ways:
-        os.unlink(path)  # no cell finds them
-    os.write(say, b"\n")
-    os.read(hear, 1)
-    os.close(say)
-    os.close(hear)
-    for name in REPEATED:
-        if name in sys.modules:
-            sys.modules[name].seed()
-
-
-def load(names: Iterable[str]) -> None:
-    """Import the modules that exist. A cell that imports one that fails meets the error itself."""
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except Exception:  # noqa: S112
-            continue
 
 
 def starting(initialize: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:

@@ -53,10 +53,10 @@ def main(calls: bytes) -> None:
         from .streams import StreamingAgent
 
         kind = StreamingAgent
-    if "gate" in config:
-        from .renew import renewing
+    if "extension" in config:
+        import importlib
 
-        kind = renewing(kind)
+        kind = importlib.import_module(".extension", __package__).extended(kind)
     agent = kind(config, kernel)
     agent.begin(wake_read, status, filters)
     if process.threads() != threads:

@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Mapping
 from functools import cache
+from typing import NamedTuple
 
 from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.package_files import PACKAGE
@@ -23,9 +24,6 @@ MODULES: tuple[str, ...] = (
     *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "agent", "start"),
 )
 MODULES_OF_A_WAY_OUT = ("flow", "streams")
-MODULES_OF_A_COPY = ("renew",)
-GATE = ("imported", "go")
-"""The pipes of `container/launcher.py`."""
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -52,11 +50,22 @@ start.main(CALLS)
 """The modules are a package, as on the host; each is compiled when it is imported, and the kernel waits for few."""
 
 
+class Extension(NamedTuple):
+    """What an engine adds to the agent and the first kernel of a sandbox that it starts ahead."""
+
+    module: str
+    """The source of a module: its `extended` takes a kind of agent, and returns one that does more."""
+    line: str
+    """What the first kernel runs before it makes anything of ipykernel; a `packed_line`."""
+
+
 @cache
-def agent_source(modules: tuple[str, ...] = MODULES) -> str:
+def agent_source(modules: tuple[str, ...] = MODULES, extension: str | None = None) -> str:
     """Return a program that holds the agent's modules and starts it."""
     folder = PACKAGE / "container"
     sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
+    if extension is not None:
+        sources["container.extension"] = extension
     return _BOOT.format(sources={"container": ""} | sources, calls=calls())
 
 
@@ -190,14 +199,13 @@ def agent_command(
     source: str | None = None,
     warm: bool = False,
     preload: tuple[str, ...] = (),
-    copied: bool = False,
+    extension: Extension | None = None,
 ) -> tuple[str, ...]:
     """Return the container's command for a session with these limits; `inside` if it has a way out.
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
     the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
-    its first kernel has imported `preload` by then, and no later one, which somebody waits for. If it is `copied`,
-    too, copies are claimed: its kernel waits at a gate, where it has drawn no random numbers.
+    its first kernel has imported `preload` by then, and no later one, which somebody waits for.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
@@ -221,7 +229,6 @@ def agent_command(
             f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
-            *(["--gate={connection_file}:" + ",".join(preload)] if copied else []),
         ],
     }
     given = {**(variables or {}), **(inside.environment if inside is not None else {})}
@@ -230,14 +237,15 @@ def agent_command(
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
-    if preload and not copied:
+    if preload:
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
         config["warm"] = True
-    if copied:
-        modules += MODULES_OF_A_COPY
-        config["gate"] = GATE
-    return (python, "-I", "-c", packed(source or agent_source(modules)), repr(config))
+    if extension is not None:
+        config["extension"] = True
+        config["first"] = ["--before=" + extension.line]
+    source = source or agent_source(modules, None if extension is None else extension.module)
+    return (python, "-I", "-c", packed(source), repr(config))
 
 
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
@@ -262,7 +270,7 @@ def command_of(
     *,
     warm: bool = False,
     preload: tuple[str, ...] = (),
-    copied: bool = False,
+    extension: Extension | None = None,
 ) -> tuple[str, ...]:
     """Return the command of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
     return agent_command(
@@ -273,7 +281,7 @@ def command_of(
         zone=options.zone,
         warm=warm,
         preload=preload,
-        copied=copied,
+        extension=extension,
     )
 
 

@@ -32,7 +32,6 @@ SHIPPED = (
     *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel"),
     *(
         "agent",
-        "renew",
         "anew",
         "flow",
         "streams",

@@ -1,7 +1,7 @@
 """QEMU: a machine of its own for each session, with a kernel of its own under the code; emulated.
 
 QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it and limits it is all there already.
-What runs in the machine before the agent is in `inside/`.
+What runs in the machine beside the agent is in `inside/`.
 
 - `plugin`: What this plugin adds: the engine `qemu`.
 - `codes`: What makes the state of a machine of no use.

@@ -44,7 +44,7 @@ TRIES, TRY_SECONDS = 5, 0.02
 """How often, and after how long, a lock is tried again."""
 IN_LIMITS = tuple(name for name in LIMITS_OF_A_SANDBOX if name != "message_limit")
 """The limits that a machine is made with, besides the one in its command."""
-IN_A_STATE = ("renew",)
+GATE = PACKAGE / "plugins" / "qemu" / "inside" / "gate.py"
 """What runs in a state besides what its sandboxes are asked for with."""
 
 
@@ -80,7 +80,7 @@ def key_of(spec: SandboxSpec, machine: Machine, program: str, processors: int, p
             preload,
         ),
         _processor(),
-        *((PACKAGE / "container" / f"{name}.py").read_bytes() for name in IN_A_STATE),
+        GATE.read_bytes(),
     ]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 

@@ -17,7 +17,7 @@ from ...container import wire
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
-from ...engines.shipping import command_of, new_uid
+from ...engines.shipping import Extension, command_of, new_uid, packed_line
 from . import saved_states
 from .container import QemuContainer
 
@@ -27,10 +27,12 @@ PING_SECONDS = 10.0
 
 
 def spec_of(spec: SandboxSpec, preload: tuple[str, ...]) -> SandboxSpec:
-    """Return what a state is taken of for sandboxes of a spec: its agent waits for a claim."""
+    """Return what a state is taken of for sandboxes of a spec: its agent waits for a claim, its kernel at the gate."""
     if spec.made_of is None:
         raise ValueError("it is no agent's")
-    command = command_of(spec.made_of, spec.limits, warm=True, preload=preload, copied=True)
+    gate = saved_states.GATE.read_text(encoding="utf-8")
+    extension = Extension(gate, packed_line(f"{gate}\nwait({preload!r})\n", "gate"))
+    command = command_of(spec.made_of, spec.limits, warm=True, extension=extension)
     return replace(spec, session_id=os.urandom(16).hex(), uid=new_uid(), command=command)
 
 

@@ -83,7 +83,7 @@ class Draws:
     FOLDER = "/sys/kernel/tracing"
     FUNCTIONS = ("get_random_bytes_user", "proc_do_uuid")
     MARK = re.compile(r"sys_getrandom\(.*: 1, flags: 2\)")
-    """How a kernel says that it loads the next of what may draw nothing (`launcher`): nothing else asks for this."""
+    """How a kernel says that it loads the next of what may draw nothing (`gate`): nothing else asks for this."""
     ROW = re.compile(r"^ *.{1,16}-(\d+) +\[\d+\] \S+ +[\d.]+: (.*)$", re.MULTILINE)
 
     def __init__(self) -> None:

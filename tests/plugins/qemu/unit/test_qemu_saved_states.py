@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import threading
+from ast import literal_eval
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -173,10 +174,10 @@ def test_whatever_a_state_depends_on_makes_another_name() -> None:
 def test_what_a_state_is_taken_of_waits_at_a_gate() -> None:
     own = state_capture.spec_of(SPEC, ("numpy",))
     assert (own.session_id, own.uid) != (SPEC.session_id, SPEC.uid)
-    assert "'gate': " in own.command[-1]
-    assert "'warm': True" in own.command[-1]
-    assert "'--gate={connection_file}:numpy'" in own.command[-1]
-    assert "'gate': " not in shipping.agent_command(Limits())[-1]
+    config = literal_eval(own.command[-1])
+    assert (config["warm"], config["extension"]) == (True, True)
+    assert [word.partition("=")[0] for word in config["first"]] == ["--before"]
+    assert not {"warm", "extension", "first"} & set(literal_eval(shipping.agent_command(Limits())[-1]))
     with pytest.raises(ValueError, match="no agent"):
         state_capture.spec_of(replace(SPEC, made_of=None), ())
 
