@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from sandbox_kernel.container import flow, streams, wire
+from sandbox_kernel.container import flow, stream_relay, wire
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.plugins.api import Cell, Stream
 from sandbox_kernel.session import cell_streams
@@ -45,7 +45,7 @@ def prepared() -> Iterator[None]:
         patch.multiple(flow, CHUNK=CHUNK, WINDOW=WINDOW, MIN_COST=MIN_COST, MAX_STREAMS=STREAMS),
         patch.multiple(flow, PIPE_WINDOW=PIPE_WINDOW, PIPE_STEP=PIPE_WINDOW >> 4),
         patch.object(flow, "_BOUNDS", bounds),
-        patch.object(streams, "UPLOAD", CHUNK),
+        patch.object(stream_relay, "UPLOAD", CHUNK),
         patch.multiple(cell_streams, AHEAD=AHEAD, AHEAD_PIECES=4, SMALL=8),
     ):
         yield
@@ -415,7 +415,7 @@ class Epoll:
         return [(file, events) for file, events in found if events][:most]
 
 
-class Relay(streams.Relay):
+class Relay(stream_relay.Relay):
     """The agent's, on sockets of the fuzzer's."""
 
     def __init__(self) -> None:

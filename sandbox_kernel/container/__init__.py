@@ -5,21 +5,21 @@ standard library and each other, and are written for Python 3.9 and later.
 
 - `wire`: Frames: encoding, and a decoder that refuses a length before it makes room for it. Shipped into the
   container.
-- `messages`: A kernel's messages: taken, cut where they are large, and which of them may wait.
+- `kernel_messages`: A kernel's messages: taken, cut where they are large, and which of them may wait.
 - `process`: The agent's own process: pipes that never block, memory that is kept for a while.
-- `shield`: Filters around all that the agent starts: the host's list of calls, and no cell slows, stops or limits it.
-- `report`: What the sandbox sees of itself.
-- `files`: Files of scratch, one bounded step a request.
+- `syscall_filters`: Filters around all that the agent starts: the host's list, and what keeps cells off the agent.
+- `agent_report`: What the sandbox sees of itself.
+- `file_requests`: Files of scratch, one bounded step a request.
 - `kernel`: One ipykernel process.
 - `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.
-- `streams`: The agent where cells may open connections: a listener and a relay in its loop.
+- `stream_relay`: The agent where cells may open connections: a listener and a relay in its loop.
 - `interrupts`: An interrupt meets the code of a cell, and never ipykernel itself.
-- `launcher`: A kernel's program: ipykernel, with its lines of a start run as Python.
-- `anew`: What a kernel draws again whose cells ran before it was copied; in the kernel.
-- `charts`: What a matplotlib figure shows, as data; in the kernel, and only where the caller of the SDK asked for it.
-- `outputs`: What an output names and cannot load becomes part of it; in the kernel.
-- `commands`: Commands beside the cells; in the kernel, with the first of them.
-- `start`: What comes before: the shield, and the kernel as early as can be.
+- `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python.
+- `reseed`: What a kernel draws again whose cells ran before it was copied; in the kernel.
+- `figure_data`: What a matplotlib figure shows, as data; in the kernel, where the SDK's caller asked for it.
+- `output_inlining`: What an output names and cannot load becomes part of it; in the kernel.
+- `shell_commands`: Commands beside the cells; in the kernel, with the first of them.
+- `start`: What comes before: the filters, and the kernel as early as can be.
 """

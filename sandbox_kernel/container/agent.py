@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from . import messages, process, report, wire
+from . import agent_report, kernel_messages, process, wire
 from .kernel import Kernel
 
 TYPE_CHECKING = False
@@ -54,8 +54,8 @@ class Agent:
         self.held: list[tuple[int, Sequence[bytes]]] = []
         self.kernels = 1
         self.kernel: Kernel | None = kernel
-        self.ooms = report.oom_kills()
-        self.meter: report.Meter | None = None
+        self.ooms = agent_report.oom_kills()
+        self.meter: agent_report.Meter | None = None
         self.swollen = self.delayed_until = self.next_try = 0.0
         self.pressing = self.blocked = self.more_ended = self.apart = False
         self.lease = process.Lease()
@@ -68,7 +68,7 @@ class Agent:
         if self.parked:
             self.held.append((kind, parts))
             return
-        self.pressing = self.pressing or not messages.precedes(kind, parts)
+        self.pressing = self.pressing or not kernel_messages.precedes(kind, parts)
         small: list[bytes] = []
         for data in wire.encode(kind, parts):
             if len(data) < SMALL:
@@ -120,11 +120,11 @@ class Agent:
     def spawn(self) -> Kernel:
         self.kernels += 1
         self.kernel = Kernel(self.config, self.kernels)
-        self.ooms = report.oom_kills()
+        self.ooms = agent_report.oom_kills()
         return self.kernel
 
     def attach(self, kernel: Kernel) -> None:
-        kernel.sockets = messages.channels(kernel.address, kernel.number, 2 * self.limit, self.poller)
+        kernel.sockets = kernel_messages.channels(kernel.address, kernel.number, 2 * self.limit, self.poller)
         self.apart = True
         if kernel.stderr is not None:
             self.poller.register(kernel.stderr, select.POLLIN)
@@ -163,7 +163,7 @@ class Agent:
         if kernel.stderr is not None and kernel.sockets:
             self.poller.unregister(kernel.stderr)
         kernel.close()
-        ooms = report.oom_kills()
+        ooms = agent_report.oom_kills()
         if self.parked:
             if kernel is self.dying:
                 self.dying = None
@@ -183,14 +183,14 @@ class Agent:
         message = kernel.sockets[kind].take()
         if message is None:
             return False
-        parts, size = messages.whole(message[0]), message[1]
+        parts, size = kernel_messages.whole(message[0]), message[1]
         if parts is None:
             return True
         if kind == wire.IOPUB and not kernel.ready:
             # The kernel's iopub_welcome, or anything else it publishes, shows that the subscription is in force.
             kernel.ready = True
             self.event("kernel_ready", number=kernel.number)
-        pieces = messages.cut(parts) if kind == wire.IOPUB and size < 2 * self.limit else (parts,)
+        pieces = kernel_messages.cut(parts) if kind == wire.IOPUB and size < 2 * self.limit else (parts,)
         for piece in pieces:
             size = size if len(pieces) == 1 else sum(map(len, piece))
             if size > self.limit:
@@ -211,24 +211,24 @@ class Agent:
                 reply = dict(reply, op="reply", id=request["id"])
                 self.send(wire.AGENT, [json.dumps(reply).encode(), data] if data else [json.dumps(reply).encode()])
         elif self.kernel is not None and kind in self.kernel.sockets:
-            taken = self.kernel.sockets[kind].send([messages.DELIMITER, b"", *parts])
+            taken = self.kernel.sockets[kind].send([kernel_messages.DELIMITER, b"", *parts])
             if not taken:
                 self.event("refused", channel=kind)
 
     def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         if op.startswith("file."):
-            from . import files
+            from . import file_requests
 
-            return files.handle(op, request, data)
+            return file_requests.handle(op, request, data)
         if op == "ping":
             return {"ok": True}, b""
         if op == "claim" and self.claimable:
             return self.claim(str(request["nonce"]))
         if op == "usage":
-            return dict(report.usage(), ok=True), b""
+            return dict(agent_report.usage(), ok=True), b""
         if op == "meter":
             # One at a time: a new one takes the place of the one before. Without "start", it is read and ended.
-            meter, self.meter = self.meter, report.Meter() if request.get("start") else None
+            meter, self.meter = self.meter, agent_report.Meter() if request.get("start") else None
             return dict(meter.read() if meter is not None else {}, ok=True), b""
         if op == "signal":
             if self.kernel is None:
@@ -266,7 +266,7 @@ class Agent:
 
     def look(self) -> dict[str, object]:
         """Return what the sandbox sees of itself."""
-        return report.collect(*self.first_look)
+        return agent_report.collect(*self.first_look)
 
     def resume(self) -> None:
         """Speak to a host again, which hears of the fresh kernel alone: the one before may not be collected yet."""
@@ -281,7 +281,7 @@ class Agent:
         """Say what the sandbox sees of itself, and connect to the first kernel, which is on its way."""
         self.poller.register(STDIN, select.POLLIN)
         self.poller.register(wake_read, select.POLLIN)
-        self.first_look = report.own_status(status), filters
+        self.first_look = agent_report.own_status(status), filters
         self.event("hello", report=self.look(), number=self.kernels)
         self.flush()
         if self.kernel is not None:

@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import suppress
 
-from . import process, shield
+from . import process, syscall_filters
 from .kernel import Kernel
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def main(calls: bytes) -> None:
     wake_read = process.prepare_pipes(STDIN, STDOUT)
     give_back_memory = process.settle()
     status, threads = process.read("/proc/self/status"), process.threads()
-    filters = shield.raise_shield(calls)
+    filters = syscall_filters.install(calls)
     kernel = Kernel(config, 1)
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
@@ -50,7 +50,7 @@ def main(calls: bytes) -> None:
 
     kind = Agent
     if "port" in config:
-        from .streams import StreamingAgent
+        from .stream_relay import StreamingAgent
 
         kind = StreamingAgent
     if "extension" in config:
@@ -60,7 +60,7 @@ def main(calls: bytes) -> None:
     agent = kind(config, kernel)
     agent.begin(wake_read, status, filters)
     if process.threads() != threads:
-        sys.stderr.write("the agent has threads that its shield does not know\n")
+        sys.stderr.write("the agent has threads that its filter does not know\n")
         os._exit(1)
     agent.run(wake_read, give_back_memory)
 

@@ -73,7 +73,8 @@ ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "me
 
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 """Of one thread. The other kinds name process groups and all threads of a user, so those of the agent as well, which
-has the cells' uid. That the one thread is none of the agent's is for a filter that knows them (agent_shield.py)."""
+has the cells' uid. That the one thread is none of the agent's is for a filter that knows them:
+`container/syscall_filters.py`."""
 
 PRCTL_BITS = 0x3E
 """Of these bits, one at least is clear in each option of prctl that there is, but in 62 and 63.

@@ -21,9 +21,20 @@ from .seccomp import rules
 
 PYTHON = "python3"
 MODULES: tuple[str, ...] = (
-    *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel", "agent", "start"),
+    *(
+        "wire",
+        "zmtp",
+        "kernel_messages",
+        "process",
+        "syscall_filters",
+        "agent_report",
+        "file_requests",
+        "kernel",
+        "agent",
+    ),
+    "start",
 )
-MODULES_OF_A_WAY_OUT = ("flow", "streams")
+MODULES_OF_A_WAY_OUT = ("flow", "stream_relay")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -128,28 +139,28 @@ def packed_line(source: str, name: str) -> str:
     return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')), {{'__name__': {name!r}}})"
 
 
-CHARTS = ("charts", "install_here()")
-OUTPUTS = ("outputs", "install_here()")
-LAUNCHER = ("launcher", "main()", "interrupts")
+CHARTS = ("figure_data", "install_here()")
+OUTPUTS = ("output_inlining", "install_here()")
+LAUNCHER = ("kernel_launcher", "main()", "interrupts")
 
 
 def charts_line() -> str:
-    """Return a line for a kernel's start by which its figures bring their data along (`container/charts.py`)."""
+    """Return a line for a kernel's start by which its figures bring their data along (`container/figure_data.py`)."""
     return _line(*CHARTS)
 
 
 def outputs_line() -> str:
-    """Return a line for a kernel's start by which outputs hold what they name (`container/outputs.py`)."""
+    """Return a line for a kernel's start by which outputs hold what they name (`container/output_inlining.py`)."""
     return _line(*OUTPUTS)
 
 
-def anew_line() -> str:
-    """Return a line by which a kernel that is a copy reseeds itself (`container/anew.py`)."""
-    return _line("anew", "begin_here()")
+def reseed_line() -> str:
+    """Return a line by which a kernel that is a copy draws random numbers of its own (`container/reseed.py`)."""
+    return _line("reseed", "reseed()")
 
 
 def launcher_line() -> str:
-    """Return the program of a kernel (`container/launcher.py`)."""
+    """Return the program of a kernel (`container/kernel_launcher.py`)."""
     return _line(*LAUNCHER)
 
 

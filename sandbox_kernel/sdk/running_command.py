@@ -43,7 +43,7 @@ Streamed = Iterable[str | bytes] | AsyncIterable[str | bytes]
 Run = Callable[..., Awaitable[Execution]]
 """As an `Instance` runs a cell: code, seconds, whether a failure stops others, wanted events, who hears of them."""
 MODULE = "_sandbox_commands"
-"""The name of `container/commands.py` in the kernel."""
+"""The name of `container/shell_commands.py` in the kernel."""
 REQUEST_SECONDS = 60.0
 """What a cell of ours may take at most; an honest one needs milliseconds."""
 FIRST_WAIT, LONGEST_WAIT = 0.05, 0.5
@@ -336,7 +336,7 @@ async def _hear(kind: str, value: object) -> None:
 
 def _install() -> str:
     """Return a line that brings the module, unless another request of the same moment was first."""
-    source = (PACKAGE / Path("container") / "commands.py").read_text(encoding="utf-8")
+    source = (PACKAGE / Path("container") / "shell_commands.py").read_text(encoding="utf-8")
     return (
         f'exec("import sys, types; module = types.ModuleType({MODULE!r}); "\n'
         f"\"exec(compile(given, {MODULE!r}, 'exec'), module.__dict__); sys.modules[{MODULE!r}] = module\", "

@@ -24,7 +24,7 @@ from ..engines.abilities import demand as require
 from ..engines.attestation import demand
 from ..engines.base import Container, Engine
 from ..engines.select import chosen
-from ..engines.shipping import anew_line, new_spec
+from ..engines.shipping import new_spec, reseed_line
 from ..plugins import index
 from .handshake import KernelHandshake
 
@@ -119,7 +119,7 @@ def start_options(
 
 def reseeding() -> str:
     """Return a cell of ours by which a copy of a kernel draws random numbers of its own, before its first cell."""
-    return anew_line()
+    return reseed_line()
 
 
 _undoing = Tasks()

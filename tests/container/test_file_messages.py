@@ -24,7 +24,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.session import Session as SigningSession
 
 from sandbox_kernel.config.sources import from_keywords
-from sandbox_kernel.container import files as agent_files
+from sandbox_kernel.container import file_requests
 from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.core.model import GIB, MIB, Message, SandboxSpec
 from sandbox_kernel.engines.docker.arguments import container_arguments
@@ -572,7 +572,7 @@ def left(folder: Path) -> list[str]:
 
 async def test_a_client_that_went_away_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped = asyncio.Event()
-    monkeypatch.setattr(agent_files, "ROOT", str(tmp_path))
+    monkeypatch.setattr(file_requests, "ROOT", str(tmp_path))
 
     async def ask(op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         try:
@@ -593,7 +593,7 @@ async def test_a_client_that_went_away_leaves_nothing(tmp_path: Path, monkeypatc
 
 
 async def test_closed_it_answers_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_files, "ROOT", str(tmp_path))
+    monkeypatch.setattr(file_requests, "ROOT", str(tmp_path))
     messages = FileMessages(_started, real, lambda event, **fields: None, limit=100)
     await messages.answer(_request("write", {"path": "a", "final": False}, b"x"))
     await messages.close()
@@ -672,5 +672,5 @@ def test_any_request_has_a_reply_that_json_can_say(
         await messages.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent_files, "ROOT", str(tmp_path_factory.getbasetemp()))
+        patch.setattr(file_requests, "ROOT", str(tmp_path_factory.getbasetemp()))
         asyncio.run(scenario())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.container import messages
+from sandbox_kernel.container import kernel_messages
 from tests.support.examples import examples
 from tests.support.kernels import Kernel
 
@@ -23,8 +23,8 @@ LONG = b"x" * 9 * PIECE
 def agent() -> Iterator[ModuleType]:
     """The agent's module with small pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(messages, "PIECE", PIECE)
-        yield messages
+        patch.setattr(kernel_messages, "PIECE", PIECE)
+        yield kernel_messages
 
 
 def stream(text: str, form: str) -> memoryview:

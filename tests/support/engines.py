@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 
-from sandbox_kernel.container import report as agent_report
-from sandbox_kernel.container import shield as agent_shield
+from sandbox_kernel.container import agent_report, syscall_filters
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines import cgroups, shipping
 from sandbox_kernel.engines.base import Container, Engine
@@ -50,11 +49,11 @@ DEAF = "import signal, time\nfor number in (1, 2, 3, 15): signal.signal(number, 
 
 REPORT = """
 import json, sys
-shield, module = {"__name__": "agent_shield"}, {"__name__": "agent_report"}
-exec(sys.argv[2], shield)
+filters, module = {"__name__": "syscall_filters"}, {"__name__": "agent_report"}
+exec(sys.argv[2], filters)
 exec(sys.argv[1], module)
 status = module["own_status"]()
-filters = shield["raise_shield"](bytes.fromhex(sys.argv[3]))
+filters = filters["install"](bytes.fromhex(sys.argv[3]))
 print(json.dumps(module["collect"](status, filters)), flush=True)
 sys.stdin.read()
 """
@@ -64,7 +63,7 @@ def report_sources() -> tuple[str, str, str]:
     """Return what `REPORT` takes as its arguments: two programs, and the filter that the agent is sent."""
     return (
         Path(agent_report.__file__).read_text(encoding="utf-8"),
-        Path(agent_shield.__file__).read_text(encoding="utf-8"),
+        Path(syscall_filters.__file__).read_text(encoding="utf-8"),
         shipping.calls().hex(),
     )
 

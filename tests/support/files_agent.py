@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from sandbox_kernel.container import files as agent_files
+from sandbox_kernel.container import file_requests
 
 Answer = tuple[dict[str, Any], bytes]
 
 
 async def real(op: str, data: bytes = b"", **fields: Any) -> Answer:
-    """The agent's own code on `agent_files.ROOT`; requests and replies pass through JSON as on the wire."""
-    reply, content = agent_files.handle(op, json.loads(json.dumps(fields)), data)
+    """The agent's own code on `file_requests.ROOT`; requests and replies pass through JSON as on the wire."""
+    reply, content = file_requests.handle(op, json.loads(json.dumps(fields)), data)
     return json.loads(json.dumps(reply)), content
 
 

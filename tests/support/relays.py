@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from sandbox_kernel.container import flow, wire
-from sandbox_kernel.container.streams import Relay
+from sandbox_kernel.container.stream_relay import Relay
 from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.engines.demultiplexer import Demultiplexer

@@ -29,19 +29,9 @@ MODULES = sorted(
 )
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
-    *("wire", "zmtp", "messages", "process", "shield", "report", "files", "kernel"),
-    *(
-        "agent",
-        "anew",
-        "flow",
-        "streams",
-        "start",
-        "interrupts",
-        "launcher",
-        "charts",
-        "outputs",
-        "commands",
-    ),
+    *("wire", "zmtp", "kernel_messages", "process", "syscall_filters", "agent_report", "file_requests", "kernel"),
+    *("agent", "flow", "stream_relay", "start", "interrupts", "kernel_launcher", "figure_data", "output_inlining"),
+    *("reseed", "shell_commands"),
 )
 """What runs in the container; each imports those before it."""
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
@@ -54,7 +44,7 @@ BREACHES = {
     "engines": ("engines/docker/api.py", "from .. import bubblewrap"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),
-    "shipped": ("engines/attestation.py", "from ..container import report"),
+    "shipped": ("engines/attestation.py", "from ..container import agent_report"),
     "acyclic": ("files/file_rules.py", "from . import folder_sync"),
     "low": ("plugins/index.py", "from ..files import names"),
 }
@@ -139,8 +129,8 @@ def test_the_tree_of_the_architecture_has_a_line_for_each_room() -> None:
 @each("module", SHIPPED)
 def test_what_is_shipped_imports_the_standard_library_and_itself(module: str) -> None:
     """Any image with Python and ipykernel must do."""
-    others = {"launcher": {"ipykernel"}, "charts": {"IPython", "traitlets", "matplotlib"}}
-    others |= {"outputs": {"IPython"}}
+    others = {"kernel_launcher": {"ipykernel"}, "figure_data": {"IPython", "traitlets", "matplotlib"}}
+    others |= {"output_inlining": {"IPython"}}
     allowed = set(sys.stdlib_module_names) | others.get(module, set())
     before = set(SHIPPED[: SHIPPED.index(module)])
     for node in ast.walk(ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"))):

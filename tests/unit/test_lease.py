@@ -22,7 +22,7 @@ SECONDS = 30
 AGENT = """
 from sandbox_kernel.container import process
 from sandbox_kernel.container.agent import Agent
-from sandbox_kernel.container.streams import StreamingAgent
+from sandbox_kernel.container.stream_relay import StreamingAgent
 
 process.LEASE = {lease}
 agent = {kind}({{"max_frame": {frame}, "port": 0}}, None)

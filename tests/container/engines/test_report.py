@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.container import report as agent_report
+from sandbox_kernel.container import agent_report
 
 V1 = {
     "memory/memory.limit_in_bytes": "2147483648\n",

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox_kernel.container import agent, messages, process, wire
+from sandbox_kernel.container import agent, kernel_messages, process, wire
 from sandbox_kernel.container.kernel import Kernel
 
 HEADER = b'{"msg_type":"stream"}'
@@ -95,5 +95,5 @@ def test_what_has_come_leaves_when_its_kernel_is_gone(monkeypatch: pytest.Monkey
 def test_a_long_header_is_looked_through_by_nobody() -> None:
     """Item by item, as of a memory view, it took a second for 50 MB."""
     long: Any = memoryview(b'"execute_input"' + bytes(5000))
-    assert not messages.precedes(wire.IOPUB, [long, b"{}", b"{}", b"{}"])
-    assert messages.precedes(wire.IOPUB, [long[:100], b"{}", b"{}", b"{}"])
+    assert not kernel_messages.precedes(wire.IOPUB, [long, b"{}", b"{}", b"{}"])
+    assert kernel_messages.precedes(wire.IOPUB, [long[:100], b"{}", b"{}", b"{}"])

@@ -17,7 +17,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.container import messages, wire, zmtp
+from sandbox_kernel.container import kernel_messages, wire, zmtp
 from tests.support.cases import each
 
 BOUND = 1 << 20
@@ -390,9 +390,9 @@ def test_messages_that_nobody_takes_have_a_bound_however_small_they_are(loop: Lo
 
 def test_a_message_of_which_parts_are_missing_is_not_taken_for_another() -> None:
     """Of too many parts, some are not kept. Where the message begins, enough are left for the host to refuse it."""
-    many = [messages.DELIMITER, b"", *[b"x"] * 6000]
-    for before, whole in ((0, True), (messages.NAMES - 1, True), (messages.NAMES, False), (4999, False)):
+    many = [kernel_messages.DELIMITER, b"", *[b"x"] * 6000]
+    for before, whole in ((0, True), (kernel_messages.NAMES - 1, True), (kernel_messages.NAMES, False), (4999, False)):
         ((parts, _),) = zmtp.Decoder(BOUND).feed(stream_of([[b"id"] * before + many]))
-        found = messages.whole(parts)
+        found = kernel_messages.whole(parts)
         assert (found is not None) == whole
         assert found is None or len(found) > wire.MAX_PARTS

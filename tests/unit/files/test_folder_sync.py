@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.container import files as agent_files
+from sandbox_kernel.container import file_requests
 from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import folder_sync, scratch_files
@@ -59,7 +59,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(agent_files, "ROOT", str(tmp_path / "scratch"))
+    monkeypatch.setattr(file_requests, "ROOT", str(tmp_path / "scratch"))
     return Place(tmp_path)
 
 
@@ -118,7 +118,7 @@ async def test_a_cell_never_sees_half_a_file(place: Place) -> None:
 
     def look(**fields: Any) -> Any:
         seen.append((place.scratch / "a").read_bytes())
-        return agent_files.handle("file.write", {key: fields[key] for key in fields if key != "data"}, fields["data"])
+        return file_requests.handle("file.write", {key: fields[key] for key in fields if key != "data"}, fields["data"])
 
     await scratch_files.write(Liar(write=look), "a", bytes(2 * CHUNK_BYTES))
     assert seen == [b"old", b"old"]
@@ -185,14 +185,14 @@ async def test_the_agent_does_not_follow_a_folder_swapped_between_check_and_open
             (place.scratch / "a").symlink_to(place.base / "outside")
         return real_open(path, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(agent_files.os, "open", swap_first)  # type: ignore[attr-defined]
+    monkeypatch.setattr(file_requests.os, "open", swap_first)  # type: ignore[attr-defined]
     with pytest.raises(FileRefused, match="a part of its path"):
         await scratch_files.read(real, "a/secret")
     assert (place.scratch / "a").is_symlink()
 
 
 def test_the_agents_code_runs_on_an_older_python_with_its_standard_library_alone() -> None:
-    tree = ast.parse(Path(agent_files.__file__).read_text(), feature_version=(3, 9))
+    tree = ast.parse(Path(file_requests.__file__).read_text(), feature_version=(3, 9))
     modules = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {module.split(".")[0] for module in modules} <= sys.stdlib_module_names
@@ -214,15 +214,15 @@ def test_the_agent_never_raises(
     tmp_path_factory: pytest.TempPathFactory, op: str, request_: dict[str, Any], data: bytes
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent_files, "ROOT", str(tmp_path_factory.mktemp("root")))
-        reply, content = agent_files.handle(op, request_, data)
+        patch.setattr(file_requests, "ROOT", str(tmp_path_factory.mktemp("root")))
+        reply, content = file_requests.handle(op, request_, data)
     assert isinstance(content, bytes)
-    assert reply["ok"] is True or reply["error"] in {*agent_files._CODES.values(), "failed", "bad_request"}
+    assert reply["ok"] is True or reply["error"] in {*file_requests._CODES.values(), "failed", "bad_request"}
     json.dumps(reply)
 
 
 async def test_the_agent_answers_without_a_scratch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_files, "ROOT", str(place.base / "none"))
+    monkeypatch.setattr(file_requests, "ROOT", str(place.base / "none"))
     with pytest.raises(FileRefused, match="no such file"):
         await scratch_files.write(real, "a", b"x")
     assert (await real("file.list", limit=10))[0]["files"] == []
@@ -277,7 +277,7 @@ async def test_a_full_scratch_refuses_one_file_and_takes_the_others(
     (place.up / "b-small").write_text("x")
     if how == "statvfs":
         full = os.statvfs_result((4096, 4096, 512, 512, 512, 9, 9, 9, 0, 255))  # 2 MiB
-        monkeypatch.setattr(agent_files.os, "fstatvfs", lambda _: full)  # type: ignore[attr-defined]
+        monkeypatch.setattr(file_requests.os, "fstatvfs", lambda _: full)  # type: ignore[attr-defined]
     else:
         real_pwrite = os.pwrite
 
@@ -286,7 +286,7 @@ async def test_a_full_scratch_refuses_one_file_and_takes_the_others(
                 raise OSError(errno.ENOSPC, "No space left on device")
             return real_pwrite(fd, data[:100_000], offset)  # and short writes on the way
 
-        monkeypatch.setattr(agent_files.os, "pwrite", pwrite)  # type: ignore[attr-defined]
+        monkeypatch.setattr(file_requests.os, "pwrite", pwrite)  # type: ignore[attr-defined]
     report = await place.uploads.sync(real)
     assert names(report) == {"b-small"}
     assert report.refused == (("a-large", "scratch is full. Setting to change: scratch_size."),)
@@ -299,7 +299,7 @@ async def test_a_file_that_changes_on_its_way_in_follows_later(place: Place) -> 
     def grow(data: bytes, **fields: Any) -> Any:
         with (place.up / "a").open("ab") as file:
             file.write(b"more")
-        return agent_files.handle("file.write", fields, data)
+        return file_requests.handle("file.write", fields, data)
 
     report = await place.uploads.sync(Liar(write=grow))
     assert "being changed" in dict(report.refused)["a"]
@@ -599,7 +599,7 @@ async def test_cancelling_leaves_nothing_in_the_folder_and_no_open_file(place: P
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(agent_files, "ROOT", str(tmp_path / "scratch"))
+    monkeypatch.setattr(file_requests, "ROOT", str(tmp_path / "scratch"))
     return Place(tmp_path, same=True)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import flow, wire
-from sandbox_kernel.container.streams import ABORT, Relay, StreamingAgent
+from sandbox_kernel.container.stream_relay import ABORT, Relay, StreamingAgent
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.plugins.api import Cell, Stream, StreamReset
 from sandbox_kernel.session import cell_streams

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.container import anew, wire
+from sandbox_kernel.container import reseed, wire
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
@@ -37,7 +37,7 @@ MADE = {"uid": 300_000_001, "machine": "1"}
 SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(), command=("a",), uid=300_000_002, made_of=AgentOptions())
 OF_SQLITE = """
 import json, os, sqlite3
-from sandbox_kernel.container import anew
+from sandbox_kernel.container import reseed
 base = sqlite3.connect(":memory:")
 def draw():
     return base.execute("select hex(randomblob(16))").fetchone()[0]
@@ -49,7 +49,7 @@ def drawn_by_a_copy(begin):
         os._exit(0)
     return os.read(reading, 100).decode()
 draw()
-ways = {"anew": anew.begin_here, "control": lambda: None}
+ways = {"reseeded": reseed.reseed, "control": lambda: None}
 print(json.dumps({name: [drawn_by_a_copy(begin) for _ in range(2)] for name, begin in ways.items()}))
 """
 
@@ -188,7 +188,7 @@ def test_two_copies_that_begin_anew_draw_differently() -> None:
         drawn = []
         for _ in range(2):
             random.seed(1)
-            anew.begin_here()
+            reseed.reseed()
             drawn.append(random.random())
     finally:
         random.setstate(before)
@@ -198,7 +198,7 @@ def test_two_copies_that_begin_anew_draw_differently() -> None:
 def test_two_processes_that_begin_anew_draw_differently_of_sqlite() -> None:
     """A forked process goes on from what its parent's SQLite has drawn, as a copy of a machine does."""
     drawn = json.loads(subprocess.check_output([sys.executable, "-c", OF_SQLITE], cwd=ROOT))
-    assert (len(set(drawn["anew"])), len(set(drawn["control"]))) == (2, 1)
+    assert (len(set(drawn["reseeded"])), len(set(drawn["control"]))) == (2, 1)
 
 
 def test_what_a_crash_left_is_removed_and_what_another_process_makes_is_not(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from ipykernel.control import ControlThread
 
-from sandbox_kernel.container.launcher import register_alone
+from sandbox_kernel.container.kernel_launcher import register_alone
 
 SECONDS = 20
 

@@ -73,7 +73,7 @@ STEP_BYTES = 8
 Instruction = tuple[int, int, int, int]
 
 
-def raise_shield(calls: bytes) -> dict[str, int | None]:
+def install(calls: bytes) -> dict[str, int | None]:
     """Put both filters around this thread and what it starts from now on; `calls` is the host's.
 
     Return how many the system took; how many more it counts than before, None where it does not count them; and with

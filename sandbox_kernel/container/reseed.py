@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 
-def begin_here() -> None:
+def reseed() -> None:
     """Seed what has a seed, and forget what was drawn."""
     import random
 
