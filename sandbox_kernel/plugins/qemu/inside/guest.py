@@ -206,7 +206,6 @@ class Carrier:
         self.written = 0
         self.tail = b""
         self.status: int | None = None
-        self.hung_up = False
 
     def run(self) -> None:
         one = self.sandbox
