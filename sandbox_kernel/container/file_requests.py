@@ -30,7 +30,7 @@ MAX_NAMED = 100
 """Things that are no regular files which a listing names; the rest is only counted."""
 REMOVED_AT_ONCE = 2_000
 PACKAGES = ".packages"
-"""What was installed: as many files as a folder may have; none is a cell's work."""
+"""What was installed; the last folder where kernels look for modules (`engines/shipping.py`). None is a cell's work."""
 PARTIAL = ".upload-"
 """How the name of a file starts that is still being written."""
 

@@ -38,6 +38,9 @@ MODULES_OF_A_WAY_OUT = ("flow", "stream_relay")
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
+INSTALLED = f"{SCRATCH}/.packages"
+"""The last folder where each kernel looks for modules. A plugin may fill it for a kernel that is restarted later."""
+
 UID_RANGE = (300_000_000, 2_000_000_000)
 """A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 
@@ -237,7 +240,7 @@ def agent_command(
             # result among them, where the machine is busy. As many may wait as two cells may send.
             f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
             f"--IPKernelApp.exec_lines={outputs_line()}",
-            f"--IPKernelApp.exec_lines=__import__('sys').path.append({SCRATCH + '/.packages'!r})",
+            f"--IPKernelApp.exec_lines=__import__('sys').path.append({INSTALLED!r})",
             *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
             *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
         ],
