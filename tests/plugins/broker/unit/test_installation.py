@@ -25,7 +25,7 @@ from tests.support import ROOT
 WHERE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from sandbox_kernel.engines import sockets
+from sandbox_kernel.engines import broker_sockets
 print(broker_sockets.own())
 """
 
