@@ -56,6 +56,9 @@ SWITCHES = (
     "--host-resolver-rules=MAP *.test 127.0.0.1, EXCLUDE 127.0.0.1, MAP * ~NOTFOUND",
 )
 
+NO_WEBGL = "--disable-software-rasterizer"
+"""For pages that draw nothing with WebGL: no process stands for a graphics card, and a page costs a tenth less."""
+
 SETTINGS = {
     # Cells outside of the window are rendered too.
     "notebook-extension/tracker": {"windowingMode": "none", "autoStartDefaultKernel": True},
@@ -229,7 +232,7 @@ def running_lab(folder: Path, kernels: Path, *, wall: bool = False, somebody: So
         path.write_text(json.dumps(values))
     if somebody:
         subprocess.run(["chown", "-R", f"{somebody.user}:{somebody.user}", folder], check=True)
-    with _server(folder, kernels, somebody) as server, chromium(folder) as browser:
+    with _server(folder, kernels, somebody) as server, chromium(folder, NO_WEBGL) as browser:
         yield Lab(server, folder / "notebooks", browser)
 
 
@@ -290,7 +293,7 @@ def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[
 
 
 @contextmanager
-def chromium(folder: Path) -> Iterator[Chrome]:
+def chromium(folder: Path, *switches: str) -> Iterator[Chrome]:
     binary = shutil.which("chromium") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if not binary or not driver:
@@ -298,7 +301,7 @@ def chromium(folder: Path) -> Iterator[Chrome]:
     options = ChromeOptions()
     options.binary_location = binary
     options.unhandled_prompt_behavior = "accept"
-    for switch in (*SWITCHES, f"--user-data-dir={folder / 'browser'}"):
+    for switch in (*SWITCHES, *switches, f"--user-data-dir={folder / 'browser'}"):
         options.add_argument(switch)
     # Chromium makes a unix socket among its temporary files, whose path may have 108 characters.
     with TemporaryDirectory(prefix="lab-") as short:
