@@ -347,6 +347,7 @@ for package in (benchmarks, fuzz):
 """
 
 
+@pytest.mark.slow
 def test_benchmarks_and_fuzzers_import_what_is_there() -> None:
     """The type checker does not read them: a module of the package that went was missed only when they ran."""
     done = subprocess.run(

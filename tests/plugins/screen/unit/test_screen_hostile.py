@@ -105,6 +105,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_cell_is_read_in_bounded_time(name: str) -> None:
     start = time.process_time()
