@@ -257,11 +257,11 @@ class Bench:
 def measure(authority: Path, ports: dict[str, int], arguments: argparse.Namespace) -> None:
     """Print a row for each measure."""
     from sandbox_kernel import Sandbox
-    from sandbox_kernel.plugins.network import lookup
+    from sandbox_kernel.plugins.network import dns_lookup
 
     hosts = authority.with_name("hosts")
     hosts.write_text(f"127.0.0.1 {NAME}\n", encoding="ascii")
-    lookup.HOSTS = str(hosts)
+    dns_lookup.HOSTS = str(hosts)
     os.environ["BENCHMARK_KEY"] = secrets.token_hex(20)
     with Sandbox(
         network=[*(f"127.0.0.1:{port}" for port in set(ports.values())), f"{NAME}:{ports['secret']}"],

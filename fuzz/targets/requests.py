@@ -14,7 +14,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParserC  # type: ignore[attr-defined]
 
-from sandbox_kernel.plugins.network.buffered import Buffered
+from sandbox_kernel.plugins.network.buffered_connection import Buffered
 from sandbox_kernel.plugins.network.http_relay import Passed, Relay
 from sandbox_kernel.plugins.network.policy import NetworkPolicy, Refused, Target
 from tests.support.gateway import Pieces

@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 
 from sandbox_kernel.plugins.network.codes import SecretCode
-from sandbox_kernel.plugins.network.codings import texts
-from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
+from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.substitution import FREE_BYTES, MAX_TIMES, Held, Substitution
-from sandbox_kernel.plugins.network.value import Value
+from sandbox_kernel.plugins.network.secret_finder import texts
+from sandbox_kernel.plugins.network.secret_scrubber import FREE_BYTES, MAX_TIMES, Scrubber, Scrubbing
+from sandbox_kernel.plugins.network.secret_value import Value
+from sandbox_kernel.plugins.network.secrets import Held, Substitution
 from tests.support.spellings import SPELLINGS
 
 from ..judge import require

@@ -36,10 +36,10 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "markup": ("policy.css", "allowed", lambda name, value, *, in_sheet=False: True),
     "outputs": ("policy.mime", "_is_image", lambda name, value: True),
     "names": ("files.file_rules", "_UNREADABLE", ()),
-    "secrets": ("plugins.network.codings", "READINGS", ()),
+    "secrets": ("plugins.network.secret_finder", "READINGS", ()),
     "files": ("files.folder_sync", "printable", lambda text, limit=0: text),
     "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),
-    "requests": ("plugins.network.proxy_head", "_check_bytes", lambda raw: None),
+    "requests": ("plugins.network.request_head", "_check_bytes", lambda raw: None),
     "packages": ("plugins.packages.packages", "_wrong", lambda entry, seen: None),
     "tools": ("plugins.tools.tool_calls", "_checked", lambda tool, arguments: arguments),
 }

@@ -24,8 +24,8 @@ from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.dial import SocketDuplex
 from sandbox_kernel.plugins.network.egress import Egress
-from sandbox_kernel.plugins.network.limits import EgressLimits
 from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, Refused
+from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
 from tests.support.patience import within
 
 CELL = Cell("cell-1")

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import h11
 
-from .buffered import HEAD_BYTES, Buffered
+from .buffered_connection import HEAD_BYTES, Buffered
 from .codes import NetworkCode
-from .exchange import Duplex
-from .lookup import Resolver, family_of, is_own
+from .dns_lookup import Resolver, family_of, is_own
+from .interfaces import Duplex
 from .operator_proxy import Proxies, Proxy
 from .policy import Address, NetworkPolicy, Refused, Target
 

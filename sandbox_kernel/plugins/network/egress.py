@@ -13,19 +13,19 @@ from collections.abc import Callable
 from ...core.codes import Note
 from ...session.cell_streams import RESET_CROWDED, Identified
 from ..api import Cell, SessionService, Stream, StreamReset
-from . import proxy_head
-from .answers import is_denial, refusal
-from .buffered import Buffered
+from . import request_head
+from .buffered_connection import Buffered
 from .client_hello import ALERT_ACCESS_DENIED, HelloReader, asks_again
 from .codes import NetworkCode
+from .connection_reporter import NetworkDenied, Reporter
 from .dial import Dialled, Dialler
-from .exchange import Duplex, TlsInterceptor
+from .dns_lookup import Lookups, Resolver, is_own
+from .error_responses import is_denial, refusal
 from .http_relay import Dial, Passed, Relay
-from .limits import EgressLimits, Ledger, Metered, Traffic, Watch
-from .lookup import Lookups, Resolver, is_own
+from .interfaces import Duplex, TlsInterceptor
 from .operator_proxy import Proxies
 from .policy import Address, NetworkPolicy, Refused, Target
-from .reporter import NetworkDenied, Reporter
+from .traffic_limits import EgressLimits, Ledger, Metered, Traffic, Watch
 
 CheckName = Callable[[str | None], None]
 """Raises Refused for a server that a hello must not name."""
@@ -242,7 +242,7 @@ class _Connection:
     async def _tunnel(self, raw: bytes) -> None:
         policy = self._egress.policy
         try:
-            asked = proxy_head.read(proxy_head.server(), raw)
+            asked = request_head.read(request_head.server(), raw)
             self._target = target = policy.authority(asked.authority or b"", default_port=None)
             if asked.host is not None:
                 policy.check_host_header(target, asked.host)

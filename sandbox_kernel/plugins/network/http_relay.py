@@ -7,19 +7,262 @@ the same by it. Works on any `Duplex`, plain or within TLS, and knows neither so
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import h11
+
 from ..api import StreamReset
-from . import proxy_head
-from .answers import refusal
-from .buffered import Buffered
+from . import request_head
+from .buffered_connection import HEAD_BYTES, Buffered
 from .codes import NetworkCode
-from .exchange import Duplex, Exchange, ExchangeFactory, RequestHead
-from .http_sides import BrokenError, CellSide, HostSide, Upstream
+from .error_responses import refusal
+from .interfaces import Duplex, Exchange, ExchangeFactory, RequestHead, ResponseHead
 from .policy import NetworkPolicy, Refused, Target
-from .proxy_head import Asked
+from .request_head import Asked
+
+PIECE = 64 << 10
+"""Bytes of a body that are parsed at a time."""
+MAX_INTERIM = 16
+"""Answers before the answer (1xx) that are read and dropped."""
+MAX_ANSWER_HEADERS = 256
+IN_A_ROW = 64
+"""Pieces that are parsed before other tasks have their turn: a body in chunks of one byte waits for nothing else."""
+
+
+class BrokenError(Exception):
+    """The host's connection broke or ended before an answer began."""
+
+
+class Upstream:
+    """A connection to a host, kept for the next request to it."""
+
+    def __init__(self, duplex: Duplex, target: Target) -> None:
+        self.duplex = duplex
+        self.target = target
+        self.used = False
+        self._reading: asyncio.Task[bytes | None] | None = None
+
+    def rest(self) -> None:
+        """Listen while nothing is asked: what comes then is an end, or nothing that anybody asked for."""
+        reading = asyncio.get_running_loop().create_task(_received(self.duplex))
+        self._reading = reading
+        self.used = True
+
+    @property
+    def stale(self) -> bool:
+        return self._reading is not None and self._reading.done()
+
+    async def receive(self) -> bytes | None:
+        """Return what comes next; nothing at the end, None if the connection broke."""
+        reading, self._reading = self._reading, None
+        return await (_received(self.duplex) if reading is None else reading)
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self.duplex.reset("closed")
+
+
+async def _received(duplex: Duplex) -> bytes | None:
+    try:
+        return await duplex.receive()
+    except (OSError, StreamReset):
+        return None
+
+
+class CellSide:
+    """The cell's side of one request and its answer."""
+
+    def __init__(self, client: Buffered) -> None:
+        self.parser = request_head.server()
+        self.answered = False
+        """Whether a byte of an answer is on its way."""
+        self._client = client
+        self._pieces = 0
+
+    async def go_on(self) -> None:
+        """Tell a client that waits for it to send the body."""
+        if self.parser.they_are_waiting_for_100_continue:
+            await self._client.send(self.parser.send(h11.InformationalResponse(status_code=100, headers=[])))
+
+    async def piece(self) -> bytes | None:
+        """Return the next piece of the request's body; None at its end. Raises Refused if it is not framed so."""
+        self._pieces += 1
+        if self._pieces % IN_A_ROW == 0:
+            await asyncio.sleep(0)
+        while True:
+            try:
+                event = self.parser.next_event()
+            except h11.RemoteProtocolError:
+                raise Refused(NetworkCode.BODY_IMPROPER.note()) from None
+            if isinstance(event, h11.Data):
+                return bytes(event.data)
+            if isinstance(event, h11.EndOfMessage):
+                return None
+            data = await self._client.receive()
+            self._client.take_back(data[PIECE:])
+            self.parser.receive_data(data[:PIECE])
+
+    async def answer(self, head: ResponseHead, length: int | None) -> None:
+        headers = list(head.headers)
+        if length is not None:
+            headers.append((b"Content-Length", b"%d" % length))
+        data = self.parser.send(h11.Response(status_code=head.status, headers=headers, reason=head.reason))
+        self.answered = True
+        await self._client.send(data)
+
+    async def send(self, data: bytes) -> None:
+        parts = self.parser.send_with_data_passthrough(h11.Data(data=data)) or ()
+        for part in parts if len(parts) == 1 else (b"".join(parts),):  # a chunk's length and end are no pieces
+            await self._client.send(part)
+
+    async def end(self, rest: bytes) -> None:
+        data = self.parser.send(h11.Data(data=rest)) if rest else b""
+        data += self.parser.send(h11.EndOfMessage())
+        if data:
+            await self._client.send(data)
+
+    def over(self) -> bool:
+        """Return whether another request may follow, which is then the next to be received."""
+        if (self.parser.our_state, self.parser.their_state) != (h11.DONE, h11.DONE):
+            return False
+        self._client.take_back(self.parser.trailing_data[0])
+        return True
+
+
+class HostSide:
+    """The host's side of one request and its answer."""
+
+    def __init__(self, upstream: Upstream, head: RequestHead) -> None:
+        self._upstream = upstream
+        self._head = head
+        self._parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+        self._events = 0
+        self._counted: int | None = None
+        """Bytes to come of a body that says its length, which is then read here: a parser would copy it four times."""
+        self._unasked = b""
+        """What came behind it."""
+        self._keeps = False
+        """Whether the host keeps the connection behind such a body."""
+
+    async def ask(self, length: int | None) -> None:
+        """Send the head of the request; and that is all of it if `length` is 0."""
+        head = self._head
+        headers = [(b"Host", _authority(head)), *head.headers]
+        if length is None:
+            headers.append((b"Transfer-Encoding", b"chunked"))
+        elif length or head.method not in {"GET", "HEAD", "OPTIONS", "DELETE", "TRACE"}:
+            headers.append((b"Content-Length", b"%d" % length))
+        data = self._parser.send(h11.Request(method=head.method.encode(), target=head.path, headers=headers))
+        if length == 0:
+            data += self._parser.send(h11.EndOfMessage())
+        await self._upstream.duplex.send(data)
+
+    async def upload(self, cell: CellSide) -> None:
+        """Send the body on; raises what the cell does wrong. A host that takes no more may have answered already."""
+        gone = False
+        while (data := await cell.piece()) is not None:
+            if not gone:
+                gone = not await self._send(self._parser.send(h11.Data(data=data)))
+        if not gone:
+            await self._send(self._parser.send(h11.EndOfMessage()))
+
+    async def _send(self, data: bytes) -> bool:
+        try:
+            if data:  # the end of a body with a length has none
+                await self._upstream.duplex.send(data)
+        except (OSError, StreamReset):
+            return False
+        return True
+
+    async def answer(self) -> tuple[ResponseHead, int | None]:
+        """Return the head of the answer, and the length that its body has; None if only its end tells."""
+        for _ in range(MAX_INTERIM):
+            event = await self._next(begun=False)
+            if isinstance(event, h11.Response):
+                return self._read(event)
+            if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
+                break
+        raise self._improper()
+
+    def _read(self, event: h11.Response) -> tuple[ResponseHead, int | None]:
+        headers = event.headers.raw_items()
+        size = len(event.reason) + sum(len(name) + len(value) for name, value in headers)
+        if len(headers) > MAX_ANSWER_HEADERS or size > HEAD_BYTES:
+            raise self._improper()
+        chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+        lengths = [int(value) for name, value in event.headers if name == b"content-length" and not chunked]
+        head = ResponseHead(event.status_code, bytes(event.reason), request_head.forwarded(headers))
+        if event.status_code == 204 or not lengths:
+            return head, None
+        if self._head.method != "HEAD" and event.status_code != 304:
+            closes = any(name == b"connection" and b"close" in value.lower() for name, value in event.headers)
+            self._counted, self._keeps = lengths[0], event.http_version == b"1.1" and not closes
+        return head, lengths[0]
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the pieces of the answer's body."""
+        if self._counted is not None:
+            async for piece in self._pieces(self._counted):
+                yield piece
+            return
+        while not isinstance(event := await self._next(begun=True), h11.EndOfMessage):
+            if not isinstance(event, h11.Data):
+                raise self._improper()
+            yield bytes(event.data)
+
+    async def _pieces(self, left: int) -> AsyncIterator[bytes]:
+        data: bytes | None = self._parser.trailing_data[0]
+        while left:
+            data = data or await self._upstream.receive()
+            if not data:
+                raise self._improper()
+            piece, data = data[:left], data[left:]
+            left -= len(piece)
+            yield piece
+        self._unasked = data or b""
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may follow: the host keeps the connection, and has said no more than was asked."""
+        if self._counted is not None:
+            return self._keeps and not self._unasked and self._parser.our_state is h11.DONE
+        states = (self._parser.our_state, self._parser.their_state)
+        return states == (h11.DONE, h11.DONE) and not self._parser.trailing_data[0]
+
+    async def _next(self, *, begun: bool) -> h11.Event:
+        """Return what the host says next. Raises Refused; BrokenError for nothing where no answer has `begun`."""
+        self._events += 1
+        if self._events % IN_A_ROW == 0:
+            await asyncio.sleep(0)
+        while True:
+            try:
+                event = self._parser.next_event()
+            except h11.RemoteProtocolError:
+                raise self._improper() from None
+            if isinstance(event, h11.Event):
+                return event
+            if event is h11.PAUSED:
+                raise self._improper()
+            data = await self._upstream.receive()
+            if not data and not begun and not self._parser.trailing_data[0]:
+                raise BrokenError
+            if data is None:
+                raise self._improper()
+            self._parser.receive_data(data)
+
+    def _improper(self) -> Refused:
+        return Refused(NetworkCode.ANSWER_IMPROPER.note(host=self._head.host))
+
+
+def _authority(head: RequestHead) -> bytes:
+    """Return the Host header: the port is left out where the scheme says it."""
+    usual = {"http": 80, "https": 443}[head.scheme]
+    host = f"[{head.host}]" if ":" in head.host else head.host
+    return (host if head.port == usual else f"{host}:{head.port}").encode()
+
 
 AGAIN = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that are asked a second time where a kept connection turns out to be closed."""
@@ -124,7 +367,7 @@ class Relay:
                 self._idle(False)
         except TimeoutError:
             raise Refused(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{self._head_seconds:g}")) from None
-        asked = proxy_head.read(cell.parser, raw)
+        asked = request_head.read(cell.parser, raw)
         passed.method = asked.method
         if asked.length == 0:
             await cell.piece()  # there is none, and so the request is complete
@@ -134,7 +377,7 @@ class Relay:
         if asked.host is not None:
             self._policy.check_host_header(target, asked.host)
         if self._target is None:
-            rules = [self._policy.allow(target, one) for one in (asked.method, *proxy_head.other_methods(asked))]
+            rules = [self._policy.allow(target, one) for one in (asked.method, *request_head.other_methods(asked))]
             passed.rule = rules[0].text
         head = RequestHead(asked.method, self._scheme, target.host, target.port, asked.path, asked.headers)
         looker = self._exchange(head)

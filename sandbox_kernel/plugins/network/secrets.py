@@ -1,31 +1,147 @@
-"""The secrets of one session: placeholders for its cells, and an `Insight` into the connections to their hosts.
+"""The secrets of one session: placeholders for its cells, and a `TlsInterceptor` for the connections to their hosts.
 
 A secret grants no connection: what the rules of the network do not allow never comes here. Values are read when this is
-made, and are in this process's memory alone. Imports the other modules of secrets.
+made, and are in this process's memory alone. A value goes into the address and the headers of a request, or into its
+own header alone if it has one; never into a body. The host may answer with whatever it was sent, so the answer is asked
+for whole and unpacked, and values are taken out of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import os
 import re
 import resource
 import secrets
 import ssl
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from . import tls
-from .authority import Authority
 from .codes import SecretCode
-from .exchange import Duplex, Exchange, RequestHead
+from .interfaces import BodyFilter, Duplex, Exchange, Headers, RequestHead, ResponseHead
 from .policy import BadRule, Refused, Rule
-from .scrub import Scrubber
-from .substitution import Held, Substitution
-from .value import Source, read
+from .request_head import canonical
+from .secret_scrubber import Scrubber, Scrubbing, Unpacking, coding_of
+from .secret_value import Value, read
+from .settings import SecretSource
+from .tls import Authority
+
+ECHOING = frozenset(("TRACE", "TRACK", "DEBUG"))
+"""Methods whose answer is the request."""
+IN_PARTS = frozenset((206, 226))
+LEFT_OUT = frozenset(
+    (
+        b"range", b"if-range", b"request-range", b"a-im", b"accept-encoding", b"want-digest", b"want-content-digest",
+        b"want-repr-digest",
+    )
+)  # fmt: skip
+"""What asks for a part of something, or for it in another form. A host may always answer as if it were not there."""
+DIGESTS = frozenset((b"content-md5", b"digest", b"content-digest", b"repr-digest"))
+"""Of a body as it was before values were taken out: a cell could try its guesses against one on its own."""
+BODILESS = frozenset((204, 304))
+
+_BASIC = re.compile(rb"(basic) +([A-Za-z0-9+/]+={0,2})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One secret of a session."""
+
+    name: str
+    value: Value
+    placeholder: bytes
+    hosts: frozenset[tuple[str, int]]
+    """Canonical names with ports: where the value goes, and nowhere else."""
+    header: tuple[bytes, bytes, bytes] | None = None
+    """A header that requests get: its name, and what stands before and behind the value, which goes nowhere else."""
+
+
+class _Places:
+    """Some placeholders, with what stands in their places."""
+
+    def __init__(self, held: Iterable[Held]) -> None:
+        self._values = {one.placeholder: one.value for one in held}
+        self._pattern = re.compile(b"|".join(map(re.escape, self._values)) or b"(?!)")
+
+    def filled(self, text: bytes, write: Callable[[bytes], bytes] = bytes) -> bytes:
+        return self._pattern.sub(lambda match: write(self._values[match[0]].reveal()), text)
+
+
+class Substitution:
+    """An `Exchange` with a host of secrets."""
+
+    def __init__(self, host: str, held: Sequence[Held], scrubber: Scrubber) -> None:
+        """`held` are the secrets of this host; `scrubber` knows those of all hosts."""
+        self._host = host
+        self._held = held
+        self._scrubber = scrubber
+        self._anywhere = _Places(one for one in held if one.header is None)
+        names = {one.header[0].lower() for one in held if one.header is not None}
+        self._in_header = {
+            name: _Places(one for one in held if one.header is None or one.header[0].lower() == name) for name in names
+        }
+        self._method = ""
+        self._coding: str | None = None
+
+    def request(self, head: RequestHead) -> RequestHead:
+        """Return the request with the values in it. Raises `Refused`."""
+        if head.scheme != "https":
+            raise Refused(SecretCode.SECRET_NEEDS_TLS.note(host=self._host))
+        self._method = head.method.upper()
+        if self._method in ECHOING:
+            raise Refused(SecretCode.SECRET_METHOD.note(host=self._host, method=self._method))
+        path = self._anywhere.filled(head.path, lambda value: quote(value, safe="").encode())
+        kept = [(name, self._filled(name, value)) for name, value in head.headers if canonical(name) not in LEFT_OUT]
+        return replace(head, path=path, headers=(*kept, *self._added(head), (b"Accept-Encoding", b"identity")))
+
+    def _filled(self, name: bytes, value: bytes) -> bytes:
+        places = self._in_header.get(name.lower(), self._anywhere)
+        if (basic := _BASIC.fullmatch(value)) is not None:
+            try:
+                plain = base64.b64decode(basic[2])
+            except binascii.Error:
+                return value
+            filled = places.filled(plain)
+            return value if filled == plain else basic[1] + b" " + base64.b64encode(filled)
+        return places.filled(value)
+
+    def _added(self, head: RequestHead) -> Headers:
+        there = {name.lower() for name, _ in head.headers}
+        return tuple(
+            (name, before + one.value.reveal() + behind)
+            for one in self._held
+            if one.header is not None
+            for name, before, behind in (one.header,)
+            if name.lower() not in there
+        )
+
+    def response(self, head: ResponseHead) -> ResponseHead:
+        """Return the head of the answer without values. Raises `Refused`."""
+        if head.status in IN_PARTS:
+            raise Refused(SecretCode.SECRET_ANSWER_IN_PARTS.note(host=self._host, status=head.status))
+        headers = tuple(one for one in head.headers if one[0].lower() not in DIGESTS)
+        if self._method != "HEAD" and head.status not in BODILESS:
+            self._coding = coding_of(head, self._host)
+            if self._coding is not None:
+                headers = tuple(one for one in headers if one[0].lower() != b"content-encoding")
+        clean = self._scrubber.clean
+        return replace(
+            head, reason=clean(head.reason), headers=tuple((clean(name), clean(value)) for name, value in headers)
+        )
+
+    def body(self) -> BodyFilter:
+        """Return what takes the values out of the body."""
+        plain = Scrubbing(self._scrubber)
+        return plain if self._coding is None else Unpacking(self._coding, plain, self._host)
+
 
 _PREFIXES = (
     *("sk-ant-api03-", "sk-ant-", "sk-or-v1-", "sk-proj-", "sk-svcacct-", "sk-", "sk_live_", "sk_test_", "rk_live_"),
@@ -81,7 +197,7 @@ class Secrets:
     @classmethod
     def load(
         cls,
-        sources: Iterable[Source],
+        sources: Iterable[SecretSource],
         *,
         environment: Mapping[str, str] = os.environ,
         certificates: str | None = None,
@@ -93,11 +209,12 @@ class Secrets:
         """
         sources = tuple(sources)
         keep_out_of_cores()
-        known = _Known(state or {})
-        held = [_hold(source, environment, known) for source in sources]
+        state = state or {}
+        held = [_hold(source, environment, state.get("placeholders")) for source in sources]
         _check_headers(held)
         names = {host for one in held for host, _ in one.hosts}
-        authority = Authority(names, key=known.text("key"), certificate=known.text("certificate"))
+        key, certificate = (str(state[name]) if name in state else None for name in ("key", "certificate"))
+        authority = Authority(names, key=key, certificate=certificate)
         try:
             verifying = tls.towards_hosts(certificates)
         except OSError as error:
@@ -129,7 +246,7 @@ class Secrets:
             "key": self._authority.key(),
         }
 
-    # --- an `Insight` ---
+    # --- a `TlsInterceptor` ---
 
     def looks_into(self, host: str, port: int) -> bool:
         """Return whether TLS to this host ends here."""
@@ -170,20 +287,7 @@ class Secrets:
         return Substitution(head.host, mine, self._scrubber) if mine else None
 
 
-class _Known:
-    """What was said by the process before, as far as it is of any use."""
-
-    def __init__(self, state: Mapping[str, object]) -> None:
-        self._state = state
-        found = state.get("placeholders")
-        self.placeholders = found if isinstance(found, Mapping) else {}
-
-    def text(self, name: str) -> str | None:
-        found = self._state.get(name)
-        return found if isinstance(found, str) else None
-
-
-def hosts_of(source: Source) -> frozenset[tuple[str, int]]:
+def hosts_of(source: SecretSource) -> frozenset[tuple[str, int]]:
     """Return where a value goes. Raises `ConfigurationError` for what is no single host with a name."""
     found = set()
     for text in source.hosts:
@@ -204,7 +308,8 @@ def hosts_of(source: Source) -> frozenset[tuple[str, int]]:
     return frozenset(found)
 
 
-def _hold(source: Source, environment: Mapping[str, str], known: _Known) -> Held:
+def _hold(source: SecretSource, environment: Mapping[str, str], placeholders: object) -> Held:
+    """Return a secret with its value. `placeholders` are those of the sandbox that is taken over, if there is one."""
     hosts = hosts_of(source)
     value = read(source, environment)
     header = None
@@ -212,9 +317,9 @@ def _hold(source: Source, environment: Mapping[str, str], known: _Known) -> Held
         name, _, form = source.header.partition(":")
         before, _, behind = form.strip().partition("{}")
         header = name.strip().encode(), before.encode(), behind.encode()
-    before_this = known.placeholders.get(source.name)
-    stands = before_this if isinstance(before_this, str) else like(value.reveal())
-    return Held(source.name, value, stands.encode(), hosts, header)
+    known = placeholders.get(source.name) if isinstance(placeholders, Mapping) else None
+    placeholder = known if isinstance(known, str) else like(value.reveal())
+    return Held(source.name, value, placeholder.encode(), hosts, header)
 
 
 def _check_headers(held: Iterable[Held]) -> None:
@@ -228,7 +333,7 @@ def _check_headers(held: Iterable[Held]) -> None:
         taken |= places
 
 
-def _wrong(source: Source, what: str) -> ConfigurationError:
+def _wrong(source: SecretSource, what: str) -> ConfigurationError:
     return ConfigurationError(EndCode.WRONG_SETTING, f"secrets.{source.name} {what}", setting="secrets")
 
 

@@ -9,12 +9,12 @@ import tracemalloc
 
 import pytest
 
-from sandbox_kernel.plugins.network.codings import Reader
-from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
+from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.substitution import Held, Substitution, Unpacking
-from sandbox_kernel.plugins.network.value import Value
+from sandbox_kernel.plugins.network.secret_finder import Reader
+from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing, Unpacking
+from sandbox_kernel.plugins.network.secret_value import Value
+from sandbox_kernel.plugins.network.secrets import Held, Substitution
 
 HOST = "api.example.test"
 VALUE = b"9f8e7d6c5b4a39281706f5e4d3c2b1a0"

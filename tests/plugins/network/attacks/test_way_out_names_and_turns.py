@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.plugins.network import http_sides, lookup
-from sandbox_kernel.plugins.network.lookup import Lookups, is_own
+from sandbox_kernel.plugins.network import dns_lookup, http_relay
+from sandbox_kernel.plugins.network.dns_lookup import Lookups, is_own
 from sandbox_kernel.plugins.network.policy import Refused
 from tests.support.gateway import API, CELL, Origin, Pieces, Way
 
@@ -50,7 +50,7 @@ async def test_the_list_of_the_machine_counts_as_ever(tmp_path: Path, monkeypatc
     listed.write_text(
         f"# {INNER} not.example.test\n{INNER} other API.example.test # x\n2001:db8::7\tapi.example.test\n"
     )
-    monkeypatch.setattr(lookup, "HOSTS", str(listed))
+    monkeypatch.setattr(dns_lookup, "HOSTS", str(listed))
     lookups = Lookups(1, 5.0, searching)
     assert list(await lookups(API, 443)) == [ip_address(INNER), ip_address("2001:db8::7")]
     with pytest.raises(Refused):
@@ -66,14 +66,14 @@ def without(number: int) -> Callable[[int], socket.socket]:
 
 def test_a_machine_without_ipv6_has_no_such_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name with an address of each kind is reached there by the other one."""
-    monkeypatch.setattr(lookup, "_probe", without(errno.EAFNOSUPPORT))
+    monkeypatch.setattr(dns_lookup, "_probe", without(errno.EAFNOSUPPORT))
     assert not is_own(ip_address("2001:db8::1"))
 
 
 def test_a_host_that_has_no_file_left_does_not_take_its_own_address_for_another_s(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "_probe", without(errno.EMFILE))
+    monkeypatch.setattr(dns_lookup, "_probe", without(errno.EMFILE))
     with pytest.raises(OSError, match="no socket"):
         is_own(ip_address("127.0.0.1"))
 
@@ -163,5 +163,5 @@ async def test_other_tasks_have_their_turns_beside_a_body_of_small_chunks() -> N
 
 
 async def test_control_a_body_that_is_parsed_in_one_go_stops_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_sides, "IN_A_ROW", 1 << 60)
+    monkeypatch.setattr(http_relay, "IN_A_ROW", 1 << 60)
     assert await turns_during_an_upload() < 500

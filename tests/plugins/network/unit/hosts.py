@@ -17,21 +17,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from sandbox_kernel.plugins.network.settings import SecretSource
+
 HOST = "api.example.test"
 KEY = "sk-live-8Jd02kQm3vXz71LpRt5W"
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class Source:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(SecretSource):
     """A row of the setting, as the configuration makes it."""
 
     name: str = "API_KEY"
     kind: Literal["env", "file"] = "env"
     place: str = "GIVEN"
     hosts: tuple[str, ...] = (HOST,)
-    header: str | None = None
 
 
 class Connection:

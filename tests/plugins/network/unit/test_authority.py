@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
-from sandbox_kernel.plugins.network.authority import LEAF, RENEWED, Authority
+from sandbox_kernel.plugins.network.tls import LEAF, RENEWED, Authority
 
 from .hosts import HOST, trusting
 

@@ -13,7 +13,7 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.network.dial import Dialler
-from sandbox_kernel.plugins.network.lookup import Lookups, is_own
+from sandbox_kernel.plugins.network.dns_lookup import Lookups, is_own
 from sandbox_kernel.plugins.network.operator_proxy import Proxies, Proxy
 from sandbox_kernel.plugins.network.policy import NetworkPolicy, Refused
 from tests.support.gateway import Names, Origin, until

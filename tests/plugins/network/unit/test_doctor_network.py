@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.network import diagnosis
+from sandbox_kernel.plugins.network import plugin
 from sandbox_kernel.setup import doctor
 from sandbox_kernel.setup.doctor import Check
 from sandbox_kernel.setup.install import install
@@ -97,7 +97,7 @@ def test_the_package_that_secrets_need_is_found_missing(
     tmp_path: Path, token: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = kernel(tmp_path, secrets={"API_KEY": {"file": str(token), "hosts": [HOST]}})
-    monkeypatch.setattr(diagnosis, "find_spec", lambda name: None)
+    monkeypatch.setattr(plugin, "find_spec", lambda name: None)
     row = row_of(folder)
     assert row.status == "wrong"
     assert row.remedy == "pip install 'cryptography>=44'"

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from sandbox_kernel.plugins.api import Cell
-from sandbox_kernel.plugins.network.limits import EgressLimits
+from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
 from tests.support.gateway import (
     API,
     CELL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.plugins.network import proxy_head
-from sandbox_kernel.plugins.network.answers import refusal
-from sandbox_kernel.plugins.network.buffered import HEAD_BYTES, Buffered
+from sandbox_kernel.plugins.network import request_head
+from sandbox_kernel.plugins.network.buffered_connection import HEAD_BYTES, Buffered
+from sandbox_kernel.plugins.network.error_responses import refusal
 from sandbox_kernel.plugins.network.policy import Refused
 from tests.support.cases import each
 from tests.support.gateway import Pieces
@@ -15,8 +15,8 @@ HOST = b"Host: api.example.test\r\n"
 HONEST = b"GET http://api.example.test/a?b=1 HTTP/1.1\r\n" + HOST
 
 
-def read(raw: bytes) -> proxy_head.Asked:
-    return proxy_head.read(proxy_head.server(), raw)
+def read(raw: bytes) -> request_head.Asked:
+    return request_head.read(request_head.server(), raw)
 
 
 def code_of(raw: bytes) -> str:

@@ -61,7 +61,7 @@ def test_without_a_rule_nothing_of_the_network_is_loaded(entry: str) -> None:
 @pytest.mark.parametrize("entry", PROGRAMS)
 def test_control_with_a_rule_it_is_loaded_but_nothing_of_secrets(entry: str) -> None:
     found = loaded(PROGRAMS[entry].format(values={"network": list(RULES)}))
-    assert {"sandbox_kernel.plugins.network.preparation", "sandbox_kernel.plugins.network.egress", "h11"} <= found
+    assert {"sandbox_kernel.plugins.network.session_network", "sandbox_kernel.plugins.network.egress", "h11"} <= found
     assert not {"sandbox_kernel.plugins.network.secrets", "cryptography"} & found
 
 

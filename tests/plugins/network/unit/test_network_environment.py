@@ -12,7 +12,7 @@ from yarl import URL
 from sandbox_kernel.config import sources
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.network.policy import Rule
-from sandbox_kernel.plugins.network.preparation import BUNDLE, PROXY, inside
+from sandbox_kernel.plugins.network.session_network import BUNDLE, PROXY, inside
 
 
 def environment(*rules: str) -> dict[str, str]:

@@ -20,9 +20,9 @@ import pytest
 import requests
 
 from sandbox_kernel.plugins.network.egress import Egress
-from sandbox_kernel.plugins.network.limits import EgressLimits
 from sandbox_kernel.plugins.network.policy import NetworkPolicy
 from sandbox_kernel.plugins.network.secrets import Secrets
+from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
 from tests.support.codings import CODINGS, is_read, written
 from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, opened, proxy, until
 from tests.support.patience import within

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.network.exchange import RequestHead, TlsInterceptor
+from sandbox_kernel.plugins.network.interfaces import RequestHead, TlsInterceptor
 from sandbox_kernel.plugins.network.secrets import Secrets, keep_out_of_cores
 
 from .hosts import HOST, KEY, Source

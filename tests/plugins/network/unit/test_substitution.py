@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 
 from sandbox_kernel.plugins.network.codes import SecretCode
-from sandbox_kernel.plugins.network.exchange import RequestHead, ResponseHead
+from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
 from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.secrets import Secrets
-from sandbox_kernel.plugins.network.substitution import FREE_BYTES, Substitution
+from sandbox_kernel.plugins.network.secret_scrubber import FREE_BYTES
+from sandbox_kernel.plugins.network.secrets import Secrets, Substitution
 
 from .hosts import HOST, KEY, Source
 

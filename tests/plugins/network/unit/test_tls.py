@@ -13,7 +13,7 @@ import pytest
 
 from sandbox_kernel.plugins.network import secrets as module
 from sandbox_kernel.plugins.network.codes import SecretCode
-from sandbox_kernel.plugins.network.exchange import Duplex
+from sandbox_kernel.plugins.network.interfaces import Duplex
 from sandbox_kernel.plugins.network.policy import Refused
 from sandbox_kernel.plugins.network.secrets import Secrets
 from tests.support.patience import within

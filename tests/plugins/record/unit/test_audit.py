@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.network.codes import NetworkCode
-from sandbox_kernel.plugins.network.reporter import SessionReporter
+from sandbox_kernel.plugins.network.connection_reporter import SessionReporter
 from sandbox_kernel.plugins.record.audit import (
     CELL_LINES,
     MAX_FIRSTS,

@@ -12,7 +12,7 @@ from types import TracebackType
 from ...core.codes import Code, Note
 from ...core.model import GIB
 from .codes import NetworkCode
-from .exchange import Duplex
+from .interfaces import Duplex
 from .policy import Refused
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sandbox_kernel.plugins.network.codings import Reader
-from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.value import MIN_BITS, Value, bits
+from sandbox_kernel.plugins.network.secret_finder import Reader
+from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing
+from sandbox_kernel.plugins.network.secret_value import MIN_BITS, Value, bits
 from tests.support.cases import each
 from tests.support.examples import SHARE, examples
 from tests.support.spellings import SPELLINGS
@@ -70,6 +70,13 @@ def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> N
     ways = [*([len(before) + cut, len(text)] for cut in cuts), [7]]
     for sizes in random.sample(ways, -(-len(ways) // SHARE)):
         assert in_pieces(scrub, text, sizes) == whole
+
+
+@each("form", ["%d", "0x%02x"])
+def test_a_list_of_numbers_at_the_end_of_a_sentence_is_taken_out(form: str) -> None:
+    value = VALUES["a key"]
+    written = ", ".join(form % char for char in value).encode()
+    assert scrubber(value).clean(b"It is " + written + b".") == b"It is " + b"*" * len(written) + b"."
 
 
 HALVES = {

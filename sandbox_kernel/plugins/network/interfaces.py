@@ -5,7 +5,7 @@ Values and protocols only. Imports nothing of ours: the relay, the tunnel and th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -100,9 +100,6 @@ class Exchange(Protocol):
 
 ExchangeFactory = Callable[[RequestHead], "Exchange | None"]
 """Returns who looks at a request; None if nobody has to."""
-
-Connect = Callable[[str, int], Awaitable[Duplex]]
-"""Opens a connection to a host and port that were allowed. Raises `Refused`."""
 
 
 class TlsInterceptor(Protocol):

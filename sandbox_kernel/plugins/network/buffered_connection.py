@@ -6,7 +6,7 @@ import re
 from collections import deque
 
 from .codes import NetworkCode
-from .exchange import Duplex
+from .interfaces import Duplex
 from .policy import Refused
 
 HEAD_BYTES = 64 << 10

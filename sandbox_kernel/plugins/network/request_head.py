@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import h11
 
-from .buffered import HEAD_BYTES
+from .buffered_connection import HEAD_BYTES
 from .codes import NetworkCode
-from .exchange import Headers
+from .interfaces import Headers
 from .policy import Refused
 
 MAX_HEADERS = 100

@@ -9,32 +9,18 @@ import math
 import os
 import stat
 from collections.abc import Mapping
-from typing import Literal, NoReturn, Protocol
+from typing import NoReturn
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...files.host_paths import open_file
+from .settings import SecretSource
 
 MIN_CHARACTERS = 8
 """Besides spaces and what else stands between digits: a shorter value cannot be told from other text."""
 MIN_BITS = 40
 """A value that has fewer can be found by a cell that sends guesses and sees which of them is taken out of an answer."""
 MAX_CHARACTERS = 4096
-
-
-class Source(Protocol):
-    """Where the value of a secret is found, and who is sent it: one row of the setting `secrets`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> Literal["env", "file"]: ...
-    @property
-    def place(self) -> str: ...
-    @property
-    def hosts(self) -> tuple[str, ...]: ...
-    @property
-    def header(self) -> str | None: ...
 
 
 class Value:
@@ -56,7 +42,7 @@ class Value:
         raise TypeError("the value of a secret is not written down")
 
 
-def read(source: Source, environment: Mapping[str, str]) -> Value:
+def read(source: SecretSource, environment: Mapping[str, str]) -> Value:
     """Read the value of a secret where its source says. Raises `ConfigurationError`."""
     where = f"secrets.{source.name}"
     if source.kind == "env":

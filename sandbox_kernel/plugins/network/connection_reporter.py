@@ -8,8 +8,9 @@ from typing import Protocol
 from ...core.codes import Note
 from ...core.errors import SandboxError
 from ...sdk.values import NetworkDenial
-from .answers import is_denial
+from ..api import SessionHandle
 from .codes import NetworkCode
+from .error_responses import is_denial
 
 Heard = Callable[[str, NetworkDenial], object]
 """Called with the id of a cell and what it was denied."""
@@ -36,20 +37,10 @@ class Reporter(Protocol):
         """Say one line on stderr of the running cell, if there is one that has not been told too much."""
 
 
-class Session(Protocol):
-    """A `SessionHandle`, as far as it is needed."""
-
-    def emit(
-        self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: object
-    ) -> None: ...
-
-    def tell(self, text: str) -> None: ...
-
-
 class SessionReporter:
     """The `Reporter` of one session, of which the caller hears what was denied."""
 
-    def __init__(self, session: Session, heard: Heard | None = None) -> None:
+    def __init__(self, session: SessionHandle, heard: Heard | None = None) -> None:
         self._emit = session.emit
         self._heard = heard
         self.tell = session.tell

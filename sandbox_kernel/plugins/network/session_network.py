@@ -19,12 +19,12 @@ from ...core.package_files import PACKAGE
 from ...engines.shipping import packed_line
 from ...sdk.values import NetworkUsage
 from ..api import SessionHandle
+from .connection_reporter import Heard, SessionReporter
 from .egress import Egress
-from .limits import EgressLimits, Traffic
 from .operator_proxy import Proxies
 from .policy import NetworkPolicy, Rule
-from .reporter import Heard, SessionReporter
 from .settings import NetworkSettings
+from .traffic_limits import EgressLimits, Traffic
 
 if TYPE_CHECKING:
     from .secrets import Secrets

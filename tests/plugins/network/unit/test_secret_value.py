@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,23 +16,19 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.network import secrets as placeholder
-from sandbox_kernel.plugins.network.value import MIN_BITS, Value, bits, read
+from sandbox_kernel.plugins.network.secret_value import MIN_BITS, Value, bits, read
+from sandbox_kernel.plugins.network.settings import SecretSource
 from tests.support.cases import each
 
 KEY = "sk-live-8Jd02kQm3vXz71LpRt5W"
 
 
-@dataclass(frozen=True)
-class Source:
-    kind: Literal["env", "file"]
-    place: str
-    name: str = "API_KEY"
-    hosts: tuple[str, ...] = ("api.example.test",)
-    header: str | None = None
+def source(kind: Literal["env", "file"], place: str) -> SecretSource:
+    return SecretSource(name="API_KEY", kind=kind, place=place, hosts=("api.example.test",))
 
 
 def of_variable(value: str) -> bytes:
-    return read(Source("env", "GIVEN"), {"GIVEN": value}).reveal()
+    return read(source("env", "GIVEN"), {"GIVEN": value}).reveal()
 
 
 @pytest.fixture
@@ -46,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_value_comes_from_a_variable_or_a_file(file: Path) -> None:
     assert of_variable(KEY) == KEY.encode()
-    assert read(Source("file", str(file)), {}).reveal() == KEY.encode()
+    assert read(source("file", str(file)), {}).reveal() == KEY.encode()
 
 
 @each(
@@ -75,34 +70,34 @@ def test_a_value_that_cannot_be_kept_is_refused_without_a_word_of_it(value: str,
 
 def test_a_variable_that_is_not_set_is_named() -> None:
     with pytest.raises(ConfigurationError, match="variable GIVEN, which is not set"):
-        read(Source("env", "GIVEN"), {})
+        read(source("env", "GIVEN"), {})
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o620, 0o666, 0o602, 0o601])
 def test_a_file_that_others_can_read_or_change_is_refused(file: Path, mode: int) -> None:
     file.chmod(mode)
     with pytest.raises(ConfigurationError, match="others can read or change"):
-        read(Source("file", str(file)), {})
+        read(source("file", str(file)), {})
 
 
 def test_control_a_file_of_a_group_is_read(file: Path) -> None:
     file.chmod(0o440)
-    assert read(Source("file", str(file)), {}).reveal() == KEY.encode()
+    assert read(source("file", str(file)), {}).reveal() == KEY.encode()
 
 
 def test_a_link_is_not_followed(file: Path) -> None:
     link = file.with_name("link")
     link.symlink_to(file)
     with pytest.raises(ConfigurationError, match="not opened"):
-        read(Source("file", str(link)), {})
+        read(source("file", str(link)), {})
     os.link(file, file.with_name("second"))
     with pytest.raises(ConfigurationError, match="not opened"):
-        read(Source("file", str(file)), {})
+        read(source("file", str(file)), {})
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be opened: No such file"):
-        read(Source("file", str(tmp_path / "none")), {})
+        read(source("file", str(tmp_path / "none")), {})
 
 
 def test_a_value_shows_nothing_of_itself() -> None:

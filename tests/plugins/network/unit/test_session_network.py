@@ -16,10 +16,10 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Inside, Limits, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.network.codes import NetworkCode
-from sandbox_kernel.plugins.network.limits import Traffic
-from sandbox_kernel.plugins.network.preparation import BUNDLE, MAX_CERTIFICATES, PROXY, Network
-from sandbox_kernel.plugins.network.reporter import NetworkDenied
+from sandbox_kernel.plugins.network.connection_reporter import NetworkDenied
+from sandbox_kernel.plugins.network.session_network import BUNDLE, MAX_CERTIFICATES, PROXY, Network
 from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
+from sandbox_kernel.plugins.network.traffic_limits import Traffic
 from sandbox_kernel.sdk.values import NetworkDenial
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"

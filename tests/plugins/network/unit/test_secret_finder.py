@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from sandbox_kernel.plugins.network.codes import SecretCode
-from sandbox_kernel.plugins.network.codings import Reader, Unreadable
 from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.scrub import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.value import Value
+from sandbox_kernel.plugins.network.secret_finder import Reader, Unreadable
+from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing
+from sandbox_kernel.plugins.network.secret_value import Value
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.codings import CODINGS, UNREADABLE, Example, Text, is_read, written
