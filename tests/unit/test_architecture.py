@@ -39,8 +39,8 @@ HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 BREACHES = {
     "layers": ("policy/json_check.py", "from ..session import agent_link"),
     "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
-    "nucleus": ("setup/doctor.py", "from ..plugins.verify import report"),
-    "plugins": ("plugins/verify/report.py", "from ..mcp import contents"),
+    "nucleus": ("setup/doctor.py", "from ..plugins.verify import examination_report"),
+    "plugins": ("plugins/verify/examination_report.py", "from ..mcp import contents"),
     "engines": ("engines/docker/api.py", "from .. import bubblewrap"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),

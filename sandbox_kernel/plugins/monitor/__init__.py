@@ -5,9 +5,8 @@ None of it is the wall. What it is told of may be incomplete.
 - `plugin`: What this plugin adds.
 - `settings`: How the monitor is written: a level or a file of rules, and where alerts are sent.
 - `codes`: What the monitor notices while code runs.
-- `rules`: The table of rules, and how a level or an operator's table changes it.
-- `signals`: What an event of the audit means for the rules.
-- `scramble`: Files that were given to a sandbox, and noise in their place.
+- `behaviour_rules`: The table of rules, and how a level or an operator's table changes it.
+- `ransomware`: Files that were given to a sandbox, and noise in their place, as ransomware leaves it.
 - `alerts`: Alerts on their way to the operator.
-- `monitor`: The monitor of one session: its samples of programs and processors, and counting for the rules.
+- `monitor`: The monitor of one session: events, samples of programs and processors, and counting for the rules.
 """

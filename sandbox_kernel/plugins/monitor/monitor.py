@@ -15,18 +15,85 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ...core.codes import Survived
+from ...core.codes import Code, EndCode, MessageCode, Survived
 from ...core.errors import BehaviourBlocked, SandboxError
 from ...core.model import ProcessSample, Settings
 from ...core.tasks import log_defect
 from ...files.scratch_files import entries
+from .. import index
 from ..api import SessionEvent, SessionHandle, SessionService
 from .alerts import Alerts
+from .behaviour_rules import Finding, Monitoring, MonitorRule, Signal, code_of
 from .codes import MonitorCode
-from .rules import Finding, Monitoring, MonitorRule, Signal, code_of
-from .scramble import Scramble
+from .ransomware import RansomwareDetector
 from .settings import MonitorSettings
-from .signals import heard
+
+_GARBAGE = frozenset(
+    (EndCode.NOT_FRAMES, EndCode.INTRODUCED_TWICE, EndCode.PARKED_AND_SPOKE, EndCode.NOT_ATTESTED, EndCode.NOT_READING)
+)
+_ASKED_FOR = frozenset((EndCode.KERNEL_RESTARTED, EndCode.BEHAVIOUR_BLOCKED))
+"""Ends of kernels that somebody wanted; the monitor's own are not counted against the code again."""
+METADATA_SERVICE = "metadata-service"
+"""The code of a connection to one; it is another plugin's."""
+MAX_HOST = 60
+
+
+def heard(event: str, fields: Mapping[str, Any]) -> Iterator[Signal]:
+    """Yield what an event of the audit counts for. What is of no account yields nothing."""
+    code = _code(fields)
+    what = code.code if code is not None else ""
+    if event == "network" and code is not None:
+        yield from _network(code, fields)
+    elif event == "policy" and code is not None and code.severity == "violation":
+        yield Signal(MonitorCode.REMOVED_OUTPUTS, 1, what)
+    elif event == "dropped" and code is not None and code.severity == "violation":
+        # What a kernel that is on its way out still says is no forgery.
+        if code is not MessageCode.NO_KERNEL_READY:
+            yield Signal(MonitorCode.FORGED_MESSAGES, 1, what)
+    elif event == "file_refused" and fields.get("op") == "download" and code is not None:
+        if code.severity == "violation":
+            yield Signal(MonitorCode.UNFIT_FILES, 1, what)
+    elif event in {"condemned", "flood"} and code is not None and code.severity == "limit":
+        yield Signal(MonitorCode.MANY_LIMITS, 1, what)
+    elif event == "kernel_died":
+        yield from _death(code, what)
+    elif event == "restart":
+        yield Signal(MonitorCode.MANY_KERNELS, 1, "restart")
+    elif event == "sandbox_ended":
+        if code in _GARBAGE:
+            yield Signal(MonitorCode.WIRE_GARBAGE, 1, what)
+        elif code is EndCode.NO_KERNEL_STARTS:
+            yield Signal(MonitorCode.KERNELS_DIE_YOUNG, 1, what)
+        elif code is EndCode.OUT_OF_MEMORY:
+            yield Signal(MonitorCode.MANY_LIMITS, 1, what)
+
+
+def _network(code: Code, fields: Mapping[str, Any]) -> Iterator[Signal]:
+    if code.severity != "violation":
+        return
+    what = ascii(str(fields.get("host") or code.code)[:MAX_HOST]).strip("'\"")
+    yield Signal(MonitorCode.MANY_DENIALS, 1, what)
+    if code.code == METADATA_SERVICE:
+        yield Signal(MonitorCode.METADATA_SOUGHT, 1, what)
+
+
+def _death(code: Code | None, what: str) -> Iterator[Signal]:
+    if code in _ASKED_FOR:
+        return
+    yield Signal(MonitorCode.MANY_KERNELS, 1, what)
+    if code is EndCode.OUT_OF_MEMORY:
+        yield Signal(MonitorCode.MANY_LIMITS, 1, what)
+    else:
+        yield Signal(MonitorCode.KERNELS_DIE_YOUNG, 1, what)
+
+
+def _code(fields: Mapping[str, Any]) -> Code | None:
+    """Return the code that an event has, None for one without."""
+    try:
+        return index.code(str(fields["code"]))
+    except KeyError:
+        return None
+
 
 WRITABLE = ("/memfd:", "/mnt/data/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
 """How the paths of files begin that cells can make: the kernel names a file in memory so."""
@@ -208,7 +275,7 @@ class Monitor(SessionService):
         self._pulse_at = float("-inf")
         self._refused: int | None = None
         """Processes that were refused until the last look; None before the first at a sandbox that was taken over."""
-        self._scramble = Scramble()
+        self._ransomware = RansomwareDetector()
         self._next_look: asyncio.TimerHandle | None = None
         self._look_under_way: asyncio.Task[object] | None = None
         self._alerts = Alerts.of(settings, lambda text: session.emit("alert_lost", reason=text))
@@ -231,22 +298,22 @@ class Monitor(SessionService):
             log_defect("what the monitor saw pass", defect)
 
     def _look_at(self, op: str, path: str, beginning: bytes, reply: Mapping[str, Any]) -> None:
-        scramble, more = self._scramble, 0
+        detector, more = self._ransomware, 0
         if op == "file.write":
-            more = scramble.given(path, beginning)
+            more = detector.given(path, beginning)
         elif op == "file.read":
-            more = scramble.taken(path, beginning)
+            more = detector.taken(path, beginning)
         elif op == "file.list" and reply.get("complete") is True:
-            more = scramble.listed({name for name, _ in entries(dict(reply))})
+            more = detector.listed({name for name, _ in entries(dict(reply))})
         elif op == "file.remove":
-            more = scramble.removed(path)
+            more = detector.removed(path)
         if more:
             self.take((Signal(MonitorCode.SCRAMBLED_INPUTS, more),))
 
     def begin(self, *, afresh: bool) -> None:
         """Look at the processes from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
         if afresh:
-            self._scramble, self._programs = Scramble(), Programs()
+            self._ransomware, self._programs = RansomwareDetector(), Programs()
             self._refused = 0
         if self._next_look is None:
             self._wait_for_a_look()

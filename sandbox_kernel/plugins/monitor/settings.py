@@ -20,7 +20,7 @@ from ...core.errors import ConfigurationError
 from ...core.model import Settings
 
 if TYPE_CHECKING:
-    from .rules import Monitoring
+    from .behaviour_rules import Monitoring
 
 MAX_FILE = 64 << 10
 """Bytes of a file of rules."""
@@ -59,7 +59,7 @@ def _monitor(name: str, raw: object) -> Monitoring | None:
 
 
 def _table(name: str, table: Mapping[str, object], where: str) -> Monitoring | None:
-    from .rules import BadTable, of_table
+    from .behaviour_rules import BadTable, of_table
 
     try:
         found = of_table(table)
@@ -72,7 +72,7 @@ def _kept(value: Monitoring | None) -> object:
     """Return the table of the rules."""
     if value is None:
         return None
-    from .rules import RULES
+    from .behaviour_rules import RULES
 
     rules: dict[str, Mapping[str, object]] = {row.code.code: {"level": "off"} for row in RULES}
     rules |= {one.code: {"level": one.level, "count": one.count, "seconds": one.seconds} for one in value.rules}

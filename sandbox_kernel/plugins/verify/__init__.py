@@ -2,12 +2,11 @@
 
 - `plugin`: What this plugin adds: the command `verify`.
 - `probes`: The table: what is tried, by which attacks, and what is to stop it.
-- `cells`: Cells that lay something out or try something by themselves.
+- `probe_cells`: Cells that lay something out or try something by themselves.
 - `verdicts`: A verdict for each probe, and on whose word it rests.
-- `host_view`: What this machine's kernel says of a sandbox.
-- `process_inspection`: What is made of that.
+- `host_inspection`: What this machine's kernel says of a sandbox, and what is made of that.
 - `output_probes`: Hostile outputs, and what of them came through.
 - `end_probes`: Sandboxes that are brought to their ends, and what is left of them.
 - `examination`: One examination from start to end.
-- `report`: The table, the JSON and the page.
+- `examination_report`: The table, the JSON and the page.
 """

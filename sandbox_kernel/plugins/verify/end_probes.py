@@ -23,8 +23,8 @@ from ...escape.attack_program import cell, heard, table
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
 from ...session import self_test
-from . import cells
-from .host_view import members
+from . import probe_cells
+from .host_inspection import members
 from .probes import BY_CODE, Word
 from .verdicts import Finding, Verdict, decided, failed, not_applicable, of_attacks
 
@@ -64,17 +64,17 @@ async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list
     """Flood the host, kill the kernel, and use up the memory, in this order."""
     limits, found = sandbox.settings.limits, []
     if "end-output" in wanted:
-        execution = await sandbox.run_code(cells.FLOOD.format(lines=limits.output_limit * 4 // 65536))
+        execution = await sandbox.run_code(probe_cells.FLOOD.format(lines=limits.output_limit * 4 // 65536))
         found.append(of_end("end-output", execution, EndCode.OUTPUT_TOO_LARGE))
     if "end-kernel" in wanted:
-        execution = await sandbox.run_code(cells.KILL)
+        execution = await sandbox.run_code(probe_cells.KILL)
         killed = of_end("end-kernel", execution, EndCode.KERNEL_DIED)
         after = await sandbox.run_code("6 * 7")
         more = "the next cell ran" if after.text == "42" else f"the next cell did not run: {after.error}"
         fine = killed.verdict is Verdict.PASS and after.text == "42"
         found.append(decided("end-kernel", fine, f"{killed.happened}; {more}"))
     if "limit-memory" in wanted:
-        execution = await sandbox.run_code(cells.MEMORY.format(size=limits.memory + 64 * MIB))
+        execution = await sandbox.run_code(probe_cells.MEMORY.format(size=limits.memory + 64 * MIB))
         found.append(of_end("limit-memory", execution, EndCode.OUT_OF_MEMORY))
     return found
 
@@ -96,13 +96,13 @@ async def busy_and_many(
     if "plant-next" in wanted:
         await sandbox.start()
         await planted.wait()
-        execution = await sandbox.run_code(cells.LOOK.format(marker=marker))
+        execution = await sandbox.run_code(probe_cells.LOOK.format(marker=marker))
         there = ", ".join("".join(execution.logs.stdout).split())[:200]
         looked = execution.error is None
         text = f"found in {there}" if there else "nothing of it was there" if looked else f"{execution.error}"
         found.append(decided("plant-next", looked and not there, text, Word.SANDBOX))
     if "end-time" in wanted:
-        execution = await sandbox.run_code(cells.BUSY.format(seconds=BY_ITSELF_SECONDS), timeout=CELL_SECONDS)
+        execution = await sandbox.run_code(probe_cells.BUSY.format(seconds=BY_ITSELF_SECONDS), timeout=CELL_SECONDS)
         found.append(of_end("end-time", execution, EndCode.CELL_TIMEOUT))
     if "limit-processes" in wanted:
         given = {**more, "limits": asdict(sandbox.settings.limits)}
@@ -134,7 +134,7 @@ async def orphaned(settings: Settings, engine: Inspectable) -> Finding:
         "limits": asdict(settings.limits),
     }
     owner = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", cells.OWNER),
+        *(sys.executable, "-P", "-c", probe_cells.OWNER),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

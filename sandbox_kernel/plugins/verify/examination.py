@@ -19,14 +19,14 @@ from typing import Any
 
 from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
-from ...engines.inspectable import EngineInfo, Inspectable, Shown
+from ...engines.inspectable import EngineInfo, Inspectable
 from ...engines.preparations import Preparations
 from ...engines.select import BUBBLEWRAP, begin, chosen, make_engine, provider
 from ...escape.attack_program import cell, heard, table
 from ...escape.canaries import Canaries, laid
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
-from . import cells, end_probes, host_view, output_probes, process_inspection
+from . import end_probes, host_inspection, output_probes, probe_cells
 from .probes import PROBES, Probe, Where
 from .verdicts import Finding, complete, decided, failed, not_applicable, of_attacks
 
@@ -160,7 +160,7 @@ class _Run:
 
     async def _in_main(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
         marker = self.canaries.given["marker"]
-        await self._said(main, cells.PLANT.format(marker=marker))
+        await self._said(main, probe_cells.PLANT.format(marker=marker))
         self.planted.set()
         await self._from_outside(main, beside)
         await self._attack(main, Where.DOORS, self._told(main))
@@ -189,7 +189,7 @@ class _Run:
         session = secrets.token_hex(8)
         given = {"abstract": f"\0{session}", "key": 0x5B000000 + secrets.randbelow(1 << 24), "session": session}
         given |= {"secret": session, "file": f"/mnt/data/{session}"}
-        said = await self._said(beside, cells.VICTIM.format(given=json.dumps(given)))
+        said = await self._said(beside, probe_cells.VICTIM.format(given=json.dumps(given)))
         try:
             given["tcp"] = int(json.loads(said.strip().splitlines()[-1])["port"])
         except (ValueError, LookupError, TypeError):
@@ -198,7 +198,7 @@ class _Run:
         try:
             await self._attack(main, Where.NEIGHBOUR, {**self._told(main), **given})
         finally:
-            await beside.run_code(cells.TIDY)
+            await beside.run_code(probe_cells.TIDY)
 
     async def _show(self, main: AsyncSandbox) -> None:
         if any(code.startswith("output-") for code in self.wanted):
@@ -216,7 +216,7 @@ class _Run:
         if any(output_probes.NOWHERE in rule for rule in self.settings.get("network", ())):
             self.found.append(not_applicable(code, "a rule names the address that is tried"))
             return
-        self.found.append(of_denials(await main.run_code(cells.BEYOND)))
+        self.found.append(of_denials(await main.run_code(probe_cells.BEYOND)))
 
     async def _said(self, sandbox: AsyncSandbox, code: str) -> str:
         """Run a cell and return what it printed. A cell that fails says what it said until then."""
@@ -231,17 +231,17 @@ class _Run:
         one = await session_of(main).started()
         other = await session_of(beside).started()
         shown = await self.engine.shown(one)
-        seen = await asyncio.to_thread(stand, one, shown)
-        near = await asyncio.to_thread(stand, other, await self.engine.shown(other))
+        seen = await asyncio.to_thread(host_inspection.inspect, one, shown)
+        near = await asyncio.to_thread(host_inspection.inspect, other, await self.engine.shown(other))
         limits, runtime = main.settings.limits, self.settings.runtime
-        own = host_view.own()
-        self.found += process_inspection.judge(seen, near, own, limits, gvisor=self.gvisor, runtime=runtime)
+        own = host_inspection.own()
+        self.found += host_inspection.judge(seen, near, own, limits, gvisor=self.gvisor, runtime=runtime)
         code = "program-stays-inside"
         if not seen.processes:
-            self.found.append(not_applicable(code, process_inspection.HIDDEN))
+            self.found.append(not_applicable(code, host_inspection.HIDDEN))
             return
-        programs = await asyncio.to_thread(host_view.called, str(self.canaries.given["marker"]))
-        away = set(programs) - await asyncio.to_thread(host_view.members, one, await self.engine.shown(one))
+        programs = await asyncio.to_thread(host_inspection.called, str(self.canaries.given["marker"]))
+        away = set(programs) - await asyncio.to_thread(host_inspection.members, one, await self.engine.shown(one))
         inside = len(programs) - len(away)
         text = "it is no process of the host's" if not programs else f"{inside} in its sandbox's control group"
         fine = not away and (not programs if shown.is_machine else bool(programs) or self.gvisor)
@@ -263,18 +263,6 @@ class _Run:
         text = "it came out of the sandbox" if out else "it did not come out"
         self.found.append(decided("leak-secret", not out, text))
         self.found.append(results(self.results, str(self.canaries.given["marker"])))
-
-
-def stand(container: str, shown: Shown) -> process_inspection.ProcessInspection:
-    """Return how the host's kernel shows a container; `shown` is what its engine knows of that."""
-    processes = host_view.processes(container, shown)
-    if not processes:
-        return process_inspection.ProcessInspection(())
-    pid = processes[0].pid
-    limits = {name: host_view.limit(pid, name) for name in ("memory", "pids", "cpu")}
-    return process_inspection.ProcessInspection(
-        processes, host_view.interfaces(pid), host_view.routes(pid), host_view.mounts(pid), limits, shown
-    )
 
 
 def of_denials(execution: Execution) -> Finding:

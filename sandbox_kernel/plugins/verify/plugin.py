@@ -22,7 +22,7 @@ def verify(options: argparse.Namespace) -> int:
     """
     from ...setup.install import check, values_of
     from .examination import examine
-    from .report import as_json, exit_code, page, table
+    from .examination_report import as_json, exit_code, page, table
 
     taken = values_of(options.name) if options.name else {}
     done = asyncio.run(examine(check(taken | options.values)))

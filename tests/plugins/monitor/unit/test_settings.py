@@ -10,7 +10,7 @@ import pytest
 
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.monitor.rules import MonitorRule
+from sandbox_kernel.plugins.monitor.behaviour_rules import MonitorRule
 from sandbox_kernel.plugins.monitor.settings import MonitorSettings
 from tests.support.cases import each
 from tests.unit.test_architecture import modules_after
@@ -93,6 +93,6 @@ def test_without_a_monitor_nothing_of_it_is_imported() -> None:
         "from sandbox_kernel.config.sources import resolve",
         "AsyncSandbox(resolve({{'monitor': '{}'}}))",
     )
-    names = {f"sandbox_kernel.plugins.monitor.{name}" for name in ("monitor", "alerts", "rules")}
+    names = {f"sandbox_kernel.plugins.monitor.{name}" for name in ("monitor", "alerts", "behaviour_rules")}
     assert not names & modules_after(*(line.format("off") for line in lines))
     assert names <= modules_after(*(line.format("note") for line in lines))

@@ -26,8 +26,8 @@ from sandbox_kernel.escape import canaries
 from sandbox_kernel.escape.attack_program import heard, table
 from sandbox_kernel.escape.differences import DIFFERENCES
 from sandbox_kernel.plugins import index
-from sandbox_kernel.plugins.verify import end_probes, examination, output_probes, process_inspection, report
-from sandbox_kernel.plugins.verify.host_view import UNLIMITED, Process
+from sandbox_kernel.plugins.verify import end_probes, examination, examination_report, host_inspection, output_probes
+from sandbox_kernel.plugins.verify.host_inspection import UNLIMITED, Process
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import (
     Finding,
@@ -45,7 +45,7 @@ from tests.support.cases import each
 
 AIMED_ELSEWHERE = {"broadcast", "dns_lookup", "metadata_service", "multicast", "tcp_over_ipv6"}
 """Attacks that would send something to a real address where a network is."""
-VALIDATOR = jsonschema.Draft202012Validator(report.schema())
+VALIDATOR = jsonschema.Draft202012Validator(examination_report.schema())
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def process(number: int, *, user: int = 300_000_000, **status: str) -> Process:
     lines = {"Uid": "\t".join([str(user)] * 4), "Gid": "\t".join([str(user)] * 4), "NoNewPrivs": "1", "Seccomp": "2"}
     lines |= dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), "0" * 16) | status
     return Process(
-        number, lines, {kind: f"{kind}:[{number}]" for kind in process_inspection.SHARED}, 500, "/usr/bin/python", ""
+        number, lines, {kind: f"{kind}:[{number}]" for kind in host_inspection.SHARED}, 500, "/usr/bin/python", ""
     )
 
 
@@ -126,44 +126,43 @@ MOUNTS: list[dict[str, object]] = [
     {"path": "/", "type": "overlay", "root": "/", "options": ["ro"]},
     {"path": "/tmp", "type": "tmpfs", "root": "/", "options": ["rw"]},
 ]
-SEEN = process_inspection.ProcessInspection(
+SEEN = host_inspection.ProcessInspection(
     [process(10)], ["lo"], [], MOUNTS, {"memory": LIMITS.memory, "pids": LIMITS.pids, "cpu": 200_000}
 )
-BESIDE = process_inspection.ProcessInspection([process(20, user=300_000_001)])
+BESIDE = host_inspection.ProcessInspection([process(20, user=300_000_001)])
 HOST = process(1, user=0)
 
 
-def judged(seen: process_inspection.ProcessInspection, *, gvisor: bool = False) -> dict[str, Finding]:
+def judged(seen: host_inspection.ProcessInspection, *, gvisor: bool = False) -> dict[str, Finding]:
     runtime = "runsc" if gvisor else None
     return {
-        one.probe.code: one
-        for one in process_inspection.judge(seen, BESIDE, HOST, LIMITS, gvisor=gvisor, runtime=runtime)
+        one.probe.code: one for one in host_inspection.judge(seen, BESIDE, HOST, LIMITS, gvisor=gvisor, runtime=runtime)
     }
 
 
 def test_a_sandbox_as_it_is_to_be_passes_and_each_finding_is_the_host_s() -> None:
     found = judged(SEEN)
-    assert set(found) == set(process_inspection.OF_PROCESSES)
+    assert set(found) == set(host_inspection.OF_PROCESSES)
     assert {one.word for one in found.values()} == {Word.HOST}
     verdicts = {code for code, one in found.items() if one.verdict is not Verdict.PASS}
     assert verdicts == {"technology-kernel"}
     assert found["technology-kernel"].verdict is Verdict.NOT_APPLICABLE
 
 
-def with_process(**status: str) -> process_inspection.ProcessInspection:
+def with_process(**status: str) -> host_inspection.ProcessInspection:
     return replace(SEEN, processes=[process(10), process(10, user=300_000_000, **status)])
 
 
-def sharing(kind: str, other: Process) -> process_inspection.ProcessInspection:
+def sharing(kind: str, other: Process) -> host_inspection.ProcessInspection:
     spaces = {**process(10).namespaces, kind: other.namespaces[kind]}
     return replace(SEEN, processes=[replace(process(10), namespaces=spaces)])
 
 
-def limited(**limits: int) -> process_inspection.ProcessInspection:
+def limited(**limits: int) -> host_inspection.ProcessInspection:
     return replace(SEEN, limits={**(SEEN.limits or {}), **limits})
 
 
-WEAKER: dict[str, tuple[process_inspection.ProcessInspection, set[str]]] = {
+WEAKER: dict[str, tuple[host_inspection.ProcessInspection, set[str]]] = {
     "root": (replace(SEEN, processes=[process(10, user=0)]), {"rights-user-of-processes"}),
     "two users": (replace(SEEN, processes=[process(10), process(10, user=300_000_009)]), {"rights-user-of-processes"}),
     "the user beside": (
@@ -200,9 +199,7 @@ def test_what_the_host_s_kernel_says_otherwise_fails(case: str) -> None:
 
 
 def test_what_cannot_be_seen_is_not_guessed() -> None:
-    assert {one.verdict for one in judged(process_inspection.ProcessInspection(())).values()} == {
-        Verdict.NOT_APPLICABLE
-    }
+    assert {one.verdict for one in judged(host_inspection.ProcessInspection(())).values()} == {Verdict.NOT_APPLICABLE}
 
 
 def test_gvisor_by_name_only_has_no_kernel_of_its_own() -> None:
@@ -333,9 +330,9 @@ SHOWN = done(passed("network-tcp", HOSTILE), not_applicable("technology-kernel",
 
 
 def test_the_json_has_the_form_that_its_schema_says() -> None:
-    document = report.to_json(SHOWN)
+    document = examination_report.to_json(SHOWN)
     VALIDATOR.validate(document)
-    assert json.loads(report.as_json(SHOWN))["counts"] == {"pass": 1, "fail": 1, "not-applicable": 1}
+    assert json.loads(examination_report.as_json(SHOWN))["counts"] == {"pass": 1, "fail": 1, "not-applicable": 1}
     assert [one["stopped_by"] is None for one in document["findings"]] == [False, True, True]
 
 
@@ -343,12 +340,12 @@ def test_the_json_has_the_form_that_its_schema_says() -> None:
     ("path", "value"), [("exit", "0"), ("version", 2), ("more", 1), ("ended", "now"), ("counts", {})]
 )
 def test_the_schema_refuses_what_it_does_not_describe(path: str, value: object) -> None:
-    assert not VALIDATOR.is_valid({**report.to_json(SHOWN), path: value})
+    assert not VALIDATOR.is_valid({**examination_report.to_json(SHOWN), path: value})
 
 
 def test_only_a_failure_is_one() -> None:
-    assert report.exit_code(SHOWN) == 1
-    assert report.exit_code(done(passed("network-tcp", ""), not_applicable("technology-kernel", ""))) == 0
+    assert examination_report.exit_code(SHOWN) == 1
+    assert examination_report.exit_code(done(passed("network-tcp", ""), not_applicable("technology-kernel", ""))) == 0
 
 
 class Tags(HTMLParser):
@@ -363,7 +360,7 @@ class Tags(HTMLParser):
 
 
 def test_the_page_is_one_file_without_a_script_and_all_text_is_escaped() -> None:
-    page, tags = report.page(SHOWN), Tags()
+    page, tags = examination_report.page(SHOWN), Tags()
     tags.feed(page)
     assert not tags.tags & {"script", "link", "img", "iframe", "a", "object"}
     assert tags.attributes == {"lang", "charset", "http-equiv", "content", "class"}
@@ -374,7 +371,7 @@ def test_the_page_is_one_file_without_a_script_and_all_text_is_escaped() -> None
 
 
 def test_the_table_drives_no_terminal_and_names_who_says_so() -> None:
-    text = report.table(SHOWN)
+    text = examination_report.table(SHOWN)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
     assert re.search(r"FAIL +leak-file", text)
     assert "[stopped by a network namespace with a loopback only; sandbox's word]" in text

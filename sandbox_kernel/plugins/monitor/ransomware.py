@@ -43,7 +43,7 @@ def noise(data: bytes) -> bool:
     return bits(_sample(data)) >= NOISE
 
 
-class Scramble:
+class RansomwareDetector:
     """What became of the files of one sandbox. Each method returns how many more inputs were scrambled."""
 
     def __init__(self) -> None:

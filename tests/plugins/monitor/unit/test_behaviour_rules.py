@@ -13,11 +13,18 @@ import pytest
 from benchmarks.monitor import ATTACKS
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, OutputCode
 from sandbox_kernel.core.model import ProcessSample
+from sandbox_kernel.plugins.monitor.behaviour_rules import (
+    RULES,
+    BadTable,
+    Monitoring,
+    MonitorRule,
+    Signal,
+    of_level,
+    of_table,
+)
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
-from sandbox_kernel.plugins.monitor.monitor import MAX_FINDINGS, MAX_KEPT, MAX_KNOWN, Programs, Pulse, Windows
-from sandbox_kernel.plugins.monitor.rules import RULES, BadTable, Monitoring, MonitorRule, Signal, of_level, of_table
-from sandbox_kernel.plugins.monitor.scramble import MIN_BYTES, Scramble, bits, noise
-from sandbox_kernel.plugins.monitor.signals import heard
+from sandbox_kernel.plugins.monitor.monitor import MAX_FINDINGS, MAX_KEPT, MAX_KNOWN, Programs, Pulse, Windows, heard
+from sandbox_kernel.plugins.monitor.ransomware import MIN_BYTES, RansomwareDetector, bits, noise
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from tests.support.cases import each
 from tests.support.pages import snippets
@@ -216,8 +223,8 @@ TEXT = b"region,product,units\n" * 500
 RANDOM = random.Random(5).randbytes(20_000)
 
 
-def scramble() -> Scramble:
-    given = Scramble()
+def scramble() -> RansomwareDetector:
+    given = RansomwareDetector()
     assert [given.given(f"{name}.csv", TEXT) for name in "abcd"] == [0] * 4
     return given
 
@@ -259,7 +266,7 @@ def test_noise_beside_the_inputs_and_inputs_that_are_removed_are_honest() -> Non
 
 
 def test_an_input_that_was_noise_before_is_of_no_account() -> None:
-    files = Scramble()
+    files = RansomwareDetector()
     files.given("key.bin", RANDOM)
     assert files.taken("key.bin", RANDOM[::-1]) == 0
 
