@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.batch.output_stream import SERVICES, OutputStream, is_log
 from sandbox_kernel.plugins.frameworks import failure, printed, told
-from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer
+from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
 from sandbox_kernel.policy.safe_text import LogLines, Stream, ours, plain, tree
 from sandbox_kernel.sdk.execution import Execution, Recorder

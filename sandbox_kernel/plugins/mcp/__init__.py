@@ -6,12 +6,11 @@ imported when the command runs.
 - `plugin`: What this plugin adds: the command `mcp`, and its codes.
 - `codes`: What the server refuses, of its clients and at its start.
 - `output_store`: Outputs that are too large for an answer, and the addresses of resources.
-- `contents`: From an execution to text, images and links for a model.
+- `answer_writer`: From an execution to text, images and links for a model.
 - `clients`: Clients, the sessions of each, and their ends.
-- `descriptions`: What a model is told before it calls anything.
-- `tools`: What the tools take, do and give back.
-- `service`: Tools and resources for whoever is connected, without a transport.
-- `connections`: Connections: a clock for whatever each waits for, and room for those that ask something.
-- `http`: Tokens, the gate before them, the names of this server, clients that leave, and the address to listen on.
+- `tool_descriptions`: What a model is told before it calls anything.
+- `tool_functions`: What the tools take, do and give back.
+- `server`: Tools and resources for whoever is connected, without a transport.
+- `http_server`: The server over HTTP: tokens, checks of requests, clocks of connections, the address to listen on.
 - `command`: `sandbox-kernel mcp`: its options, start and end.
 """

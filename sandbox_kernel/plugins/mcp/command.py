@@ -25,7 +25,7 @@ from ...core.pip_extras import install_words
 
 if TYPE_CHECKING:
     from .clients import ServerLimits
-    from .http import Place
+    from .http_server import Place
 
 NEEDED = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
 CLOSE_SECONDS = 8.0
@@ -105,7 +105,7 @@ def serve(options: argparse.Namespace) -> int:
     )
     if not options.http:
         return asyncio.run(_stdio(settings, limits))
-    from .http import Place, new_token, tokens_of
+    from .http_server import Place, new_token, tokens_of
 
     if settings.downloads is not None:
         raise ConfigurationError(
@@ -125,7 +125,7 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
     from mcp.server.stdio import stdio_server
 
     from .clients import Clients
-    from .service import make_server
+    from .server import make_server
 
     clients = Clients(settings, limits)
     server = make_server(settings, limits, clients, http=False)
@@ -146,8 +146,8 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
 
 async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: list[str], said: str) -> int:
     from .clients import Clients
-    from .http import PATH, WebServer, application
-    from .service import make_server
+    from .http_server import PATH, WebServer, application
+    from .server import make_server
 
     clients = Clients(settings, limits)
     server = make_server(settings, limits, clients, http=True)

@@ -19,12 +19,12 @@ from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMem
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.plugins.mcp import output_store
-from sandbox_kernel.plugins.mcp import service as catalogue
+from sandbox_kernel.plugins.mcp import server as catalogue
+from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
 from sandbox_kernel.plugins.mcp.clients import ServerLimits
-from sandbox_kernel.plugins.mcp.contents import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
-from sandbox_kernel.plugins.mcp.http import Place, Tokens, new_token, tokens_of
+from sandbox_kernel.plugins.mcp.http_server import Place, Tokens, new_token, tokens_of
 from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
-from sandbox_kernel.plugins.mcp.tools import DownloadFile, _as_text
+from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 
 

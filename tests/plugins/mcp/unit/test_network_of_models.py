@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp import descriptions
-from sandbox_kernel.plugins.mcp.contents import figures
+from sandbox_kernel.plugins.mcp import tool_descriptions
+from sandbox_kernel.plugins.mcp.answer_writer import figures
 from sandbox_kernel.sdk.execution import Execution
 from sandbox_kernel.sdk.values import NetworkDenial
 
@@ -17,12 +17,12 @@ def test_a_model_is_told_what_it_can_reach() -> None:
     from sandbox_kernel.plugins.mcp.clients import ServerLimits
 
     nothing, some = Settings(), resolve({"network": RULES, "secrets": SECRET})
-    assert "- No network: nothing can be downloaded" in descriptions.run_code(nothing, ServerLimits())
-    said = descriptions.run_code(some, ServerLimits())
+    assert "- No network: nothing can be downloaded" in tool_descriptions.run_code(nothing, ServerLimits())
+    said = tool_descriptions.run_code(some, ServerLimits())
     assert "- Network: api.example.org, *.data.example.org, and nothing else" in said
     assert "placeholders in API_KEY" in said
     assert "A_VARIABLE_OF_MINE" not in said
-    assert "that reach nothing but api.example.org" in descriptions.instructions(some, ServerLimits())
+    assert "that reach nothing but api.example.org" in tool_descriptions.instructions(some, ServerLimits())
 
 
 def test_the_figures_of_an_mcp_answer_have_what_was_denied() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.mcp.http import tokens_of
+from sandbox_kernel.plugins.mcp.http_server import tokens_of
 
 pytestmark = pytest.mark.slow
 

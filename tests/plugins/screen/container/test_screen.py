@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.plugins.mcp.contents import figures
+from sandbox_kernel.plugins.mcp.answer_writer import figures
 
 
 @pytest.fixture(scope="module")

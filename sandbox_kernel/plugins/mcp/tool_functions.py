@@ -33,11 +33,11 @@ from ...core.errors import FileRefused
 from ...core.model import format_bytes
 from ...policy import safe_text
 from ...policy.mime import image_type
-from . import descriptions
+from .answer_writer import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows
 from .clients import Client, Refused
 from .codes import McpCode
-from .contents import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows
 from .output_store import file_address
+from .tool_descriptions import CALL_BYTES, INLINE_BYTES, PART_BYTES
 
 PROGRESS_SECONDS = 1.0
 SHOWN_IN_PROGRESS = 500
@@ -107,7 +107,7 @@ class DownloadFile(Arguments):
     path: Path
     session: Session = "main"
     offset: Annotated[int, Field(ge=0, description="The byte to start at.")] = 0
-    length: Annotated[int | None, Field(gt=0, le=descriptions.PART_BYTES, description="Bytes to return.")] = None
+    length: Annotated[int | None, Field(gt=0, le=PART_BYTES, description="Bytes to return.")] = None
     encoding: Annotated[
         Literal["auto", "text", "base64"], Field(description="How to return it; auto looks at the content.")
     ] = "auto"
@@ -192,7 +192,7 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
 
 async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
     async with call.client.use(given.session, make=False) as (session, _):
-        length = descriptions.INLINE_BYTES if given.length is None else given.length
+        length = INLINE_BYTES if given.length is None else given.length
         data, size = await session.sandbox.files.read_part(given.path, given.offset, length)
         path = given.path.removeprefix("/mnt/data/")
         mime = mime_of(path)
@@ -208,9 +208,9 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
     if given.length is None and given.offset + len(data) < size:
         link = ResourceLink(uri=uri, name=path, mime_type=mime, size=size, description=f"all of {path}")
         hint = (
-            f"{path} has {size:,} bytes, more than the {format_bytes(descriptions.INLINE_BYTES)} that are given back "
+            f"{path} has {size:,} bytes, more than the {format_bytes(INLINE_BYTES)} that are given back "
             f"unasked. Read the resource {uri}, or ask for parts with `offset` and `length` (at most "
-            f"{descriptions.PART_BYTES} bytes each)."
+            f"{PART_BYTES} bytes each)."
         )
         return CallToolResult(content=[TextContent(text=hint), link])
     text, head = _as_text(data, given), f"[{path}: bytes {given.offset} to {given.offset + len(data)} of {size}]"
@@ -315,8 +315,8 @@ def _content(given: UploadFile) -> bytes:
             data = binascii.a2b_base64("".join((given.base64 or "").split()), strict_mode=True)
         except ValueError as error:
             raise Refused(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
-    if len(data) > descriptions.CALL_BYTES:
-        most, got = format_bytes(descriptions.CALL_BYTES), format_bytes(len(data))
+    if len(data) > CALL_BYTES:
+        most, got = format_bytes(CALL_BYTES), format_bytes(len(data))
         raise FileRefused(McpCode.CALL_BYTES, limit=most, value=got)
     return data
 

@@ -44,13 +44,13 @@ from ... import __version__
 from ...core.codes import Code, UsageCode
 from ...core.errors import SandboxError
 from ...core.model import MIB, Settings, format_bytes
-from . import descriptions, tools
+from . import tool_descriptions, tool_functions
+from .answer_writer import AnswerLimits
 from .clients import Client, Clients, Refused, ServerLimits
 from .codes import McpCode
-from .contents import AnswerLimits
 from .output_store import Address, file_address, output_address, parse
 
-Run = Callable[[tools.Call, Any], Awaitable[CallToolResult]]
+Run = Callable[[tool_functions.Call, Any], Awaitable[CallToolResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ToolHandler:
     """A tool, what it takes, and the function behind it."""
 
     tool: Tool
-    arguments: type[tools.Arguments]
+    arguments: type[tool_functions.Arguments]
     run: Run
 
 
@@ -77,7 +77,7 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
         )
         return ToolHandler(tool, arguments, run)
 
-    words = descriptions
+    words = tool_descriptions
     installs = [
         handler("install_packages", "Install packages", words.install_packages(settings), hints=_CHANGES_MORE),
     ]
@@ -94,16 +94,16 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
     ]
 
 
-_BEHIND: dict[str, tuple[type[tools.Arguments], Run]] = {
-    "run_code": (tools.RunCode, tools.run_code),
-    "install_packages": (tools.InstallPackages, tools.install_packages),
-    "upload_file": (tools.UploadFile, tools.upload_file),
-    "download_file": (tools.DownloadFile, tools.download_file),
-    "list_files": (tools.ListFiles, tools.list_files),
-    "list_sessions": (tools.Nothing, tools.list_sessions),
-    "interrupt": (tools.OfSession, tools.interrupt),
-    "reset": (tools.OfSession, tools.reset),
-    "end_session": (tools.OfSession, tools.end_session),
+_BEHIND: dict[str, tuple[type[tool_functions.Arguments], Run]] = {
+    "run_code": (tool_functions.RunCode, tool_functions.run_code),
+    "install_packages": (tool_functions.InstallPackages, tool_functions.install_packages),
+    "upload_file": (tool_functions.UploadFile, tool_functions.upload_file),
+    "download_file": (tool_functions.DownloadFile, tool_functions.download_file),
+    "list_files": (tool_functions.ListFiles, tool_functions.list_files),
+    "list_sessions": (tool_functions.Nothing, tool_functions.list_sessions),
+    "interrupt": (tool_functions.OfSession, tool_functions.interrupt),
+    "reset": (tool_functions.OfSession, tool_functions.reset),
+    "end_session": (tool_functions.OfSession, tool_functions.end_session),
 }
 
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -136,7 +136,7 @@ _SESSIONS = _object(
 )
 
 
-def _schema(arguments: type[tools.Arguments]) -> dict[str, Any]:
+def _schema(arguments: type[tool_functions.Arguments]) -> dict[str, Any]:
     """Return the schema of a tool's arguments as plainly as it can be said.
 
     Without the titles that repeat names, and without `anyOf` for what may be left out: not every host knows it.
@@ -173,7 +173,7 @@ def make_server(settings: Settings, limits: ServerLimits, clients: Clients, *, h
         "sandbox-kernel",
         version=__version__,
         title="Python in a sandbox",
-        instructions=descriptions.instructions(settings, limits),
+        instructions=tool_descriptions.instructions(settings, limits),
         # No header of a request repeats an argument, so there is nothing to compare.
         get_tool_input_schema=(lambda _: None) if http else None,
         on_list_tools=service.list_tools,
@@ -228,7 +228,7 @@ class _Service:
             # Of an error of the protocol a framework tells its model nothing, or ends.
             return _failed(UsageCode.WRONG_ARGUMENT, f"{params.name}: {_first_mistake(error)}")
         try:
-            call = tools.Call(self._client(context), self._answers, context.session.report_progress)
+            call = tool_functions.Call(self._client(context), self._answers, context.session.report_progress)
             return await handler.run(call, given)
         except (Refused, SandboxError) as error:
             return _failed(error.code, _text_of(error))
@@ -250,7 +250,7 @@ class _Service:
                     uri=file_address(session.name, file.path),
                     name=file.path,
                     title=f"{file.path} of session {session.name}",
-                    mime_type=tools.mime_of(file.path),
+                    mime_type=tool_functions.mime_of(file.path),
                     size=file.size,
                 )
                 for file in files
@@ -307,7 +307,7 @@ class _Service:
                 McpCode.RESOURCE_TOO_LARGE,
                 f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.",
             )
-        return tools.mime_of(address.name), data, {"sandbox-kernel/size": size}
+        return tool_functions.mime_of(address.name), data, {"sandbox-kernel/size": size}
 
     def _client(self, context: Context) -> Client:
         """Return whose call this is; over HTTP the manager has checked the id and that it goes with the token."""
