@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.batch import source
+from sandbox_kernel.plugins.batch import source_notebook
 from sandbox_kernel.session.handshake import LANGUAGE, KernelHandshake
 from tests.support.kernels import Kernel, connect
 
@@ -100,7 +100,7 @@ def test_the_same_after_the_death_of_a_kernel(start_kernel: Start) -> None:
 
 def test_an_executed_notebook_does_not_keep_what_its_author_said_of_the_language(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(metadata={"language_info": {**LANGUAGE, **HOSTILE, "version": "3.12.1"}})
-    kept = source.read("a.ipynb", nbformat.writes(notebook).encode()).notebook.metadata["language_info"]
+    kept = source_notebook.read("a.ipynb", nbformat.writes(notebook).encode()).notebook.metadata["language_info"]
     assert kept == {**LANGUAGE, "version": "3.12.1"}
     assert not converted(tmp_path, dict(kept))
     assert converted(tmp_path, notebook.metadata["language_info"]), "the control: as it came"

@@ -38,7 +38,7 @@ finally:
     manager.shutdown_kernel()
 sys.exit(reply["content"]["status"] != "ok")
 """
-SCHEMA = "import json; from sandbox_kernel.plugins.batch.report import schema; print(json.dumps(schema()))"
+SCHEMA = "import json; from sandbox_kernel.plugins.batch.run_report import schema; print(json.dumps(schema()))"
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,9 @@ def test_what_the_wheel_requires_is_what_its_modules_import(environment: Environ
     """Every module that needs no extra can be imported, in an environment that holds nothing else."""
     program = (
         "import importlib, pkgutil, sandbox_kernel\n"
-        "extras = 'sandbox_kernel.' + 'plugins.batch.notebook plugins.batch.run plugins.batch.source plugins.mcp. "
-        "plugins.frameworks. plugins.network.tls plugins.network.secrets'.replace(' ', ' sandbox_kernel.')\n"
+        "extras = 'sandbox_kernel.' + 'plugins.batch.executed_notebook plugins.batch.run plugins.batch.source_notebook "
+        "plugins.mcp. plugins.frameworks. plugins.network.tls plugins.network.secrets'"
+        ".replace(' ', ' sandbox_kernel.')\n"
         "skipped = tuple(extras.split()) + ('sandbox_kernel.server_extension', 'sandbox_kernel.container.')\n"
         "names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, 'sandbox_kernel.')]\n"
         "names = [name for name in names if not name.startswith(skipped) and not name.endswith('__main__')]\n"

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import nbformat
 
-from sandbox_kernel.plugins.batch.report import schema
+from sandbox_kernel.plugins.batch.run_report import schema
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 NO_ENGINE = "unix:///nonexistent/engine.sock"

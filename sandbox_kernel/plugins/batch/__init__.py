@@ -3,15 +3,14 @@
 - `plugin`: What this plugin adds: the command `run`, and its codes.
 - `codes`: What a batch run refuses, and how it ends.
 - `exit_codes`: Exit codes of a run, and the rules that choose one.
-- `events`: What was refused during a run, and which of it honest code would not have done.
-- `source`: A notebook or a script, with its parameters, as a notebook without outputs.
-- `report`: The report of a run; a JSON Schema beside it describes it.
-- `inferred_inputs`: The files that code reads by names which stand in it.
-- `inputs`: Files that go in before the first cell, and hashes of what came out.
-- `notebook`: Messages as outputs of the executed notebook, by nbclient.
+- `policy_events`: What was refused during a run, and which of it honest code would not have done.
+- `source_notebook`: A notebook or a script, with its parameters, as a notebook without outputs.
+- `run_report`: The report of a run; a JSON Schema beside it describes it.
+- `input_files`: Files that go in before the first cell, those that the code names, and hashes of what came out.
+- `executed_notebook`: Messages as outputs of the executed notebook, by nbclient.
 - `output_stream`: stdout and stderr, for readers that pause or go.
 - `progress`: What a run says while it runs.
-- `stopping`: Signals: the first ends a run in order, the second at once.
+- `stop_signals`: Signals: the first ends a run in order, the second at once.
 - `run`: One run: a sandbox, the inputs, the cells, and at every moment a notebook and a report.
 - `command`: `sandbox-kernel run SOURCE`: options, and what is said at the end.
 """

@@ -31,8 +31,8 @@ from ...plugins import index
 from ..api import Sign
 from .exit_codes import End, decide, of_error
 from .output_stream import OutputStream
-from .report import OutputFile, Report, now, write_report
-from .stopping import Stopped, Stopper, signals
+from .run_report import OutputFile, Report, now, write_report
+from .stop_signals import Stopped, Stopper, signals
 
 if TYPE_CHECKING:
     from .run import Plan
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         except SandboxError as error:
             found = [of_error(error)]
         except ImportError as error:
-            from .source import missing
+            from .source_notebook import missing
 
             found = [of_error(missing("batch runs", error))]
         except Exception as defect:
@@ -237,8 +237,8 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
 def _unbrought(plan: Plan) -> list[str]:
     """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
     from ...files.notebook_files import Beside
-    from .inferred_inputs import literal_paths, modules
-    from .source import is_run
+    from .input_files import literal_paths, modules
+    from .source_notebook import is_run
 
     if plan.settings.uploads is not None:
         return []  # which has what nobody knows yet
@@ -265,7 +265,7 @@ def _unbrought(plan: Plan) -> list[str]:
 
 def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan:
     """Check everything that can be checked before a start. Raises `ConfigurationError`."""
-    from . import inputs, source
+    from . import input_files, source_notebook
     from .run import FILES, Plan
 
     settings = _settings(options)
@@ -274,17 +274,17 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
         options.receipt_file.sign_by(settings)
     total = None if options.total_timeout is None else seconds(0.1)("total_timeout", options.total_timeout)
     report.sandbox["total_seconds"] = total
-    parameters = source.read_parameters(
+    parameters = source_notebook.read_parameters(
         options.parameters, options.parameters_raw, options.parameters_yaml, options.parameters_file
     )
     with stopper.waiting():
         data = fetch(options.source)
-    found = source.read(options.source, data)
+    found = source_notebook.read(options.source, data)
     report.source |= {"kind": found.kind, "sha256": found.sha256}
-    source.parameterize(found, parameters)
+    source_notebook.parameterize(found, parameters)
     report.source["parameters"] = found.parameters
     with stopper.waiting():
-        copied = inputs.plan(options.input, FileLimits.of(settings.limits))
+        copied = input_files.plan(options.input, FileLimits.of(settings.limits))
     report.inputs_refused = copied.refused
     output = Path(options.output or f"{found.stem}-output").absolute()
     for one in (found.name, options.report):

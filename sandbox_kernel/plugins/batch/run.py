@@ -19,14 +19,14 @@ from ...sdk.execution import Execution
 from ...session.hints import Audience
 from ..api import SessionEvent
 from .codes import BatchCode
-from .events import Event, Events, FailOn, classify
+from .executed_notebook import Outputs, sizes
 from .exit_codes import End, Kind, kind_of, of_error
-from .inputs import Inputs, Reader, produced
-from .notebook import Outputs, sizes
+from .input_files import Inputs, Reader, produced
 from .output_stream import OutputStream
+from .policy_events import Event, Events, FailOn, classify
 from .progress import Progress
-from .report import CellRecord, Failure, NetworkRecord, OutputFile, Report, now
-from .source import Source, is_run
+from .run_report import CellRecord, Failure, NetworkRecord, OutputFile, Report, now
+from .source_notebook import Source, is_run
 
 FILES = "files"
 """The folder within the output folder that holds what cells made: apart from notebook and report, which are ours."""

@@ -316,9 +316,9 @@ KNOWN = {
         "sdk/output_text.py",
         "json.loads",
     ): "of a text that the caller's own call has just written, of values that are there",
-    ("plugins/batch/report.py", "json.loads"): "a file of this package",
-    ("plugins/batch/source.py", "json.loads"): "the notebook that the user names",
-    ("plugins/batch/source.py", "yaml.load"): "the parameters that the user gives",
+    ("plugins/batch/run_report.py", "json.loads"): "a file of this package",
+    ("plugins/batch/source_notebook.py", "json.loads"): "the notebook that the user names",
+    ("plugins/batch/source_notebook.py", "yaml.load"): "the parameters that the user gives",
 }
 
 

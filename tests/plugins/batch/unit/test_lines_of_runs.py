@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nbformat
 
-from sandbox_kernel.plugins.batch.notebook import Outputs
+from sandbox_kernel.plugins.batch.executed_notebook import Outputs
 from tests.support.policy.messages import message
 
 

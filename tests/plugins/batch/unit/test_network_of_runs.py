@@ -6,8 +6,8 @@ import jsonschema
 
 from sandbox_kernel.cli.program import parse
 from sandbox_kernel.plugins.batch.command import _settings
-from sandbox_kernel.plugins.batch.events import Events, classify
-from sandbox_kernel.plugins.batch.report import NetworkRecord, Report, schema
+from sandbox_kernel.plugins.batch.policy_events import Events, classify
+from sandbox_kernel.plugins.batch.run_report import NetworkRecord, Report, schema
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.sdk.values import NetworkUsage

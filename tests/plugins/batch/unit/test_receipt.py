@@ -25,7 +25,7 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.batch import exit_codes
 from sandbox_kernel.plugins.batch.command import ReceiptFile
-from sandbox_kernel.plugins.batch.report import CellRecord, OutputFile, Report
+from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, Report
 from sandbox_kernel.plugins.record import keys, receipt
 from sandbox_kernel.plugins.record.codes import RecordCode
 from tests.support.examples import examples

@@ -32,14 +32,14 @@ from sandbox_kernel.core.errors import (
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.files.file_rules import FileLimits, check_downloaded_name
 from sandbox_kernel.files.host_paths import fetch, open_folder
-from sandbox_kernel.plugins.batch import events, inputs, source
-from sandbox_kernel.plugins.batch.events import Event, Events, classify
+from sandbox_kernel.plugins.batch import input_files, policy_events, source_notebook
+from sandbox_kernel.plugins.batch.executed_notebook import Outputs, sizes
 from sandbox_kernel.plugins.batch.exit_codes import End, decide, kind_of, of_error
-from sandbox_kernel.plugins.batch.notebook import Outputs, sizes
 from sandbox_kernel.plugins.batch.output_stream import MAX_KEPT, OutputStream
+from sandbox_kernel.plugins.batch.policy_events import Event, Events, classify
 from sandbox_kernel.plugins.batch.progress import Progress
-from sandbox_kernel.plugins.batch.report import CellRecord, Failure, OutputFile, Report
-from sandbox_kernel.plugins.batch.stopping import Stopped, Stopper
+from sandbox_kernel.plugins.batch.run_report import CellRecord, Failure, OutputFile, Report
+from sandbox_kernel.plugins.batch.stop_signals import Stopped, Stopper
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
@@ -177,7 +177,7 @@ def test_a_violation_does_not_hide_behind_many_events() -> None:
     assert found.worst("violation") == forged
     assert found.worst("never") is None
     assert found.worst("any") is not None
-    assert len(found.to_json()) <= events.MAX_EVENTS + 2
+    assert len(found.to_json()) <= policy_events.MAX_EVENTS + 2
     assert sum(row["count"] for row in found.to_json()) == 5001
     assert classify("attested", {"image": "x"}) is None
     for code in ("welcome", "status-out-of-turn"):  # of each kernel: a run that fails on any event would always fail
@@ -189,11 +189,11 @@ def test_a_violation_does_not_hide_behind_many_events() -> None:
 
 @each("text", ["1", "-2", "2.5", "1e3", "True", "False", "None", "true", "", "7a", "nan", "0x10", "1_0"])
 def test_a_parameter_is_read_as_papermill_reads_it(text: str) -> None:
-    assert repr(source._typed(text)) == repr(_resolve_type(text))
+    assert repr(source_notebook._typed(text)) == repr(_resolve_type(text))
 
 
-def read(text: str, name: str = "-") -> source.Source:
-    return source.read(name, text.encode())
+def read(text: str, name: str = "-") -> source_notebook.Source:
+    return source_notebook.read(name, text.encode())
 
 
 def test_what_a_notebook_brings_along_is_not_kept(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_what_a_notebook_brings_along_is_not_kept(tmp_path: Path) -> None:
 def test_old_notebooks_are_read(version: int) -> None:
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
     text = nbformat.writes(nbformat.convert(document, version)) if version > 2 else OLD
-    found = source.read("-", text.encode())
+    found = source_notebook.read("-", text.encode())
     assert [cell.source for cell in found.notebook.cells] == ["6 * 7"]
     nbformat.validate(found.notebook)
 
@@ -241,7 +241,7 @@ def test_a_broken_notebook_is_refused_with_one_line(name: str, tmp_path: Path) -
     path = tmp_path / "x.ipynb"
     path.write_text(BROKEN[name])
     with pytest.raises(ConfigurationError, match="not a proper notebook") as caught:
-        source.read(str(path), fetch(str(path)))
+        source_notebook.read(str(path), fetch(str(path)))
     assert "\n" not in str(caught.value)
 
 
@@ -253,7 +253,7 @@ def test_a_script_without_markers_is_one_cell_as_it_is() -> None:
 
 def test_parameters_that_json_cannot_hold_are_still_reported() -> None:
     found = read("n = 1")
-    source.parameterize(found, {"n": float("nan"), "deep": {"a": (1, {2})}})
+    source_notebook.parameterize(found, {"n": float("nan"), "deep": {"a": (1, {2})}})
     json.dumps(found.parameters, allow_nan=False)
     assert found.notebook.cells[0].source.splitlines()[0] == "# Parameters"
 
@@ -268,23 +268,23 @@ def test_inputs_are_named_as_cp_would_name_them(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "data" / "link").symlink_to("/etc/passwd")
     (tmp_path / "a.csv").write_text("a")
     (tmp_path / ".env").write_text("asked for by name")
-    found = inputs.plan(["a.csv", "data", ".env"], FileLimits())
+    found = input_files.plan(["a.csv", "data", ".env"], FileLimits())
     assert [file.path for file in found.files] == ["a.csv", "data/sub/b.csv", ".env"]
     assert found.refused == [{"path": "data/link", "reason": "it is a link."}]
-    assert [file.path for file in inputs.plan(["data/."], FileLimits()).files] == ["sub/b.csv"]
+    assert [file.path for file in input_files.plan(["data/."], FileLimits()).files] == ["sub/b.csv"]
 
 
 def test_an_input_that_would_block_or_never_end_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
         with pytest.raises(ConfigurationError, match=r"it is a (FIFO|device)"):
-            inputs.plan([str(path)], FileLimits())
+            input_files.plan([str(path)], FileLimits())
 
 
 def test_no_link_that_was_put_in_the_place_of_a_file_is_hashed(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("/etc/passwd")
     (tmp_path / "b").write_text("b")
-    assert [row["path"] for row in inputs.produced(open_folder(tmp_path), ["a", "b", "gone", "../b"])] == ["b"]
+    assert [row["path"] for row in input_files.produced(open_folder(tmp_path), ["a", "b", "gone", "../b"])] == ["b"]
 
 
 # --- report ----------------------------------------------------------------------------------------------------------
@@ -682,13 +682,13 @@ async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.Monke
     finished: list[bool] = []
     codes: list[int] = []
     released = asyncio.Event()
-    monkeypatch.setattr("sandbox_kernel.plugins.batch.stopping.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("sandbox_kernel.plugins.batch.stop_signals.STOP_SECONDS", 0.05)
 
     def leave(code: int) -> None:
         codes.append(code)
         released.set()
 
-    monkeypatch.setattr("sandbox_kernel.plugins.batch.stopping.os._exit", leave)
+    monkeypatch.setattr("sandbox_kernel.plugins.batch.stop_signals.os._exit", leave)
     stopper = Stopper(lambda end: end.code)
     asyncio.get_running_loop().call_later(0.05, stopper.heard, 15, None)
     async with within(30):

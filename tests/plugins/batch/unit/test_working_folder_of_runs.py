@@ -15,8 +15,8 @@ from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files.file_rules import FileLimits
 from sandbox_kernel.files.host_paths import fetch
 from sandbox_kernel.files.host_tree import UploadFolder
-from sandbox_kernel.plugins.batch import inputs, source
-from sandbox_kernel.plugins.batch.report import OutputFile
+from sandbox_kernel.plugins.batch import input_files, source_notebook
+from sandbox_kernel.plugins.batch.run_report import OutputFile
 
 pytestmark = pytest.mark.slow
 
@@ -79,9 +79,9 @@ def test_a_report_that_is_there_is_replaced_and_its_other_names_are_not(repo: Pa
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "--input": lambda name: inputs.plan([name], FileLimits()),
+    "--input": lambda name: input_files.plan([name], FileLimits()),
     "SOURCE": fetch,
-    "-f": lambda name: source.read_parameters([], [], [], [name]),
+    "-f": lambda name: source_notebook.read_parameters([], [], [], [name]),
 }
 
 
@@ -110,7 +110,7 @@ def test_a_folder_that_is_a_link_goes_in_by_no_entry_point(repo: Path, name: str
     (repo / "data").symlink_to("../mine")
     (repo / "up").symlink_to(".")
     with pytest.raises(ConfigurationError, match="is a link"):
-        inputs.plan([name], FileLimits())
+        input_files.plan([name], FileLimits())
     with pytest.raises(ConfigurationError, match="is a link"):
         config.from_keywords(uploads=name)
     with pytest.raises(ConfigurationError, match="is a link"):

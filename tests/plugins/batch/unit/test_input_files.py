@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from sandbox_kernel.plugins.batch.inferred_inputs import literal_paths, modules
+from sandbox_kernel.plugins.batch.input_files import literal_paths, modules
 from sandbox_kernel.plugins.batch.output_stream import OutputStream
 from sandbox_kernel.plugins.batch.progress import MUCH, Progress
 

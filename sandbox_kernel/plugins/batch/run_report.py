@@ -19,8 +19,8 @@ from ...core.codes import Survived, UsageCode
 from ...core.screen_findings import Finding
 from ...files.host_paths import Folder, open_parent, usable
 from ...sdk.values import NetworkUsage
-from .events import Events
 from .exit_codes import End
+from .policy_events import Events
 
 VERSION = 1
 """Of the report's form: a reader may rely on every field of its schema, and a new meaning is a new version."""
