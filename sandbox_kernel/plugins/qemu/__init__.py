@@ -5,7 +5,6 @@ What runs in the machine beside the agent is in `inside/`.
 
 - `plugin`: What this plugin adds: the engine `qemu`.
 - `codes`: What makes the state of a machine of no use.
-- `wall`: What it closes in, for people.
 - `build_format`: The form of what machines start from.
 - `build`: Making it.
 - `artifacts`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.
@@ -14,8 +13,7 @@ What runs in the machine beside the agent is in `inside/`.
 - `line_protocol`: A channel of lines of JSON, bounded: the machine's words, and QEMU's own monitor.
 - `qmp`: QEMU's monitor, which only the host reaches: standing still, and writing a machine's state down.
 - `saved_states`: The states that machines start from, as files.
-- `state_capture`: Taking such a state.
-- `background_save`: A process that does so, and outlives the one that wanted it.
+- `state_capture`: Taking such a state, here or in a process of its own, which outlives the one that wanted it.
 - `__main__`: That process.
 - `running_config`: What a machine was made of.
 - `launch_plan`: Starting QEMU, as often as a machine is.

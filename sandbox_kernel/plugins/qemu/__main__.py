@@ -1,4 +1,4 @@
-"""Takes one state, and ends (`background_save`). It is bounded by the engine, and by an alarm besides."""
+"""Takes one state, and ends (`state_capture`). It is bounded by the engine, and by an alarm besides."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from .background_save import spec_of
 from .engine import QemuEngine
+from .state_capture import spec_asked
 
 MAX_SECONDS = 400
 NICENESS = 10
@@ -22,7 +22,7 @@ def main(argument: str) -> None:
     os.nice(NICENESS)
     said = json.loads(argument)
     engine = QemuEngine(cgroup=said["cgroup"], preload=tuple(said["preload"]), folder=Path(said["folder"]), ahead=False)
-    asyncio.run(engine.prepare(spec_of(said)))
+    asyncio.run(engine.prepare(spec_asked(said)))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from ...setup.build_lock import alone
 from ...setup.command_steps import Say, Steps, step, tail
 from ...setup.roots import KINDS, State
 from ...setup.roots import state as root_state
+from .artifacts import BUILD
 from .build_format import (
     DESCRIPTION,
     DISK,
@@ -47,7 +48,6 @@ ENTRY_POINTS = {"kernels": False, "the SDK and what builds on it": True}
 """Each entry point, and whether figures bring their data along."""
 META = "linux-image-cloud-amd64"
 BUSYBOX = "busybox-static"
-BUILD = "sandbox-kernel build --engine qemu"
 STEP_SECONDS = 900.0
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 FOLDERS = ("bin", "dev", "guest", "guest/container", "modules", "new", "proc", "sys")

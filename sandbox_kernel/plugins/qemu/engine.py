@@ -30,7 +30,7 @@ from ...engines.bubblewrap.interface import (
 )
 from ...engines.inspectable import Condition
 from ...engines.pipe import Pipe
-from . import artifacts, background_save, hardware, profile, saved_states, state_capture
+from . import artifacts, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
 from .container import ABILITIES, QemuContainer
 from .launch_plan import MARK, MachineSockets, Plan
@@ -140,7 +140,7 @@ class QemuEngine(BubblewrapEngine):
         if why := saved_states.failed(folder, key):
             logging.getLogger("sandbox_kernel").warning("machines start from nothing: no state can be taken: %s", why)
         elif not saved_states.is_one_being_made(folder):
-            background_save.begin(spec, self._preload, folder, cgroup=self._cgroup)
+            state_capture.take_in_background(spec, self._preload, folder, cgroup=self._cgroup)
         else:  # one at a time takes processors enough; whoever starts the next sandbox asks again
             self._wanted.discard(key)
 

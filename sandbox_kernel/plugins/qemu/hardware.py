@@ -89,8 +89,3 @@ def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends)
     if ends.incoming is not None:
         parts += ["-incoming", f"fd:{ends.incoming}"]
     return tuple(parts)
-
-
-def as_markdown(reasons: dict[str, str]) -> str:
-    """Return a list of docs/qemu.md."""
-    return "\n".join(f"- `{name}`: {reason}." for name, reason in reasons.items())

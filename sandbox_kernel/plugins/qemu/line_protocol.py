@@ -48,9 +48,7 @@ class Lines:
             del self._received[: end + 1]
             try:
                 said = json.loads(line)
-            except ValueError:  # RecursionError is not one; the depth of a short line is bounded by its length
-                said = None
-            except RecursionError:
+            except (ValueError, RecursionError):
                 said = None
             documents.append(said)
         proper = all(isinstance(said, dict) for said in documents)

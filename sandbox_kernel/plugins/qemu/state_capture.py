@@ -1,6 +1,9 @@
 """Taking a state: a machine is started for nobody, attested, and written down when its kernel is ready.
 
-What it says is read here as by a session, and goes nowhere.
+What it says is read here as by a session, and goes nowhere. A process of its own does so in the background, and
+outlives the one that wanted it:
+
+    python -I -m sandbox_kernel.plugins.qemu {"image": …, "limits": …}
 """
 
 from __future__ import annotations
@@ -9,14 +12,15 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ...container import wire
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import SandboxSpec
+from ...core.helper_processes import start_apart
+from ...core.model import AgentOptions, Limits, SandboxSpec
 from ...engines.shipping import Extension, command_of, new_uid, packed_line
 from . import saved_states
 from .container import QemuContainer
@@ -100,3 +104,41 @@ async def write_down(container: QemuContainer, scratch: Path) -> dict[str, Any]:
         return await container.save(fd)
     finally:
         os.close(fd)
+
+
+MODULE = "sandbox_kernel.plugins.qemu"
+START_SECONDS = 10.0
+
+
+def take_in_background(spec: SandboxSpec, preload: tuple[str, ...], folder: Path, *, cgroup: bool) -> None:
+    """Start such a process for a spec that may be kept. Raises OSError and `subprocess.SubprocessError`."""
+    if spec.made_of is None:
+        raise ValueError("it is no agent's")
+    said = {
+        "image": spec.image,
+        "limits": asdict(spec.limits),
+        "limits_kept": spec.limits_kept,
+        "charts": spec.made_of.charts,
+        "zone": spec.made_of.zone,
+        "preload": preload,
+        "folder": str(folder),
+        "cgroup": cgroup,
+    }
+    start_apart(MODULE, json.dumps(said), seconds=START_SECONDS)
+
+
+def spec_asked(said: dict[str, Any]) -> SandboxSpec:
+    """Return the spec that was asked for: it has the same state."""
+    from ...engines.shipping import command_of, new_uid
+
+    options = AgentOptions(charts=said["charts"], zone=said["zone"])
+    limits = Limits(**said["limits"])
+    return SandboxSpec(
+        session_id=os.urandom(16).hex(),
+        image=said["image"],
+        limits=limits,
+        command=command_of(options, limits),
+        limits_kept=said["limits_kept"],
+        uid=new_uid(),
+        made_of=options,
+    )

@@ -23,7 +23,7 @@ import pytest
 from sandbox_kernel import AsyncSandbox, SandboxDied
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.files import snapshots
-from sandbox_kernel.plugins.qemu import background_save, saved_states
+from sandbox_kernel.plugins.qemu import saved_states, state_capture
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 from tests.plugins.qemu.container.test_snapshots import SLOW
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
@@ -321,7 +321,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     there = tmp_path / "snapshots"
     monkeypatch.setattr(snapshots, "usual_folder", lambda: str(there))
     monkeypatch.setattr(saved_states, "folder_of_user", lambda: tmp_path / "states")
-    monkeypatch.setattr(background_save, "begin", lambda *_, **__: None)  # it would go on into the next test
+    monkeypatch.setattr(state_capture, "take_in_background", lambda *_, **__: None)  # it would go on into the next test
     return there
 
 

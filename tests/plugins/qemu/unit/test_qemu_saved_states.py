@@ -25,7 +25,7 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines import shipping
-from sandbox_kernel.plugins.qemu import artifacts, background_save, saved_states, state_capture
+from sandbox_kernel.plugins.qemu import artifacts, saved_states, state_capture
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.engine import QemuEngine, may_be_kept
 from sandbox_kernel.setup.command_steps import Steps
@@ -250,7 +250,7 @@ class Engine(QemuEngine):
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[SandboxSpec]:
     """Return which specs a process was started for that takes a state."""
     specs: list[SandboxSpec] = []
-    monkeypatch.setattr(background_save, "begin", lambda spec, *_, **__: specs.append(spec))
+    monkeypatch.setattr(state_capture, "take_in_background", lambda spec, *_, **__: specs.append(spec))
     return specs
 
 
@@ -371,9 +371,9 @@ def test_a_process_that_takes_one_takes_that_of_the_same_spec(monkeypatch: pytes
     settings = Settings(engine="qemu", image="x", charts=True, limits=Limits(pids=99))
     spec, commands = shipping.new_spec(settings), []
     monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
-    background_save.begin(spec, ("numpy",), tmp_path, cgroup=True)
+    state_capture.take_in_background(spec, ("numpy",), tmp_path, cgroup=True)
     said = json.loads(commands[0][-1])
-    other = background_save.spec_of(said)
+    other = state_capture.spec_asked(said)
     machine = artifacts.Machine("/f", "sha256:0", "6.1", "1")
     assert saved_states.key_of(other, machine, "/bin/sh", 1, ()) == saved_states.key_of(spec, machine, "/bin/sh", 1, ())
     assert (other.image, other.limits_kept, said["preload"], said["folder"]) == (
