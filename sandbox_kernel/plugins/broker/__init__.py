@@ -5,20 +5,15 @@ Its callers' side is in `client/`.
 - `settings`: How many sandboxes are kept ready, and what they have imported.
 - `codes`: Why a broker gives no sandbox.
 - `create_request`: What a caller asks for, read against a table, and the spec that is made of it.
-- `accounts`: Which account of the machine the user id of a process stands for.
+- `user_accounts`: Which account of the machine the user id of a process stands for.
 - `ceilings`: What a user may have, and who says so; the operator's file.
 - `usage_counters`: Who has how many sandboxes, and what was refused.
 - `pool`: Sandboxes that are ready before anybody asks.
-- `warm_sandbox`: One of them, from its start to its claim.
 - `detached_sandbox`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.
 - `detached_registry`: Who may have such a one, and for how long.
-- `owner_pipe`: What is asked for with one that is kept, and its owner's end of the pipe.
-- `frames`: A pipe's bytes cut into frames, without reading them.
 - `lease`: A sandbox whose pipe a caller has: its end, and whose it is.
-- `service`: What a broker is for its connections.
-- `connection`: One connection: a few bounded requests, each answered once.
-- `queries`: What callers may ask besides a sandbox.
-- `prometheus`: Figures for the operator, in Prometheus's text form.
+- `caller_connection`: One connection: a few bounded requests, each answered once.
+- `prometheus_metrics`: Figures for the operator, in Prometheus's text form.
 - `daemon`: The sockets, and the daemon from its start to its end.
 - `command`: `sandbox-kernel broker`.
 - `detached`: A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on.

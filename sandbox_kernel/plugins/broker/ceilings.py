@@ -132,7 +132,7 @@ class Policy:
             return self.everybody
         try:
             user = pwd.getpwuid(uid)
-        except KeyError:  # who is served without an account is this process's own user (`accounts.py`)
+        except KeyError:  # who is served without an account is this process's own user (`user_accounts.py`)
             return self.everybody
         found = self.everybody
         mine = _groups_of(user)

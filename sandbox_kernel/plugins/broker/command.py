@@ -119,7 +119,7 @@ async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:
     from typing import cast
 
     from .daemon import Broker
-    from .prometheus import CONTENT_TYPE
+    from .prometheus_metrics import CONTENT_TYPE
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

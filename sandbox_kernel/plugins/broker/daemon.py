@@ -23,19 +23,17 @@ from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.tasks import Tasks
 from . import create_request
-from .accounts import require_account
+from .caller_connection import Caller, Made
 from .ceilings import Policy
 from .client import packets
 from .codes import BrokerCode
-from .connection import Caller
 from .detached_registry import DetachedRegistry
-from .detached_sandbox import DetachedSandbox
+from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
-from .owner_pipe import DetachedOptions
 from .pool import Pool
-from .prometheus import Figures, Gauges
-from .service import Made
+from .prometheus_metrics import Figures, Gauges
 from .usage_counters import UsageCounters
+from .user_accounts import require_account
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec

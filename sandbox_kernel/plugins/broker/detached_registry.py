@@ -17,9 +17,8 @@ from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer
 from .codes import BrokerCode
-from .detached_sandbox import DetachedSandbox
+from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
-from .owner_pipe import DetachedOptions
 
 MAX_PASSING = 8
 """Owners, one after another, whose words a sandbox that does not listen has not taken yet."""

@@ -13,22 +13,175 @@ import contextlib
 import json
 import signal
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...container import wire
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from ...core.model import ExitReason
 from ...core.tasks import Tasks
 from ...engines.pipe import Pipe
+from .client import packets
 from .codes import BrokerCode
-from .frames import FRAME_RESERVE, OWNERS_WHOLE, WHOLE, Frames, Piece, cut, is_note, op_of, parts
 from .lease import Lease
-from .owner_pipe import DetachedOptions, Owner, noted
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.base import Lendable
+
+_NOTE = b"{" + packets.KEEP
+_HEAD = struct.Struct("!IB")
+MIN_BYTES = 3
+"""Bytes that a frame announces at least: its kind, and how many parts it has."""
+WHOLE = 64 << 10
+"""Bytes of a frame of the sandbox's that is held until it is complete."""
+OWNERS_WHOLE = 8 << 20
+"""The same of an owner's: what an honest one sends is less, so it is passed on whole or not at all."""
+FRAME_RESERVE = 2 << 20
+SLICE = 32 << 10
+"""Bytes that are cut before others have their turn: they may be thousands of frames."""
+
+
+class Piece(NamedTuple):
+    """A whole frame, or a part of a large one."""
+
+    data: bytes
+    kind: int
+    size: int
+    """Of the whole frame, in bytes."""
+    first: bool
+    last: bool
+
+    @property
+    def whole(self) -> bool:
+        return self.first and self.last
+
+
+class Frames:
+    """Cuts one direction of a pipe."""
+
+    def __init__(self, max_frame: int, whole: int) -> None:
+        """A frame of up to `whole` bytes comes in one piece; one over `max_frame` is none."""
+        self._max, self._whole = max_frame, whole
+        self._begun = bytearray()
+        self._kind = self._size = self._left = 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether the last piece was one of a large frame, and not its last."""
+        return self._left > 0
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """Return the pieces that `data` completes. Raises `wire.FrameError` for what begins no frame."""
+        pieces: list[Piece] = []
+        view = memoryview(data)
+        while view:
+            if self._left:
+                part = view[: self._left]
+                self._left -= len(part)
+                pieces.append(Piece(bytes(part), self._kind, self._size, first=False, last=not self._left))
+                view = view[len(part) :]
+                if not self._left:
+                    self._size = 0
+                continue
+            needed = (self._size or _HEAD.size) - len(self._begun)
+            self._begun += view[:needed]
+            view = view[needed:]
+            if len(self._begun) < (self._size or _HEAD.size):
+                break
+            if not self._size:
+                self._announced()
+                if self._size <= self._whole:
+                    continue
+                self._left = self._size - len(self._begun)
+            pieces.append(Piece(bytes(self._begun), self._kind, self._size, first=True, last=not self._left))
+            self._begun.clear()
+            self._size = self._size if self._left else 0
+        return pieces
+
+    def _announced(self) -> None:
+        size, kind = _HEAD.unpack(self._begun)
+        if not MIN_BYTES <= size <= self._max or kind not in wire.KINDS:
+            raise wire.FrameError(f"no frame of kind {kind} has {size} bytes")
+        self._kind, self._size = kind, size + 4
+
+
+async def cut(frames: Frames, receive: Callable[[], Awaitable[bytes]]) -> AsyncIterator[Piece]:
+    """Cut what is received, until its end. Raises `wire.FrameError`, and what `receive` raises."""
+    while data := await receive():
+        for start in range(0, len(data), SLICE):
+            for piece in frames.feed(data[start : start + SLICE]):
+                yield piece
+            await asyncio.sleep(0)
+
+
+def parts(piece: Piece) -> tuple[bytes, ...]:
+    """Return the parts of a whole frame. Raises `wire.FrameError`."""
+    [(_, found)] = wire.Decoder(piece.size).feed(piece.data)
+    return found
+
+
+def is_note(piece: Piece) -> bool:
+    """Return whether a frame is an owner's note: one part alone, which begins as a note does, and data never can."""
+    return piece.kind == wire.AGENT and piece.whole and piece.data[5:7] == b"\0\1" and piece.data[11:].startswith(_NOTE)
+
+
+def op_of(piece: Piece) -> str | None:
+    """Return which event of the agent's a whole frame is; what cannot be read is the owner's to judge."""
+    try:
+        return str(json.loads(parts(piece)[0])["op"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachedOptions:
+    """What is asked for with a sandbox that is kept."""
+
+    name: str
+    """Its id, of its owner's choice; another user may have the same."""
+    seconds: float
+    """Until it ends."""
+    most_seconds: float
+    """Until it ends whatever is asked for later."""
+    set_by: str
+    metadata: dict[str, str]
+    settings: str
+    """What the next owner needs to know of it, as the first one wrote it."""
+
+
+class Owner:
+    """One end of the pipe between an owner and the broker."""
+
+    def __init__(self, pipe: Pipe, *, began: bool) -> None:
+        self.pipe, self.began = pipe, began
+        """Before an owner has begun it knows nothing of the cell that runs, and hears of the agent alone."""
+        self.turn = asyncio.Lock()
+
+    async def send(self, data: bytes) -> None:
+        """Wait until it is written; nothing if the owner is gone."""
+        async with self.turn:
+            with contextlib.suppress(EngineError):
+                await self.pipe.send(data)
+
+
+def noted(data: bytes) -> dict[str, Any]:
+    """Return what an owner notes of its session. Raises LookupError, TypeError or ValueError for what is improper."""
+    if len(data) > packets.MAX_NOTE:  # which is known before millions of lists are made of it
+        raise ValueError("a note is too long")
+    said = packets.unpacked(data)
+    session, cell = said.get("session", {}), said.get("cell")
+    # It is written anew for the next owner, where a number or a letter can be longer than it came.
+    if packets.size(said) > packets.MAX_NOTE or packets.size(session) > packets.MAX_SESSION:
+        raise ValueError("a note is too long")
+    if not isinstance(session, dict) or not (cell is None or isinstance(cell, dict)):
+        raise ValueError("that is no note")
+    if cell is not None and not (packets.text(cell["id"], 200) and packets.seconds(cell["seconds"])):
+        raise ValueError("that is no cell")
+    return said
+
 
 MAX_BYTES = 8 << 20
 RESERVED_BYTES = 1 << 20

@@ -4,8 +4,6 @@
 - `listener_trust`: Where a broker listens, and whether whoever listens there may be believed.
 - `ahead`: A request before there is an event loop.
 - `channel`: A caller's connection to a broker: questions with answers, and what it hears unasked.
-- `autostart`: Starting the user's own broker, where none listens.
 - `container`: One sandbox that a broker made: its pipe is this process's, its end is told by the broker.
-- `detached_client`: Sandboxes that outlive their owner: made, found, taken over, left.
 - `engine`: The broker as an engine: start, adopt, list, reap.
 """

@@ -150,7 +150,7 @@ class BrokerEngine:
         """Return a connection; the user's own broker is started for it, where there is none."""
         if not self._is_own:
             return await connect(self.path)
-        from .autostart import connect_or_start
+        from .channel import connect_or_start
 
         return await connect_or_start(self.path)
 

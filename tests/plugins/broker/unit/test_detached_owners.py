@@ -24,9 +24,7 @@ from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.client.listener_trust import Peer
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.detached_registry import MAX_PASSING
-from sandbox_kernel.plugins.broker.detached_sandbox import DetachedSandbox
-from sandbox_kernel.plugins.broker.frames import SLICE, Frames, cut
-from sandbox_kernel.plugins.broker.owner_pipe import DetachedOptions, noted
+from sandbox_kernel.plugins.broker.detached_sandbox import SLICE, DetachedOptions, DetachedSandbox, Frames, cut, noted
 from tests.support.cases import each
 from tests.support.patience import within
 

@@ -21,12 +21,10 @@ from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.broker.ceilings import Policy, load
 from sandbox_kernel.plugins.broker.client import packets
-from sandbox_kernel.plugins.broker.client.detached_client import row
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.broker.detached import moment
-from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Transcript
+from sandbox_kernel.plugins.broker.detached import moment, row
+from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Frames, Transcript, is_note, op_of, parts
 from sandbox_kernel.plugins.broker.detached_settings import check, dumped, restored
-from sandbox_kernel.plugins.broker.frames import Frames, is_note, op_of, parts
 from tests.support.cases import each
 
 

@@ -23,12 +23,12 @@ from typing import Any, cast
 import pytest
 
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable
-from sandbox_kernel.plugins.broker import accounts, daemon
-from sandbox_kernel.plugins.broker.accounts import require_account
+from sandbox_kernel.plugins.broker import daemon, user_accounts
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client.channel import Channel, connect
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound
+from sandbox_kernel.plugins.broker.user_accounts import require_account
 from tests.support import ROOT
 from tests.support.patience import within
 
@@ -42,7 +42,7 @@ SOMEBODY = next(user for user in pwd.getpwall() if user.pw_uid not in {0, NOBODY
 @pytest.fixture
 def subordinate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "subuid"
-    monkeypatch.setattr(accounts, "SUBORDINATE", file)
+    monkeypatch.setattr(user_accounts, "SUBORDINATE", file)
     return file
 
 
@@ -255,7 +255,7 @@ async def test_a_caller_that_is_refused_at_once_is_told_why(
 WITHIN = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[2])
-from sandbox_kernel.plugins.broker.accounts import require_account
+from sandbox_kernel.plugins.broker.user_accounts import require_account
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.plugins.broker.client.listener_trust import peer
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

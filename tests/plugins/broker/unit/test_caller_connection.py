@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox_kernel.plugins.broker import connection, queries
+from sandbox_kernel.plugins.broker import caller_connection
+from sandbox_kernel.plugins.broker.caller_connection import Caller
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client import packets
-from sandbox_kernel.plugins.broker.connection import Caller
 from sandbox_kernel.plugins.broker.daemon import Broker
 from tests.support.patience import within
 
@@ -25,7 +25,7 @@ SOON = 0.05
 @contextlib.asynccontextmanager
 async def a_caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.socket]:
     """A connection that ends when it is used for nothing for a moment."""
-    monkeypatch.setattr(connection, "NEXT_SECONDS", SOON)
+    monkeypatch.setattr(caller_connection, "NEXT_SECONDS", SOON)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.setblocking(False)
     broker = Broker(cast("Any", SimpleNamespace(address="an engine")), Policy(everybody=Ceiling(own=True)))
@@ -74,7 +74,7 @@ async def test_a_connection_with_a_question_under_way_is_not_ended_for_another_t
 ) -> None:
     """A start can take longer than a connection may be idle: what was asked besides must not end it."""
     slow = Slow()
-    monkeypatch.setitem(queries.ANSWERS, "slow", slow)
+    monkeypatch.setitem(caller_connection.ANSWERS, "slow", slow)
     async with a_caller(monkeypatch) as sock:
         say(sock, op="slow", n=1)
         await slow.asked.wait()
@@ -118,7 +118,7 @@ async def test_each_answer_begins_the_time_for_the_next_question_anew(monkeypatc
         say(sock, op="status", n=1)
         say(sock, op="status", n=2)
         assert {(await heard(sock))["n"] for _ in range(2)} == {1, 2}
-        monkeypatch.setitem(queries.ANSWERS, "slow", slow)
+        monkeypatch.setitem(caller_connection.ANSWERS, "slow", slow)
         say(sock, op="slow", n=3)
         await slow.asked.wait()
         assert await is_quiet(sock, 4 * SOON)
