@@ -14,7 +14,6 @@
 - `e2b_files`: Files as E2B's SDK has them.
 - `e2b`: E2B's SDK by its own names.
 - `inspect_commands`: Commands and files as the kernel serves them for inspect_ai. Shipped into the kernel.
-- `inspect_answers`: What inspect_ai asks of a command, as a cell, and what the answers of those mean to it.
 - `inspect_ai`: A sandbox environment for inspect_ai.
 """
 

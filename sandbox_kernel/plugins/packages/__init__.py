@@ -5,7 +5,6 @@ What runs in the kernel is the package `inside`. Needs the plugin `tools`: cells
 - `plugin`: What this plugin adds.
 - `settings`: How packages that cells may install are written.
 - `codes`: Why packages cannot come.
-- `packages`: Packages for a session that runs: chosen, fetched, checked.
-- `installing`: Their way into one session.
-- `caller`: `install`, for the caller of a sandbox.
+- `wheel_selection`: The wheels for a session that runs: chosen, fetched, checked.
+- `installation`: Their way into one session, for its cells, and for its caller (`install`).
 """

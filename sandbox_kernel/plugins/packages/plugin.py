@@ -12,14 +12,14 @@ from .codes import PackageCode
 
 def prepare(settings: Settings, given: object, state: Mapping[str, Any], environment: Mapping[str, str]) -> Preparation:
     """Return what lets cells install packages."""
-    from .installing import PackagesOfCells
+    from .installation import PackagesOfCells
 
     return PackagesOfCells(settings)
 
 
 def sdk(sandbox: Any) -> Any:
     """Return what installs packages into one sandbox for its caller."""
-    from .caller import Packages
+    from .installation import Packages
 
     return Packages(sandbox)
 

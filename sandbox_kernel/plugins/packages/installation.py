@@ -1,7 +1,7 @@
 """Packages into one session, for its caller or, where a setting allows it, for its cells.
 
-The host resolves and fetches in a thread (`packages`), and the files go over the pipe into a hidden folder of scratch.
-What is inside unpacks them (`inside`).
+The host resolves and fetches in a thread (`wheel_selection`), and the files go over the pipe into a hidden folder of
+scratch. What is inside unpacks them (`inside`).
 """
 
 from __future__ import annotations
@@ -10,25 +10,31 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from ...core.answer_allowance import Allowance
 from ...core.codes import UsageCode
-from ...core.errors import ConfigurationError, FileRefused
+from ...core.errors import AnswerError, ConfigurationError, FileRefused
 from ...core.model import Inside, Settings
 from ...core.package_files import PACKAGE
 from ...engines.shipping import packed_line
 from ...files import scratch_files
 from ...files.scratch_files import Ask
+from ...sdk.values import InstalledPackage
 from ..api import SessionHandle, SessionService
 from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
 from .codes import PackageCode
-from .packages import SECONDS, Has, Package, Source, described, resolve
 from .settings import PackageSettings
+from .wheel_selection import SECONDS, Has, Package, Source, described, resolve
+
+if TYPE_CHECKING:
+    from ...sdk.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +171,44 @@ def question(**fields: object) -> str:
     """Return a cell of ours that asks what is inside, and prints the answer."""
     source = f"{source_inside()}\nanswer({json.dumps(fields)!r})\n"
     return f"exec({source!r}, {{'__name__': {MODULE!r}}})"
+
+
+INSIDE_SECONDS = 120.0
+"""What the sandbox may take to say what it has, and to unpack what came."""
+
+
+class Packages:
+    """The packages that callers install into one sandbox."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._installing: Installing | None = None
+
+    async def install(
+        self, packages: Sequence[str | os.PathLike[str]], progress: Callable[[str], object] | None
+    ) -> list[InstalledPackage]:
+        """See `AsyncSandbox.install`."""
+        await self._instance.ready(fresh=True)
+        if self._installing is None:
+            session = self._instance.session
+            self._installing = Installing(self._instance.settings)
+            self._installing.ask, self._installing.record = session.ask, session.emit
+        has = await self._asked(question())
+        heard = progress or (lambda text: None)
+        found = await self._installing.install(packages, has, by="caller", heard=heard)
+        heard("unpacking")
+        said = await self._asked(question(unpack=[one.file.name for one in found]))
+        if not isinstance(said, dict) or said.get("ok") is not True:
+            raise ConfigurationError(PackageCode.PACKAGES_NOT_UNPACKED, setting="scratch_size")
+        return [InstalledPackage(one.name, one.version, one.sha256, one.size) for one in found]
+
+    async def _asked(self, code: str) -> object:
+        """Return what the sandbox says, None if that is no answer."""
+
+        async def hear(kind: str, value: object) -> None:
+            """Nobody wants to hear of anything before the end."""
+
+        execution = await self._instance.run(code, INSIDE_SECONDS, False, frozenset(), hear, reads="")
+        with suppress(AnswerError):
+            return Allowance(self._instance.settings.limits).last_line(execution.logs.stdout)
+        return None
