@@ -207,7 +207,7 @@ def _base64(digits: bytes) -> int:
 def _list(first: bytes, number: bytes, meanings: Mapping[bytes, int]) -> Escapes:
     """Return how lists of numbers are read. A pattern that begins with a sign, and with no group, is quick."""
     between = rb"""["'\s,;]{1,40}"""
-    pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1) + rb"(?![0-9])"
+    pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1)
     split = re.compile(rb"\w+").findall
     return Escapes(
         b"",
