@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Protocol
 
 from ...core.codes import EndCode
@@ -20,7 +21,7 @@ from ...core.descriptors import send_fds
 from ...core.errors import EngineError, ImageMissing, SandboxError
 from ...core.model import ExitReason, SandboxSample
 from ...core.package_files import installation
-from ...core.tasks import Tasks, log_defect
+from ...core.tasks import Tasks
 from ...core.version import __version__
 from ...engines.abilities import PAUSE, Ability, Pausable, Sampled, abilities_of, demand
 from ...engines.inspectable import Condition, Inspectable, Shown
@@ -228,7 +229,7 @@ class Caller:
         self._broker = broker
         self._socket = sock
         self._loop = asyncio.get_running_loop()
-        self._tasks = Tasks(self._defect)
+        self._tasks = Tasks()
         self._busy = self._requests = 0
         self._starting = False
         self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
@@ -310,14 +311,8 @@ class Caller:
             "sample": self._sample,
             "pause": self._pause,
             "resume": self._resume,
-            **{op: self._asking(answer) for op, answer in ANSWERS.items()},
+            **{op: partial(answer, self._broker, self.peer) for op, answer in ANSWERS.items()},
         }
-
-    def _asking(self, answer: Callable[[Service, Peer, Answer], Awaitable[Answer]]) -> Any:
-        async def ask(said: Answer) -> Answer:
-            return await answer(self._broker, self.peer, said)
-
-        return ask
 
     async def _serve(self, number: int, serve: Callable[[Answer], Awaitable[Answer | None]], said: Answer) -> None:
         try:
@@ -474,6 +469,3 @@ class Caller:
             pass  # it is gone; it may have said that it leaves, which is read first
         except (OSError, SandboxError):  # it does not read
             self.hang_up()
-
-    def _defect(self, name: str, error: BaseException) -> None:
-        log_defect(name, error)

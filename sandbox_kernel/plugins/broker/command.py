@@ -17,6 +17,7 @@ from .settings import BrokerSettings
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from ...core.model import Settings
     from .ceilings import Policy
@@ -66,14 +67,14 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from ...engines.select import make_own_engine
     from .ceilings import load
     from .client.listener_trust import others
-    from .daemon import Broker, Listening, bound, on_signals
+    from .daemon import Broker, bound, on_signals
     from .pool import Pool
 
     _room_for_files()
     warm = settings.of(BrokerSettings)
     path = options.socket or (OPERATORS if options.for_all else own())
     engine = make_own_engine(settings)
-    sock, _lock = bound(Listening(path, options.for_all))
+    sock, _lock = bound(path, for_all=options.for_all)
     broker = Broker(
         engine,
         policy,
@@ -94,7 +95,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
         _say(f"{file} is in force")
 
     on_signals(broker, again)
-    pages = await _metrics(broker, options.metrics) if options.metrics else None
+    pages = await _metrics(broker.page, options.metrics) if options.metrics else None
     broker.listen(sock)
     _say(f"listening at {path}, engine {engine.address}, {warm.pool} sandboxes kept ready")
     for other in others() if path == own() else ():
@@ -114,11 +115,8 @@ def _room_for_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:
+async def _metrics(figures: Callable[[], str], path: str) -> asyncio.AbstractServer:
     """Serve the page of figures on a unix socket, over as much HTTP as Prometheus needs."""
-    from typing import cast
-
-    from .daemon import Broker
     from .prometheus_metrics import CONTENT_TYPE
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,8 +124,7 @@ async def _metrics(broker: object, path: str) -> asyncio.AbstractServer:
             async with asyncio.timeout(5):
                 head = await reader.readuntil(b"\r\n\r\n")
                 found = head.startswith(b"GET /metrics ")
-                whole = cast("Broker", broker)
-                page = whole.page() if found else "there is /metrics and nothing else\n"
+                page = figures() if found else "there is /metrics and nothing else\n"
                 status = "200 OK" if found else "404 Not Found"
                 body = page.encode()
                 writer.write(

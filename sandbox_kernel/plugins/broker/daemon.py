@@ -15,7 +15,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -117,15 +116,6 @@ BACKLOG = 64
 END_SECONDS = 0.8
 """For what waits to be gone, before the process ends and takes it along."""
 REAP_PAUSE = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where a broker listens."""
-
-    path: str
-    for_all: bool = False
-    """Whether other users may connect."""
 
 
 class Broker:
@@ -380,35 +370,36 @@ async def _killed(container: Lendable) -> None:
 # --- sockets --------------------------------------------------------------------------------------------------------
 
 
-def bound(place: Listening) -> tuple[socket.socket, int]:
-    """Return a socket that listens at a place, and the lock that says so. Raises `ConfigurationError`.
+def bound(name: str, *, for_all: bool = False) -> tuple[socket.socket, int]:
+    """Return a socket that listens at a path, and the lock that says so. Raises `ConfigurationError`.
 
-    The lock is held for as long as its file descriptor is open, so a broker that was killed is in nobody's way.
+    With `for_all`, other users may connect. The lock is held for as long as its file descriptor is open, so a broker
+    that was killed is in nobody's way.
     """
-    path = Path(place.path)
+    path = Path(name)
     if not path.is_absolute():
-        raise _not_there(place, "it is no absolute path")
+        raise _not_there(path, "it is no absolute path")
     try:
         _folder(path.parent)
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise _not_there(place, str(error.strerror)) from error
+        raise _not_there(path, str(error.strerror)) from error
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink(missing_ok=True)
         os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
         sock.bind(str(path))
-        path.chmod(0o666 if place.for_all else 0o600)
+        path.chmod(0o666 if for_all else 0o600)
         sock.listen(BACKLOG)
     except BlockingIOError as error:
         os.close(lock)
         sock.close()
-        raise _not_there(place, "a broker listens there already") from error
+        raise _not_there(path, "a broker listens there already") from error
     except OSError as error:
         os.close(lock)
         sock.close()
-        raise _not_there(place, str(error.strerror or error)) from error
+        raise _not_there(path, str(error.strerror or error)) from error
     return sock, lock
 
 
@@ -421,8 +412,8 @@ def _folder(folder: Path) -> None:
         raise PermissionError(1, f"others may write in {folder}")
 
 
-def _not_there(place: Listening, why: str) -> ConfigurationError:
-    return ConfigurationError(UsageCode.ADDRESS_UNUSABLE, f"no broker can listen at {place.path}: {why}")
+def _not_there(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(UsageCode.ADDRESS_UNUSABLE, f"no broker can listen at {path}: {why}")
 
 
 def on_signals(broker: Broker, again: Callable[[], None] | None) -> None:

@@ -211,8 +211,10 @@ class Detached(Ownership):
         self.attached = how if isinstance(how, Attached) else None
         check(settings)
         self.address = address_of(settings.engine)
-        with _said_of("metadata"):
+        try:
             metadata = packets.metadata(metadata)
+        except ValueError as error:
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, str(error), setting="metadata") from error
         self.name = self.attached.name if self.attached is not None else None
         self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
@@ -351,11 +353,8 @@ class Leaving:
         self._session.abandon()
 
 
-def ownership(
-    settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
-) -> Ownership:
-    """Return whose a sandbox is that outlives this process. Raises `ConfigurationError` for what cannot."""
-    return Detached(settings, seconds, metadata, how)
+ownership = Detached
+"""Returns whose a sandbox is that outlives this process. Raises `ConfigurationError` for what cannot."""
 
 
 # --- by their ids -----------------------------------------------------------------------------------------------------
@@ -455,11 +454,3 @@ def moment(seconds: float) -> datetime:
         return datetime.now(UTC) + timedelta(seconds=seconds)
     except OverflowError as error:
         raise EngineError(BrokerCode.BROKER_IMPROPER, "what the broker says is no moment") from error
-
-
-@contextlib.contextmanager
-def _said_of(setting: str) -> Any:
-    try:
-        yield
-    except ValueError as error:
-        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, str(error), setting=setting) from error

@@ -204,7 +204,7 @@ class Client:
             del self.sessions[name]
             self._stop_timer(name)
             self._remember(name, "its sandbox was lost or was idle for too long")
-            self._clients.close_later(session)
+            self._clients.keep(session.close())
 
     def _remember(self, name: str, reason: str) -> None:
         self._ends[name] = reason
@@ -276,9 +276,6 @@ class Clients:
                 f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
                 "Use a session that you have, or try again later.",
             )
-
-    def close_later(self, session: SandboxSession) -> None:
-        self.keep(session.close())
 
     def keep(self, ending: Coroutine[Any, Any, None]) -> None:
         """Run the end of a session, for which nobody waits."""

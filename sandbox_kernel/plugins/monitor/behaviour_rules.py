@@ -98,11 +98,6 @@ class BadTable(ValueError):
     """A table of rules that is none; its text says what is wrong and where."""
 
 
-def of_level(level: MonitorLevel) -> Monitoring:
-    """Return all rules, each with what comes of it, which is `level` at most."""
-    return of_table({"level": level})
-
-
 def of_table(table: Mapping[str, object]) -> Monitoring:
     """Return the rules as a table changes them. Raises `BadTable`.
 

@@ -13,7 +13,7 @@ from ...engines.bubblewrap.interface import Root
 from ...engines.hardening import Protections, protections
 from ...engines.seccomp import ABSENT, ENOSYS, IOCTLS, MEMORY, NEW_NAMESPACES, TIME, WAITING, Condition, Rule
 from . import hardware
-from .artifacts import SHARES, Machine
+from .artifacts import SHARES
 
 FOLDER = "/machine"
 """Where QEMU sees the machine's files."""
@@ -55,13 +55,8 @@ def system_calls() -> tuple[Rule, ...]:
     )
 
 
-def root(program: str, machine: Machine) -> Root:
-    """Return what QEMU sees of the host, all read-only."""
-    return root_of(program, machine.folder, machine.contents)
-
-
 def root_of(program: str, folder: str = "", contents: str = "") -> Root:
-    """Return the same for the files of a machine in a folder, which are at the same place for each."""
+    """Return what QEMU sees of the host, all read-only, with the files of a machine in a folder."""
     binds = [(path, path) for path in LIBRARIES if Path(path).is_dir()]
     inside = tuple(f"{path}/" for path in LIBRARIES)
     binds += [(path, path) for path in SHARES if Path(path).is_dir() and not path.startswith(inside)]

@@ -25,7 +25,7 @@ class RunningConfig(NamedTuple):
     @property
     def inside(self) -> Root:
         """What QEMU sees of the host."""
-        return profile.root(self.program, self.machine)
+        return profile.root_of(self.program, self.machine.folder, self.machine.contents)
 
     def words(self) -> tuple[str, ...]:
         """Return what QEMU is started with."""

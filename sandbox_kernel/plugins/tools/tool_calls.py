@@ -16,14 +16,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from ...core.codes import Note
 from ...core.model import Inside
 from ...session.cell_streams import Identified, works_for
-from ..api import Cell, SessionService, Stream, StreamReset
+from ..api import Cell, SessionHandle, SessionService, Stream, StreamReset
 from .codes import ToolCode
 from .tool_types import MismatchError, plain
 from .tools import MODULE, Tool, Tools, preamble
@@ -137,21 +137,6 @@ class _Call:
             self.given_up.set_result(why)
 
 
-class Session(Protocol):
-    """A `SessionHandle`, as far as it is needed."""
-
-    @property
-    def id(self) -> str: ...
-
-    def emit(
-        self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any
-    ) -> None: ...
-
-    def tell(self, text: str) -> None: ...
-
-    def hold_clock(self, cell: str, *, held: bool) -> None: ...
-
-
 class OfferedTools:
     """A `Preparation`: the tools of one session."""
 
@@ -159,7 +144,7 @@ class OfferedTools:
         self.tools = tools
         self.inside = Inside(environment={}, lines=(tools.line,) if tools else ())
 
-    def service(self, session: Session) -> SessionService:
+    def service(self, session: SessionHandle) -> SessionService:
         """Return what serves their calls."""
         return ToolCalls(self.tools, session)
 
@@ -171,7 +156,7 @@ class OfferedTools:
 class ToolCalls(SessionService):
     """The calls of one session: a `StreamService`, and a `CellObserver`."""
 
-    def __init__(self, tools: Tools, session: Session, module: str = MODULE) -> None:
+    def __init__(self, tools: Tools, session: SessionHandle, module: str = MODULE) -> None:
         """`module` is what cells import the tools from: another plugin has its own."""
         self.preamble = preamble(module)
         self._tools = tools

@@ -36,7 +36,7 @@ from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.client.packets import digest
 from sandbox_kernel.plugins.broker.create_request import CreateRequest
-from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound, on_signals
+from sandbox_kernel.plugins.broker.daemon import Broker, bound, on_signals
 from sandbox_kernel.plugins.broker.pool import Pool
 from tests.support import ROOT
 
@@ -153,7 +153,7 @@ def shared(*options: str) -> Daemon:
 async def serve(options: argparse.Namespace) -> None:
     if options.adrift is not None:
         lease.ADRIFT_SECONDS = options.adrift
-    sock, _lock = bound(Listening(options.path, for_all=options.for_all))
+    sock, _lock = bound(options.path, for_all=options.for_all)
     engine = make_own_engine(Settings(engine=options.engine))
     ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions, detached=options.detached)
     policy = load(options.file) if options.file else Policy(everybody=ceiling, only=os.geteuid())

@@ -21,7 +21,7 @@ from sandbox_kernel.kernel import head_start
 from sandbox_kernel.plugins.broker.ceilings import OWN, Policy
 from sandbox_kernel.plugins.broker.client.ahead import Asked, ask_ahead
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
-from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound
+from sandbox_kernel.plugins.broker.daemon import Broker, bound
 from tests.support.patience import within
 
 FULL = "the engine of this test is full"
@@ -46,7 +46,7 @@ async def there() -> AsyncIterator[tuple[Broker, Full, str]]:
     with tempfile.TemporaryDirectory(prefix="broker-") as folder:
         engine, path = Full(), f"{folder}/broker.sock"
         one = Broker(cast("Any", engine), Policy(everybody=OWN))
-        sock, lock = bound(Listening(path))
+        sock, lock = bound(path)
         one.listen(sock)
         try:
             yield one, engine, path

@@ -27,7 +27,7 @@ from sandbox_kernel.plugins.broker import daemon, user_accounts
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client.channel import Channel, connect
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.broker.daemon import Broker, Listening, bound
+from sandbox_kernel.plugins.broker.daemon import Broker, bound
 from sandbox_kernel.plugins.broker.user_accounts import require_account
 from tests.support import ROOT
 from tests.support.patience import within
@@ -178,7 +178,7 @@ async def broker() -> AsyncIterator[tuple[Broker, str]]:
         os.chmod(folder, 0o755)  # noqa: PTH101, S103 (others may enter, and ask)
         path = f"{folder}/broker.sock"
         one = Broker(cast("Any", SimpleNamespace(address="an engine")), Policy(everybody=Ceiling(sessions=7)))
-        sock, lock = bound(Listening(path, for_all=True))
+        sock, lock = bound(path, for_all=True)
         one.listen(sock)
         try:
             yield one, path

@@ -19,7 +19,6 @@ from sandbox_kernel.plugins.monitor.behaviour_rules import (
     Monitoring,
     MonitorRule,
     Signal,
-    of_level,
     of_table,
 )
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
@@ -98,10 +97,10 @@ def levels(monitoring: Monitoring) -> dict[str, str]:
 
 
 def test_a_level_is_the_most_that_comes_of_any_rule() -> None:
-    assert set(levels(of_level("note")).values()) == {"note"}
-    assert "kill" not in levels(of_level("alert")).values()
-    assert levels(of_level("kill")) == {row.code.code: row.level for row in RULES}
-    assert levels(of_level("off")) == {}
+    assert set(levels(of_table({"level": "note"})).values()) == {"note"}
+    assert "kill" not in levels(of_table({"level": "alert"})).values()
+    assert levels(of_table({"level": "kill"})) == {row.code.code: row.level for row in RULES}
+    assert levels(of_table({"level": "off"})) == {}
 
 
 def test_a_table_weighs_a_rule_and_switches_one_off() -> None:

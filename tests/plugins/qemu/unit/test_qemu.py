@@ -78,7 +78,7 @@ def test_what_qemu_may_use_has_room_for_the_machine() -> None:
 
 def test_qemu_is_held_as_a_sandbox_is() -> None:
     wanted = profile.wanted(SPEC)
-    root = profile.root("/usr/bin/qemu", MACHINE)
+    root = profile.root_of("/usr/bin/qemu", MACHINE.folder, MACHINE.contents)
     words = arguments(wanted, root, Machine(frozenset(), frozenset()), Descriptors(5, 6, {}), ("/usr/bin/qemu",))
     assert {"--unshare-user", "--unshare-net", "--unshare-pid", "--seccomp", "--disable-userns"} <= set(words)
     binds = {words[at + 2]: word for at, word in enumerate(words) if word.endswith("bind")}

@@ -21,7 +21,7 @@ import pydantic
 import pytest
 
 from sandbox_kernel import ConfigurationError, Tool, Tools
-from sandbox_kernel.plugins.api import Cell, Stream
+from sandbox_kernel.plugins.api import Cell, SessionHandle, Stream
 from sandbox_kernel.plugins.network.egress import Egress
 from sandbox_kernel.plugins.tools import tool_calls
 from sandbox_kernel.plugins.tools import tool_calls as tool_reading
@@ -248,7 +248,7 @@ class Host:
 @contextlib.asynccontextmanager
 async def host(*tools: Any, others: Service | None = None, cell: bool = True, **limits: Any) -> AsyncIterator[Host]:
     told, offered = Heard(), Tools(tools, **limits)
-    service = ToolCalls(offered, told)
+    service = ToolCalls(offered, cast(SessionHandle, told))
     if cell:
         service.cell_sent(CELL)
     switch = Switch({service.preamble: service}, others, 20.0)
@@ -558,4 +558,5 @@ async def test_bytes_that_are_for_the_network_get_there_whole() -> None:
 
 
 def test_the_two_ends_begin_with_the_same_bytes() -> None:
-    assert inside.Client(MODULE, 1, 1, 1).preamble == ToolCalls(Tools([]), Heard()).preamble == PREAMBLE
+    calls = ToolCalls(Tools([]), cast(SessionHandle, Heard()))
+    assert inside.Client(MODULE, 1, 1, 1).preamble == calls.preamble == PREAMBLE
