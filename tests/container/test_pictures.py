@@ -97,7 +97,7 @@ def test_links_to_files_and_addresses_without_a_scheme_are_said(sandbox: Sandbox
     assert "removed the source of &lt;img&gt;: outputs load nothing from a network" in shown(
         sandbox, "HTML('<img src=//evil.test/x.png>')"
     )
-    assert "removed the source of &lt;audio&gt;: a.mp3 is a file" in shown(
+    assert "removed the source of &lt;audio&gt;: a.mp3 is in the sandbox, where a page loads nothing" in shown(
         sandbox, "HTML('<audio src=a.mp3 controls>')"
     )
     assert "sandbox_kernel" not in shown(sandbox, "HTML('<a href=#part>part</a>')")
