@@ -278,14 +278,14 @@ def kill_processes(container: str) -> None:
 
 
 def _owners() -> Any:
-    """Return owner.py, which lies beside this file; run as a script, this is no package."""
+    """Return owner_process.py, which lies beside this file; run as a script, this is no package."""
     import importlib.util
 
     if "owner" not in sys.modules:
-        path = os.path.join(os.path.dirname(__file__), "owner.py")  # noqa: PTH118, PTH120 (pathlib is slow to import)
-        spec = importlib.util.spec_from_file_location("owner", path)
+        folder = os.path.dirname(__file__)  # noqa: PTH120 (pathlib is slow to import)
+        spec = importlib.util.spec_from_file_location("owner", f"{folder}/owner_process.py")
         if spec is None or spec.loader is None:
-            raise ImportError("owner.py")
+            raise ImportError("owner_process.py")
         module = sys.modules["owner"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules["owner"]
