@@ -61,6 +61,18 @@ def test_large_tables_pictures_and_markdown_are_apart_and_small_ones_and_program
     eventually(lambda: lab.text(0) == ["2"], "what the cell has now")
 
 
+def test_a_large_program_that_the_user_trusts_runs_in_the_page(spoiled_lab: Lab) -> None:
+    """A figure of plotly is one, with its library. What only looks like a program is apart, as any large output."""
+    lab = spoiled_lab
+    code = """from IPython.display import HTML, display
+display(HTML("<i>x</i>" * 4000 + "<script>document.body.dataset.ran = 'yes'</script>"))
+display(HTML("<i title='<script>1</script>'>x</i>" * 4000))"""
+    lab.open("sandbox-trusted", code)
+    lab.run_all()
+    eventually(lambda: apart(lab) == [False, True], "both outputs")
+    eventually(lambda: lab.js("return document.body.dataset.ran") == "yes", "the program has run")
+
+
 def test_outputs_of_other_kernels_are_as_they_were(shared_lab: Lab) -> None:
     shared_lab.open("python3", CELL)
     shared_lab.run_all()

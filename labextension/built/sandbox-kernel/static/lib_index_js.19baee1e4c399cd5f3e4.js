@@ -757,7 +757,8 @@ function colours(themes) {
  *
  * The policy of the kernel bounds what an output may cost, and what is here begins at a small share of that. SVG and
  * Markdown come from it as HTML, so this is all there is. The frame runs no script and loads nothing. It does not know
- * the height of what it shows, so it scrolls, as long outputs do.
+ * the height of what it shows, so it scrolls, as long outputs do. A program, which only `outputs = trusted` lets pass as
+ * it is, stays in the page.
  */
 const TYPE = 'text/html';
 /** Elements, each as often as it spans, and letters: more of them than in a table of 60 rows and 20 columns. */
@@ -788,7 +789,7 @@ function frameHeavy(rendermime, isOurs) {
             const number = last;
             const data = model.data[TYPE];
             const source = Array.isArray(data) ? data.join('') : data;
-            if (typeof source !== 'string' || source.startsWith(FRAMED) || !isHeavy(source) || !(await isOurs())) {
+            if (typeof source !== 'string' || isProgram(source) || !isHeavy(source) || !(await isOurs())) {
                 return number === last ? render(model) : undefined; // another one came meanwhile
             }
             if (number === last) {
@@ -798,6 +799,14 @@ function frameHeavy(rendermime, isOurs) {
         return widget;
     };
     rendermime.addFactory({ ...factory, mimeTypes: [TYPE], createRenderer }, rendermime.getRank(TYPE));
+}
+/** Whether a frame without scripts would not show it. The policy lets no script pass but in frames of ours. */
+function isProgram(source) {
+    if (source.startsWith(FRAMED)) {
+        return true;
+    }
+    // Only what a parser takes for a script is one: "<script" may stand in the value of an attribute.
+    return /<script/i.test(source) && new DOMParser().parseFromString(source, 'text/html').scripts.length > 0;
 }
 function isHeavy(source) {
     if (source.length < FEW) {
