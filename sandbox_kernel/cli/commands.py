@@ -408,9 +408,9 @@ def show_settings(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(rows, indent=2, default=str))
     elif options.markdown:
-        from ..setup.settings_page import page
+        from ..setup.reference_pages import settings_page
 
-        print(page(), end="")
+        print(settings_page(), end="")
     else:
         for row in rows:
             here = f"; here {row['here']}" if row["value"] == AUTO and "here" in row else ""
@@ -422,15 +422,18 @@ def show_settings(options: argparse.Namespace) -> int:
 def codes(options: argparse.Namespace) -> int:
     """Show every code of a refusal, a removal or an end: its severity, its meaning, and what to do."""
     from ..plugins import index
-    from ..setup import codes_page
+    from ..setup import reference_pages
 
     tables = TABLE | index.codes()
     if not options.markdown:  # which is the page of this project
         tables |= {title: table for title, table in index.codes_of_others().items() if title not in tables}
     if options.json:
-        print(json.dumps(codes_page.rows(tables), indent=2))
+        print(json.dumps(reference_pages.codes_as_rows(tables), indent=2))
     else:
-        print(codes_page.page(tables) if options.markdown else f"{codes_page.lines(tables)}\n", end="")
+        print(
+            reference_pages.codes_page(tables) if options.markdown else f"{reference_pages.codes_as_text(tables)}\n",
+            end="",
+        )
     return FINE
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from .codes import Code, EndCode, FileCode, MessageCode, Note, Survived
+from .codes import Code, EndCode, FileCode, MessageCode, Note, Survived, UsageCode
 
 MAX_SAID = 2000
 """Characters of what a command said last, in the text of an error."""
@@ -298,6 +298,11 @@ class ConfigurationError(SandboxError):
     fault = "configuration"
     usual = EndCode.WRONG_SETTING
     words = ("Allowed", "Given")
+
+
+def wrong_argument(name: str, why: str) -> ConfigurationError:
+    """Return the error for an argument of a call."""
+    return ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting=name)
 
 
 class SandboxClosed(SandboxError):

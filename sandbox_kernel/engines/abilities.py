@@ -37,16 +37,10 @@ WHICH = {
 """Which engines have each; said where one has not."""
 
 
-@runtime_checkable
-class Able(Protocol):
-    """An engine that has some (of an engine: at best), or a container (of a container: this one)."""
-
-    abilities: frozenset[Ability]
-
-
 def abilities_of(what: object) -> frozenset[Ability]:
     """Return the abilities of an engine, or of a container."""
-    return what.abilities if isinstance(what, Able) else NONE
+    found: frozenset[Ability] = getattr(what, "abilities", NONE)
+    return found
 
 
 def demand(ability: Ability, *who: object) -> None:

@@ -1,6 +1,6 @@
 """The engine seam: starting a container, a byte pipe into it, and whether it is what was asked for.
 
-Callers of an engine know the types of this module and of `about`, and no engine's documents.
+Callers of an engine know the types of this module and of `inspectable`, and no engine's documents.
 
 There is no exec, no file method and no interrupt here: those are frames to the agent (wire.py).
 """
@@ -116,7 +116,8 @@ class Lendable(Container, Protocol):
         """Give the pipe away and nothing else: `wait` and `kill` go on to work here. `state` has no secrets."""
 
 
-class Handover(Protocol):
+@dataclass(slots=True)
+class Handover:
     """What a successor process needs to own a running container: an open file descriptor, and its name."""
 
     fd: int

@@ -166,9 +166,6 @@ class FileMessages:
         """Return what kernel_info says of these messages."""
         return {"version": VERSION, "chunk_bytes": CHUNK_BYTES, "waiting": MAX_WAITING}
 
-    def knows(self, kind: str) -> bool:
-        return kind in self._operations
-
     async def answer(self, request: Message) -> Answer:
         """Return content and buffers of the reply, whatever is wrong with the request."""
         fields = Fields(request)

@@ -21,7 +21,6 @@
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
 - `snapshotting`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
-- `internal_cells`: Cells of this package's own, which do something for a caller.
 - `event_loop_thread`: The event loop of all blocking sandboxes, in one thread.
 - `blocking`: `Sandbox`: the same without `await`.
 """

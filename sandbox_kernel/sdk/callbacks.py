@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ..core.codes import UsageCode
-from ..core.errors import CallbackFailed, ConfigurationError
+from ..core.errors import CallbackFailed, wrong_argument
 from .execution import Execution
 
 T = TypeVar("T")
@@ -34,11 +33,7 @@ class Callbacks:
     def __init__(self, **functions: Callable[[Any], Any] | None) -> None:
         for name, function in functions.items():
             if function is not None and not callable(function):
-                raise ConfigurationError(
-                    UsageCode.WRONG_ARGUMENT,
-                    f"{name} must be a function, not {type(function).__name__}",
-                    setting=name,
-                )
+                raise wrong_argument(name, f"{name} must be a function, not {type(function).__name__}")
         self._functions = {name.removeprefix("on_"): given for name, given in functions.items() if given is not None}
         self._failures: list[tuple[str, Exception]] = []
 

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
-from ..core.codes import EndCode, Survived, UsageCode
-from ..core.errors import ConfigurationError, SandboxClosed, SandboxDied
+from ..core.codes import EndCode, Survived
+from ..core.errors import SandboxClosed, SandboxDied, wrong_argument
 from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
 from ..files.file_rules import FileLimits
@@ -421,7 +421,7 @@ class AsyncSandbox:
         instance.check(paused=True)
         if keep_memory is False or mode not in {None, "full"}:
             why = "a paused sandbox keeps its memory; to keep files alone, download them"
-            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="mode")
+            raise wrong_argument("mode", why)
         instance.session.pauses.demand(Ability.PAUSE)
         if instance.session.is_paused:
             return False
@@ -472,7 +472,7 @@ class AsyncSandbox:
         """
         if mode not in {None, "full"}:
             why = "a snapshot has the memory; to keep files alone, download them"
-            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="mode")
+            raise wrong_argument("mode", why)
         taken = await self.snapshot(name)
         return SnapshotInfo(taken, [taken])
 
@@ -710,3 +710,15 @@ def session_of(sandbox: AsyncSandbox) -> Session:
 def instance_of(sandbox: AsyncSandbox) -> Instance:
     """Return the instance of a sandbox; for this package."""
     return sandbox._instance  # noqa: SLF001 (as above)
+
+
+async def run_for(sandbox: AsyncSandbox, code: str, *, reads: str, timeout: float) -> Execution:
+    """Run a cell of this package's own for at most `timeout` seconds. Raises as `run_code` does.
+
+    The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.
+    """
+
+    async def hear(kind: str, value: object) -> None:
+        """Nobody wants to hear of anything before the end."""
+
+    return await instance_of(sandbox).run(code, timeout, False, frozenset(), hear, reads=reads)

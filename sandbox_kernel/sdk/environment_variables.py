@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
+from ..core.errors import ConfigurationError, wrong_argument
 from ..engines.shipping import OWN_VARIABLES
 
 MAX_BYTES = 32 << 10
@@ -73,4 +73,4 @@ def around(envs: Mapping[str, str] | None) -> tuple[str, str] | None:
 
 
 def _refused(why: str) -> ConfigurationError:
-    return ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="envs")
+    return wrong_argument("envs", why)

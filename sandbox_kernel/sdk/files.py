@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, TypeVar, overload
 
-from ..core.codes import FileCode, UsageCode
-from ..core.errors import ConfigurationError, FileNotThere, FileRefused
+from ..core.codes import FileCode
+from ..core.errors import FileNotThere, FileRefused, wrong_argument
 from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, printable
 from ..files.host_paths import Folder, is_folder, open_file, open_folder, open_parent
@@ -44,7 +44,7 @@ def check_service(given: Mapping[str, Any]) -> None:
         raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
     if given.get("user") not in OWN_USERS:
         why = f"the files are those of the sandbox's own user, and not of {given['user']!r}"
-        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="user")
+        raise wrong_argument("user", why)
 
 
 class Place:
@@ -93,10 +93,8 @@ class AsyncFiles:
         if isinstance(data, str):
             data = data.encode()
         if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}",
-                setting="data",
+            raise wrong_argument(
+                "data", f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}"
             )
         return await self._write(name, data)
 
@@ -118,11 +116,7 @@ class AsyncFiles:
         """
         check_service(service)
         if format not in {"bytes", "text", "stream"}:
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                f'format must be "bytes", "text" or "stream", not {format!r}',
-                setting="format",
-            )
+            raise wrong_argument("format", f'format must be "bytes", "text" or "stream", not {format!r}')
         pieces = self._pieces(relative(path))
         if format == "stream":
             return pieces
@@ -207,9 +201,7 @@ class AsyncFiles:
         """Write several files, one after another: `[{"path": "a.txt", "data": "text"}, ...]`."""
         check_service(service)
         if not all(isinstance(file, Mapping) and file.keys() == {"path", "data"} for file in files):
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT, "each file is a mapping with a path and data", setting="files"
-            )
+            raise wrong_argument("files", "each file is a mapping with a path and data")
         return [await self.write(file["path"], file["data"]) for file in files]
 
     async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
@@ -245,11 +237,7 @@ class AsyncFiles:
 
     async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                "offset and size are numbers of bytes, not below 0",
-                setting="offset or size",
-            )
+            raise wrong_argument("offset or size", "offset and size are numbers of bytes, not below 0")
         ask = await self._place.ask(fresh=False)
         stamp, data = await scratch_files.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
         pieces, end = [data], min(offset + size, stamp.size)

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from ..core.codes import FileCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.codes import FileCode
+from ..core.errors import FileRefused, SandboxError, wrong_argument
 from ..core.model import format_bytes
 from ..core.tasks import Tasks
 from ..files import scratch_files
@@ -175,7 +175,7 @@ async def remove_all(ask: Ask, path: str) -> None:
 def depth_of(value: object) -> int:
     """Check how many levels a caller wants. Raises `ConfigurationError`."""
     if type(value) is not int or value < 1:
-        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "depth is a whole number from 1 on", setting="depth")
+        raise wrong_argument("depth", "depth is a whole number from 1 on")
     return min(value, DEEPEST)
 
 

@@ -21,6 +21,7 @@ from ..core.errors import (
     SandboxDied,
     SandboxError,
     SandboxPaused,
+    wrong_argument,
 )
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
@@ -201,9 +202,7 @@ class Instance:
         """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
         handle = self._held()
         if not isinstance(code, str):
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT, f"code must be text, not {type(code).__name__}", setting="code"
-            )
+            raise wrong_argument("code", f"code must be text, not {type(code).__name__}")
         if works_for.get() == self.session.id:  # a tool that one of its cells waits for
             raise ConfigurationError(UsageCode.SANDBOX_IN_TOOL)
         limit = None if timeout is None else seconds(timeout)

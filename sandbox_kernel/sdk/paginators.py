@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
+from ..core.errors import wrong_argument
 from .values import SandboxInfo, SandboxQuery
 
 
@@ -28,7 +27,7 @@ class Page:
         """`more` returns further ones, which are asked for with the first page."""
         if order not in {None, "asc", "desc"}:
             why = f'order must be "asc" (the oldest first) or "desc", not {order!r}'
-            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="order")
+            raise wrong_argument("order", why)
         self._query, self._order, self._more, self._most = query, order, more, limit
         self._rows: list[SandboxInfo] = []
         self._add(sandboxes)

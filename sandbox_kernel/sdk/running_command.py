@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core.answer_allowance import Allowance
-from ..core.codes import EndCode, Note, Survived, UsageCode
+from ..core.codes import EndCode, Note, Survived
 from ..core.errors import (
     AnswerError,
     CellTimeout,
     CommandError,
     CommandExitException,
-    ConfigurationError,
     KernelDied,
     OutOfMemory,
     OutputLimit,
     SandboxDied,
     SandboxError,
+    wrong_argument,
 )
 from ..core.model import Settings, format_bytes
 from ..core.package_files import PACKAGE
@@ -88,7 +88,7 @@ def pieces(data: object) -> Iterable[str | bytes]:
     """Return what is to be sent, piece by piece. Raises `ConfigurationError` for what is one piece, or none."""
     if isinstance(data, (str, bytes, bytearray, memoryview)) or not isinstance(data, Iterable):
         why = "data must be pieces of text or bytes, such as a list or a generator"
-        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="data")
+        raise wrong_argument("data", why)
     return data
 
 
@@ -151,11 +151,11 @@ class Requests:
     ) -> int:
         """Start a command and return its process. Raises `CommandError`, `ConfigurationError`."""
         if not isinstance(cmd, str):
-            raise _wrong("cmd", f"cmd must be text for a shell, not {type(cmd).__name__}")
+            raise wrong_argument("cmd", f"cmd must be text for a shell, not {type(cmd).__name__}")
         if user not in OWN_USERS:
-            raise _wrong("user", f"commands run as the sandbox's own user, and not as {user!r}")
+            raise wrong_argument("user", f"commands run as the sandbox's own user, and not as {user!r}")
         if cwd is not None and not isinstance(cwd, str):
-            raise _wrong("cwd", f"cwd must be text, not {type(cwd).__name__}")
+            raise wrong_argument("cwd", f"cwd must be text, not {type(cwd).__name__}")
         longest = self.settings.limits.cell_timeout
         limit = seconds_within(timeout, self.settings.limits) if timeout else longest
         fields = {"cmd": cmd, "cwd": cwd, "env": environment_variables.checked(envs), "stdin": stdin, "seconds": limit}
@@ -355,9 +355,5 @@ def _done(reply: dict[str, Any]) -> None:
 
 def _number(name: str, value: object) -> int:
     if type(value) is not int:
-        raise _wrong(name, f"{name} must be a whole number, not {type(value).__name__}")
+        raise wrong_argument(name, f"{name} must be a whole number, not {type(value).__name__}")
     return value
-
-
-def _wrong(name: str, why: str) -> ConfigurationError:
-    return ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting=name)

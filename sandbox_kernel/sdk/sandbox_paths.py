@@ -6,8 +6,7 @@ from collections.abc import Awaitable
 from pathlib import PurePath
 from typing import TypeVar
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, FileRefused
+from ..core.errors import FileRefused, wrong_argument
 from ..core.model import SCRATCH
 from ..files.file_rules import check_name
 
@@ -21,9 +20,7 @@ link to the first."""
 def relative(path: Name) -> str:
     """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
     if not isinstance(path, (str, PurePath)):
-        raise ConfigurationError(
-            UsageCode.WRONG_ARGUMENT, f"a path must be text, not {type(path).__name__}", setting="path"
-        )
+        raise wrong_argument("path", f"a path must be text, not {type(path).__name__}")
     text = str(path)
     text = next((text[len(folder) + 1 :] for folder in FOLDERS if text.startswith(f"{folder}/")), text)
     while text.startswith("./"):

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
-from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError
+from ..core.errors import wrong_argument
 from ..core.model import Settings
 from ..core.tasks import made_in_thread
 from ..engines.abilities import Ability, state_bytes
@@ -68,7 +67,7 @@ class Snapshots:
         """Return `count` sandboxes that have started, which `make` makes from where they go on."""
         if type(count) is not int or not 1 <= count <= MAX_FORKS:
             why = f"count must be a whole number from 1 to {MAX_FORKS}, not {count!r}"
-            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, setting="count")
+            raise wrong_argument("count", why)
         self._instance.check()
         self.require(Ability.FORK)
         await self._instance.ready(fresh=False)

@@ -1,4 +1,4 @@
-"""The host's end of the connections that cells open: streams of one container, each served by the session's service.
+"""The connections that cells open: the host's end of a container's streams, each served by the session's service.
 
 It believes nothing: a frame that breaks a rule of `flow` ends the sandbox, as bytes do that are no frame. What a
 container may make the host hold and do has a bound: windows, streams at once, and streams that are opened in a second.
@@ -87,22 +87,6 @@ class RunningCells:
         self._last = None
 
 
-class Streams(Protocol):
-    """The connections of one container's cells."""
-
-    def begin(self) -> None:
-        """Let cells open some; idempotent."""
-
-    def take(self, parts: list[bytes]) -> None:
-        """Act on a frame of the container. Raises `WireError` for one that no agent sends."""
-
-    def reset_all(self, code: str) -> None:
-        """Break all that are open; others may be opened."""
-
-    async def close(self) -> None:
-        """Break all for good, without a word to the container; idempotent, bounded."""
-
-
 class NoStreams:
     """Those of a session without a service: none."""
 
@@ -136,20 +120,10 @@ LINGER_SECONDS = 30.0
 """How long a cell may take to read what a service that is done has sent, and to close its end."""
 
 
-class Outlet(Protocol):
-    """The way to the container."""
-
-    def say(self, op: int, number: int, amount: int = 0) -> None:
-        """Send a frame without data, before all data."""
-
-    def ready(self, stream: Connection) -> None:
-        """Note that a stream may have something to send."""
-
-
 class Connection:
     """See `Stream`."""
 
-    def __init__(self, outlet: Outlet, number: int) -> None:
+    def __init__(self, outlet: Carrier, number: int) -> None:
         self.number = number
         self.flow = flow.Flow(number)
         self._outlet = outlet
@@ -536,3 +510,7 @@ class Carrier:
         """Bytes that may be sent now. Only a quarter of all may be on their way while messages follow each other."""
         beside = asyncio.get_running_loop().time() < self._link.spoke + BESIDE_SECONDS
         return self._credit.may_send - (flow.PIPE_WINDOW * 3 // 4 if beside else 0)
+
+
+Streams = Carrier | NoStreams
+"""The connections of one container's cells."""

@@ -24,7 +24,7 @@ from ..files.folder_sync import Folders
 from ..policy import OutputPolicy
 from .agent_link import Link
 from .agent_messages import Usage
-from .cell_streams import NoStreams, RunningCells, Streams
+from .cell_streams import Carrier, NoStreams, RunningCells, Streams
 from .cell_usage import Meter
 from .container_states import LET_GO, OPEN, TABLE, Event, State
 from .handshake import KernelHandshake
@@ -361,8 +361,6 @@ class Session:
     def _carry(self, link: Link) -> Streams:
         if self.services.streams is None:
             return NoStreams()
-        from .cell_streams import Carrier
-
         most = self.limits.network_connections
         return Carrier(link, self.services.streams, self._cells, connections=most, report=noted_in(self.emit))
 

@@ -13,6 +13,5 @@
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `enforcement`: What each of these walls enforces, row by row.
 - `walls`: Which engine and runtime is for whom, and which of them are here.
-- `settings_page`: The page of all settings.
-- `codes_page`: The page of all codes, and the same for a terminal.
+- `reference_pages`: The pages of all settings and of all codes; codes also for a terminal.
 """

@@ -45,11 +45,9 @@ class EngineStatus:
     product: str = ""
     """"docker" or "podman"."""
     server_version: str = ""
-    api_version: str = ""
     architecture: str = ""
     """As `uname -m` says it: x86_64, aarch64."""
     runtimes: tuple[str, ...] = ()
-    cgroup_version: str = ""
     problem: str = ""
     """Empty if available; else what is wrong, in one sentence."""
     remedy: str = ""
@@ -130,10 +128,8 @@ def _ask(host: str, seconds: float) -> EngineStatus:
         host=host,
         product="podman" if podman else "docker",
         server_version=str(version.get("Version", "")),
-        api_version=str(version.get("ApiVersion", "")),
         architecture=str(info.get("Architecture", "")),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        cgroup_version=str(info.get("CgroupVersion", "")),
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolve
 from ..core.codes import FileCode, UsageCode
-from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError
+from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError, wrong_argument
 from ..core.model import Settings, format_bytes
 from ..core.package_files import PACKAGE, brought
 from ..core.version import __version__
@@ -147,7 +147,7 @@ def install(
 
     values = dict(values or {})
     if prefix == "":
-        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an empty prefix is no folder", setting="--prefix")
+        raise wrong_argument("--prefix", "an empty prefix is no folder")
     if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
         values.setdefault("engine", host)
     python = sys.executable

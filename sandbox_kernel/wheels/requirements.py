@@ -83,9 +83,7 @@ class NamedWheel:
             shutil.copyfileobj(file, copy)
         with target.open("rb") as copy:
             if hashlib.file_digest(copy, "sha256").hexdigest() != self.sha256:
-                raise ConfigurationError(
-                    UsageCode.REQUIREMENTS_UNREADABLE, f"{self.name} is being changed", setting=SETTING
-                )
+                raise _unreadable(f"{self.name} is being changed")
         return target
 
     def _opened(self) -> io.BufferedReader:
@@ -160,28 +158,18 @@ class _Reader:
 
     def file(self, path: str, *, constraints: bool, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise ConfigurationError(
-                UsageCode.REQUIREMENTS_UNREADABLE,
-                "the requirements name files too deep",
-                limit=str(MAX_DEPTH),
-                setting="requirements",
-            )
+            raise _unreadable("the requirements name files too deep", str(MAX_DEPTH))
         for number, line in _logical_lines(_text(path)):
             self.lines_left -= 1
             if self.lines_left < 0:
                 limit = f"{MAX_LINES} lines"
-                raise ConfigurationError(
-                    UsageCode.REQUIREMENTS_UNREADABLE,
-                    "the requirements are too long",
-                    limit=limit,
-                    setting=SETTING,
-                )
+                raise _unreadable("the requirements are too long", limit)
             try:
                 self.line(line, os.path.dirname(path), constraints=constraints, depth=depth)  # noqa: PTH120 (as written)
             except _Refused as reason:
                 where = f"line {number} of {printable(path)}"
                 message = f"{where} is not taken: {reason}. It says: {printable(line)}"
-                raise ConfigurationError(UsageCode.REQUIREMENTS_UNREADABLE, message, setting=SETTING) from None
+                raise _unreadable(message) from None
 
     def line(self, line: str, folder: str, *, constraints: bool, depth: int) -> None:
         if "${" in line:
@@ -222,6 +210,10 @@ class _Reader:
         into.append(" ".join([_written(text, parsed), *(f"--hash={one}" for one in hashes)]))
 
 
+def _unreadable(why: str, limit: str | None = None) -> ConfigurationError:
+    return ConfigurationError(UsageCode.REQUIREMENTS_UNREADABLE, why, limit=limit, setting=SETTING)
+
+
 class _Refused(Exception):
     """Why a line is not taken."""
 
@@ -247,29 +239,16 @@ def _text(path: str) -> str:
         with os.fdopen(open_file(path), "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigurationError(
-            UsageCode.REQUIREMENTS_UNREADABLE,
-            f"there is no requirements file {printable(path)}",
-            setting=SETTING,
-        ) from None
+        raise _unreadable(f"there is no requirements file {printable(path)}") from None
     except (OSError, FileRefused) as error:
         reason = error.message if isinstance(error, FileRefused) else error.strerror
-        raise ConfigurationError(
-            UsageCode.REQUIREMENTS_UNREADABLE, f"{printable(path)} cannot be read: {reason}", setting=SETTING
-        ) from None
+        raise _unreadable(f"{printable(path)} cannot be read: {reason}") from None
     if len(data) > MAX_BYTES:
-        raise ConfigurationError(
-            UsageCode.REQUIREMENTS_UNREADABLE,
-            "the requirements are too long",
-            limit=f"{MAX_BYTES} bytes",
-            setting=SETTING,
-        )
+        raise _unreadable("the requirements are too long", f"{MAX_BYTES} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ConfigurationError(
-            UsageCode.REQUIREMENTS_UNREADABLE, f"{printable(path)} is not UTF-8 text", setting=SETTING
-        ) from None
+        raise _unreadable(f"{printable(path)} is not UTF-8 text") from None
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -24,8 +24,6 @@ def test_running_engine_is_found_with_what_it_can_do() -> None:
     assert status.available, f"{status.problem}: run `make setup`"
     assert status.problem == status.remedy == ""
     assert status.product in {"docker", "podman"}
-    assert status.api_version.count(".") == 1
-    assert status.cgroup_version in {"1", "2"}
     assert status.runtimes
 
 

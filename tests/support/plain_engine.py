@@ -14,24 +14,17 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox_kernel.core.codes import EndCode, Survived
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import ExitReason, SandboxSpec
 from sandbox_kernel.engines.attestation import checks, demand
-from sandbox_kernel.engines.base import Check, Inspection
+from sandbox_kernel.engines.base import Check, Handover, Inspection
 
 SESSION = "PLAIN_ENGINE_SESSION"
 """The variable by which a look from outside tells whose process it is."""
 TAIL = 8192
-
-
-@dataclass
-class PlainHandover:
-    fd: int
-    state: dict[str, Any] = field(default_factory=dict)
 
 
 class PlainEngine:
@@ -159,13 +152,13 @@ class PlainContainer:
             remove(self._pipe.fileno())
         self._closed.set()
 
-    def detach(self) -> PlainHandover:
+    def detach(self) -> Handover:
         self._loop.remove_reader(self._handle)
         os.close(self._handle)
         self._forget_pipe()
         if self._errors is not None:
             self._errors.close()
-        return PlainHandover(self._pipe.detach(), {"pid": self._pid, "session": self._session})
+        return Handover(self._pipe.detach(), {"pid": self._pid, "session": self._session})
 
     # --- the end ---
 

@@ -13,7 +13,6 @@ import math
 import os
 import signal
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from ...core.codes import EndCode, Survived
@@ -21,7 +20,7 @@ from ...core.errors import EngineError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
-from ..base import Check, Inspection
+from ..base import Check, Handover, Inspection
 from ..cgroups import Freezer, Group
 from ..limit_watch import LimitWatch, Place, watch_memory
 from ..owner_process import start_ticks
@@ -76,14 +75,6 @@ JUST_BEFORE_SECONDS = 5.0
 STATUS_BYTES = 16384
 READ_BYTES = 65536
 SIGKILLED = 128 + 9
-
-
-@dataclass(slots=True)
-class BubblewrapHandover:
-    """The pipe's file descriptor, and what `BubblewrapEngine.adopt` needs with it (plain JSON)."""
-
-    fd: int
-    state: dict[str, Any]
 
 
 class BubblewrapContainer(OverPipe, CgroupPause):
@@ -142,7 +133,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         self._pipe.abandon()  # the reaper is told by the system, and ends it
         self._forget()
 
-    def detach(self) -> BubblewrapHandover:
+    def detach(self) -> Handover:
         """Give the pipe away. The sandbox lives on for as long as somebody holds the file descriptor."""
         fd, pipe = self._pipe.detach()
         group = self._launched.group
@@ -161,12 +152,12 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             "pipe": pipe,
         }
         self._forget()
-        return BubblewrapHandover(fd, state)
+        return Handover(fd, state)
 
-    def lend(self) -> BubblewrapHandover:
+    def lend(self) -> Handover:
         """Give the pipe away. Its other end is the reaper's too, so the owner reports the end to the new one."""
         fd, pipe = self._pipe.detach()
-        return BubblewrapHandover(fd, {"pipe": pipe})
+        return Handover(fd, {"pipe": pipe})
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

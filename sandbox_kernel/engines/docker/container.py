@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...core.codes import EndCode, Survived
@@ -19,7 +19,7 @@ from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attestation import as_list, at, checks, demand, only, same, short
-from ..base import Check, Inspection
+from ..base import Check, Handover, Inspection
 from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
@@ -97,14 +97,6 @@ PAUSE_TRIES, PAUSE_AGAIN_SECONDS = 4, 0.1
 SIGKILLED = 128 + 9
 GIVEN_NO_THREAD = 2
 """How gVisor ends, as all programs in Go, when the system has no thread for it; no agent of ours ends so."""
-
-
-@dataclass(slots=True)
-class DockerHandover:
-    """The pipe's file descriptor, and what `DockerEngine.adopt` needs with it (plain JSON)."""
-
-    fd: int
-    state: dict[str, Any]
 
 
 class DockerContainer(OverPipe):
@@ -262,11 +254,7 @@ class DockerContainer(OverPipe):
         self._forget_limits()
         self._engine.guard.abandoned(self.id)
 
-    async def rename_owner(self, pid: int) -> None:
-        """Write into the container's name that it belongs to process `pid` from now on."""
-        self.name = await self._engine.rename(self.id, self._session_id, pid)
-
-    def detach(self) -> DockerHandover:
+    def detach(self) -> Handover:
         """Give the pipe away. The container lives on for as long as somebody holds the file descriptor."""
         for task in (self._watching, self._concluding):
             if task is not None:
@@ -275,13 +263,13 @@ class DockerContainer(OverPipe):
         fd, pipe = self._pipe.detach()
         self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
-        return DockerHandover(fd, state)
+        return Handover(fd, state)
 
-    def lend(self) -> DockerHandover:
+    def lend(self) -> Handover:
         """Give the pipe away; its new owner gets the last output, too."""
         fd, pipe = self._pipe.detach()
         self._lent = True
-        return DockerHandover(fd, {"id": self.id, "session": self._session_id, "pipe": pipe})
+        return Handover(fd, {"id": self.id, "session": self._session_id, "pipe": pipe})
 
     # --- why it ended -----------------------------------------------------------------------------------------------
 

@@ -297,7 +297,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
 
     async def _run(self, code: str, reads: str) -> str:
         """Run a cell of ours and return what it printed."""
-        from ...sdk.internal_cells import run_for
+        from ...sdk.client import run_for
 
         self._check_there()
         for installed in (False, True):

@@ -25,12 +25,11 @@ from ...core.tasks import Tasks
 from ...engines import seccomp_program as system_calls
 from ...engines.abilities import Ability, state_bytes
 from ...engines.attestation import checks, same
-from ...engines.base import Check, Inspection
+from ...engines.base import Check, Handover, Inspection
 from ...engines.bubblewrap.interface import (
     ETC_MOUNTS,
     PROC,
     SIGKILLED,
-    BubblewrapHandover,
     Launched,
     MayUse,
     Root,
@@ -251,7 +250,7 @@ class QemuContainer(Hibernation):
             self._hang_up()
             await self._tasks.close()
 
-    def detach(self) -> BubblewrapHandover:
+    def detach(self) -> Handover:
         """Give the pipe away. Whoever has it then cannot have the machine stand still, nor hear how it ended."""
         if self.paused:
             raise EngineError(EndCode.SANDBOX_NOT_RUNNING, "a machine that stands still cannot be given away")

@@ -19,7 +19,7 @@ from ....core.model import ExitReason, SandboxSample, SandboxSpec
 from ....core.tasks import Tasks
 from ....engines.abilities import NONE, PAUSE, Ability
 from ....engines.attestation import WITHOUT_A_CGROUP, checks, demand, same
-from ....engines.base import Check, Inspection
+from ....engines.base import Check, Handover, Inspection
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.shipping import UID_RANGE
 from ..codes import BrokerCode
@@ -33,14 +33,6 @@ LAST_WORDS_SECONDS = 0.5
 OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
 KINDS = ("exited", "out_of_memory", "out_of_processes", "killed", "engine_lost", *OF_KEPT)
 SIGKILLED = 128 + 9
-
-
-@dataclass(slots=True)
-class BrokerHandover:
-    """The pipe's file descriptor, and what `BrokerEngine.adopt` needs with it (plain JSON)."""
-
-    fd: int
-    state: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +201,7 @@ class BrokerContainer(OverPipe):
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))
 
-    def detach(self) -> BrokerHandover:
+    def detach(self) -> Handover:
         """Give the pipe away; the broker keeps the sandbox for whoever has the ticket, for a while."""
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -227,7 +219,7 @@ class BrokerContainer(OverPipe):
             "held": self.held,
             "pipe": pipe,
         }
-        return BrokerHandover(fd, state)
+        return Handover(fd, state)
 
     def _hear(self, said: dict[str, Any]) -> None:
         if said.get("op") != "ended" or said.get("kind") not in KINDS:

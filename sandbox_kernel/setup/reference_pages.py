@@ -1,6 +1,6 @@
-"""All codes as rows, as lines for a terminal, and as the page docs/codes.md, from the tables that the code names.
+"""The pages docs/settings.md and docs/codes.md, from the tables of settings and of codes; codes also for a terminal.
 
-The caller gives the tables by their titles: those of `core.codes`, and those of plugins.
+A test compares the pages with what this returns.
 """
 
 from __future__ import annotations
@@ -11,11 +11,59 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping
 
+from ..config.setting import Setting
+from ..config.table import GROUPS
 from ..core.codes import Code, Survived
+
+SETTINGS_HEAD = """\
+# Settings
+
+The names and values are the same everywhere:
+
+- as arguments of `sandbox-kernel install`, which writes them into the kernel's entry in the picker, and of `doctor`,
+  `run` and `mcp`: `--cell-timeout 10m`;
+- as lines of `jupyter_sandbox_kernel_config.py` in `~/.jupyter`: `c.SandboxKernel.cell_timeout = "10m"`;
+- as keywords in Python: `Sandbox(cell_timeout="10m")`, or a number of seconds or bytes.
+
+A flag is the setting's name with hyphens, unless its row shows another one. Arguments and keywords take precedence over
+the file, and the file over the defaults. A notebook, an environment variable or the request that starts a kernel cannot
+change a setting. `sandbox-kernel settings` shows the values that a kernel on this machine would start with, and where
+each comes from.
+
+Separate the items of a list with commas, or repeat the flag. A secret is a table in the file and in Python:
+`{"API_KEY": {"env": "VARIABLE", "hosts": ["api.example.org"], "header": "Authorization: Bearer {}"}}`. Replace `"env"`
+by `"file"` for a path.
+
+Sizes are `512M` or `2G` (also `2GB`, `2GiB`), in multiples of 1024; a number without a unit is in bytes. Times are
+`90` (seconds), `10m` or `2h`.
+"""
+
+SETTINGS_FOOT = """\
+
+`sandbox-kernel settings --markdown` prints this page.
+"""
+
+
+def settings_page() -> str:
+    """Return docs/settings.md."""
+    return (
+        SETTINGS_HEAD + "".join(f"\n## {title}\n\n{_table(group)}" for title, group in GROUPS.items()) + SETTINGS_FOOT
+    )
+
+
+def _table(group: tuple[Setting, ...]) -> str:
+    lines = ["| Setting | Default | Takes | Meaning |", "| --- | --- | --- | --- |"]
+    for one in group:
+        name = f"`{one.name}`" + (f" (`{one.flag}`)" if one.singular else "")
+        takes = re.sub(r"^(a size|a time) \(.*?\)", r"\1", one.form.words)  # the head of the page shows the forms
+        cells = (name, one.default_for_people, takes, one.help)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
 
 Tables = Mapping[str, type[Code]]
 
-HEAD = """\
+CODES_HEAD = """\
 # Codes
 
 Every refusal, removal and end has a code. Programs decide by the code, which never changes its meaning. A text may
@@ -38,7 +86,7 @@ words in braces. After an end, `kept` says what is left:
 | --- | --- |
 """
 
-FOOT = """\
+CODES_FOOT = """\
 
 `sandbox-kernel codes --markdown` prints this page.
 """
@@ -58,7 +106,7 @@ _ABOUT = {
 WIDTH = 110
 
 
-def rows(tables: Tables) -> list[dict[str, str]]:
+def codes_as_rows(tables: Tables) -> list[dict[str, str]]:
     """Return every code with its part of the table, its severity, what it means and what to do."""
     return [
         {"code": one.code, "part": part.lower(), "severity": one.severity, "means": one.text, "do": one.remedy}
@@ -67,14 +115,14 @@ def rows(tables: Tables) -> list[dict[str, str]]:
     ]
 
 
-def page(tables: Tables) -> str:
-    """Return the page as Markdown."""
+def codes_page(tables: Tables) -> str:
+    """Return docs/codes.md."""
     kept = "".join(f"| `{one}` | {one.sentence()} |\n" for one in Survived)
     parts = (f"\n## {part}\n\n{_about(part, codes)}\n\n{_list(codes)}" for part, codes in tables.items())
-    return HEAD + kept + "".join(parts) + FOOT
+    return CODES_HEAD + kept + "".join(parts) + CODES_FOOT
 
 
-def lines(tables: Tables) -> str:
+def codes_as_text(tables: Tables) -> str:
     """Return all codes for a terminal: the parts, in each what to do, and below that its codes."""
     found = []
     for part, codes in tables.items():
