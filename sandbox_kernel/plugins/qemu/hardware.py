@@ -31,7 +31,7 @@ FEATURES = {
     "-no-user-config": "nothing that this machine's files say is added",
     "-display none": "no screen, and no server for one",
     "-no-reboot": "a machine that wants to start again ends",
-    "-accel tcg": "emulation: QEMU is a program without rights, and the host's kernel is in nobody's reach",
+    "-accel tcg": "emulation: QEMU is a program without rights, and guest code does not reach the host's kernel",
     "-sandbox on": "QEMU's own filter besides ours: it starts nothing, gains nothing and limits nothing",
     "-mon": "QEMU's monitor on a socket of the host's that no device leads to",
 }
