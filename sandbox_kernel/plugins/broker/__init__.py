@@ -17,6 +17,5 @@ Its callers' side is in `client/`.
 - `daemon`: The sockets, and the daemon from its start to its end.
 - `command`: `sandbox-kernel broker`.
 - `detached`: A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on.
-- `detached_settings`: The settings of one: what goes with it, and what is the next owner's own.
 - `plugin`: What this plugin adds: the command `broker`, and the engine that asks one.
 """

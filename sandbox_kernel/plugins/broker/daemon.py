@@ -29,7 +29,7 @@ from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
-from .pool import Pool
+from .pool import Pool, undo
 from .prometheus_metrics import Figures, Gauges
 from .usage_counters import UsageCounters
 from .user_accounts import require_account
@@ -282,7 +282,7 @@ class Broker:
                 await self._rename(container, spec.session_id, whose.pid)
             handover = container.lend()
         except BaseException:
-            await asyncio.shield(self.tasks.hold(_killed(container), f"undo {container.id}"))
+            await asyncio.shield(self.tasks.hold(undo(container), f"undo {container.id}"))
             raise
         return Lease(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
 
@@ -360,11 +360,6 @@ class Broker:
         for caller in list(self._callers):
             caller.release()
         await self.tasks.close()
-
-
-async def _killed(container: Lendable) -> None:
-    with contextlib.suppress(SandboxError, OSError):
-        await container.kill()
 
 
 # --- sockets --------------------------------------------------------------------------------------------------------

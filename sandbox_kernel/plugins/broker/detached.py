@@ -1,15 +1,20 @@
-"""A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on from it."""
+"""A sandbox that outlives its caller: what a caller leaves with the broker, and how the next one goes on from it.
+
+Settings are left, too. Some of them are the next owner's own.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...config.sources import from_keywords
+from ...config.sources import SETTINGS, changed, from_keywords
 from ...container import wire
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxClosed, SandboxError
@@ -24,7 +29,6 @@ from .client.channel import Channel, connect
 from .client.container import BrokerContainer, Given
 from .client.engine import BrokerEngine
 from .codes import BrokerCode
-from .detached_settings import address_of, check, dumped, restored
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
@@ -209,7 +213,7 @@ class Detached(Ownership):
     ) -> None:
         """Raises `ConfigurationError` for what cannot outlive this process."""
         self.attached = how if isinstance(how, Attached) else None
-        check(settings)
+        check_settings(settings)
         self.address = address_of(settings.engine)
         try:
             metadata = packets.metadata(metadata)
@@ -218,7 +222,7 @@ class Detached(Ownership):
         self.name = self.attached.name if self.attached is not None else None
         self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
-        self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=dumped(settings))
+        self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=settings_to_text(settings))
         self._cell: Cell | None = None
         """Of the owner before, whose output is this one's to take."""
 
@@ -357,6 +361,74 @@ ownership = Detached
 """Returns whose a sandbox is that outlives this process. Raises `ConfigurationError` for what cannot."""
 
 
+# --- their settings ---------------------------------------------------------------------------------------------------
+
+KEPT_SETTINGS = [one for one in SETTINGS.values() if one.scope in ("sandbox", "session") and one.name != "engine"]
+"""Settings that go with a sandbox."""
+OF_ANOTHER_USER = {one.name for one in KEPT_SETTINGS if one.scope == "sandbox" or one.is_limit}
+"""Those that count if another user made it. What leaves it is decided by whoever takes it over."""
+OF_THE_CALLER = [one for one in SETTINGS.values() if one.scope == "caller"]
+"""What a process would do for the cells, which are to outlive it."""
+
+
+def address_of(engine: str) -> str:
+    """Return the address of the broker that is meant. Raises `ConfigurationError` for another engine."""
+    if engine == AUTO:
+        return BROKER
+    if is_service(engine):
+        return engine
+    raise ConfigurationError(
+        UsageCode.NOT_TOGETHER,
+        'a detached sandbox is kept by a broker: engine="broker"',
+        setting="engine",
+        value=engine,
+    )
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise `ConfigurationError` for what no sandbox can have that outlives this process."""
+    for one in OF_THE_CALLER:
+        if one.value(settings) != one.default:
+            raise ConfigurationError(UsageCode.OF_THE_CALLER, setting=one.name)
+
+
+def settings_to_text(settings: Settings) -> str:
+    said = {one.name: one.form.kept(one.value(settings)) for one in KEPT_SETTINGS}
+    longest = max(said, key=lambda name: packets.size(said[name]))
+    text = json.dumps({**said, "charts": settings.charts})
+    if (size := packets.size(text)) > packets.MAX_SETTINGS:
+        limit, value = format_bytes(packets.MAX_SETTINGS), format_bytes(size)
+        raise ConfigurationError(
+            UsageCode.NOT_TOGETHER,
+            "the settings of a detached sandbox are too long to be kept",
+            limit=limit,
+            value=value,
+            setting=longest,
+        )
+    return text
+
+
+def settings_from_text(
+    text: object, engine: str, *, own: bool, given: Mapping[str, Any] = MappingProxyType({})
+) -> Settings:
+    """Return the settings that a sandbox was made with, and of this process those that are a process's own.
+
+    `given` are those that a caller gives; others than a process's own count for nothing.
+    """
+    mine = {name: value for name, value in given.items() if name in SETTINGS and SETTINGS[name].scope == "process"}
+    base = changed(from_keywords(**mine), {one.name: one.default for one in OF_THE_CALLER})
+    try:
+        said = json.loads(packets.text(text, packets.MAX_SETTINGS))
+        if set(said) != {"charts", *(one.name for one in KEPT_SETTINGS)}:
+            raise ValueError("they have other names")
+        found = {one.name: one.form.restore(one.name, said[one.name]) for one in KEPT_SETTINGS}
+        found = {name: value for name, value in found.items() if own or name in OF_ANOTHER_USER}
+        return replace(changed(base, found), engine=engine, charts=said["charts"] is True)
+    except (ConfigurationError, TypeError, ValueError, RecursionError, OverflowError) as error:
+        why = error.message if isinstance(error, ConfigurationError) else error
+        raise EngineError(BrokerCode.BROKER_IMPROPER, f"the settings of the sandbox are not proper: {why}") from error
+
+
 # --- by their ids -----------------------------------------------------------------------------------------------------
 
 
@@ -390,7 +462,7 @@ async def described(name: str, *, take: bool, service: Mapping[str, Any]) -> tup
         said = await engine.described(name)
     except EngineUnavailable as error:
         raise _not_there(name) from error
-    settings = restored(said["settings"], engine.address, own=said["own"] is True, given=service)
+    settings = settings_from_text(said["settings"], engine.address, own=said["own"] is True, given=service)
     metadata = packets.metadata(said["metadata"])
     return settings, {"detached": Attached(name, take), "metadata": metadata}
 

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 MAX_FRAME = 4 << 20
 
 
+async def undo(container: Lendable) -> None:
+    """End a sandbox that nobody is to have, whatever becomes of it."""
+    with contextlib.suppress(SandboxError, OSError):
+        await container.kill()
+
+
 class WarmSandbox:
     """One sandbox that waits."""
 
@@ -103,8 +109,7 @@ class WarmSandbox:
     async def end(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
-        with contextlib.suppress(SandboxError, OSError):
-            await self.container.kill()
+        await undo(self.container)
 
     async def _read(self) -> None:
         while data := await self.container.receive():
@@ -344,10 +349,12 @@ class Pool:
             kind.not_before = time.monotonic() + pause
             self.lost += 1
             self._report(f"a sandbox could not be made ahead: {error}"[:500])
-            await self._undo(container)
+            if container is not None:
+                await undo(container)
             return
         except BaseException:
-            await asyncio.shield(self._tasks.hold(self._undo(container), "undo a sandbox made ahead"))
+            if container is not None:
+                await asyncio.shield(self._tasks.hold(undo(container), "undo a sandbox made ahead"))
             raise
         kind.failures = 0
         self.made += 1
@@ -355,11 +362,6 @@ class Pool:
             await warm.end()  # nobody asks for it any more
             return
         kind.ready.append(warm)
-
-    async def _undo(self, container: Lendable | None) -> None:
-        if container is not None:
-            with contextlib.suppress(SandboxError, OSError):
-                await container.kill()
 
     async def _look_after(self) -> None:
         """Keep those that wait alive; end what does not answer, what nobody wants, and all if memory is short."""

@@ -301,7 +301,7 @@ def test_what_agents_answer_passes(value: Any, count: int) -> None:
 # --- that there is no other way ---
 
 ENTRY_POINTS = ("plugins/frameworks", "sdk", "plugins/mcp", "plugins/batch")
-OTHERS = ("plugins/broker/detached.py", "plugins/broker/detached_settings.py")
+OTHERS = ("plugins/broker/detached.py",)
 READERS = {
     "json.loads", "orjson.loads", "literal_eval", "ast.literal_eval", "eval", "frombuffer", "numpy.frombuffer",
     "Image.open", "PIL.Image.open", "zlib.decompress", "gzip.decompress", "pickle.loads", "DataFrame", "read_json",
@@ -311,7 +311,7 @@ KNOWN = {
     ("plugins/frameworks/answers.py", "PIL.Image.open"): "counted in the line before it is decoded",
     ("plugins/frameworks/answers.py", "numpy.array"): "of values that are there, of a type of at most eight bytes",
     ("plugins/frameworks/inspect_commands.py", "json.loads"): "runs in the sandbox",
-    ("plugins/broker/detached_settings.py", "json.loads"): "what this program stored at the broker, of bounded length",
+    ("plugins/broker/detached.py", "json.loads"): "what this program stored at the broker, of bounded length",
     (
         "sdk/output_text.py",
         "json.loads",

@@ -22,9 +22,8 @@ from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.broker.ceilings import Policy, load
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.broker.detached import moment, row
+from sandbox_kernel.plugins.broker.detached import check_settings, moment, row, settings_from_text, settings_to_text
 from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Frames, Transcript, is_note, op_of, parts
-from sandbox_kernel.plugins.broker.detached_settings import check, dumped, restored
 from tests.support.cases import each
 
 
@@ -162,7 +161,7 @@ def test_what_a_file_or_a_cell_says_is_no_note(sent: tuple[int, bytes]) -> None:
 
 def test_the_next_owner_has_the_settings_of_the_first_and_places_of_its_own() -> None:
     made = Settings(outputs="strict", limits=Limits(cell_timeout=7), display_lines=300, charts=True)
-    found = restored(dumped(made), "broker:///x", own=True)
+    found = settings_from_text(settings_to_text(made), "broker:///x", own=True)
     assert (found.outputs, found.limits.cell_timeout, found.display_lines) == ("strict", 7, 300)
     assert (found.engine, found.charts, found.of_plugins) == ("broker:///x", True, ())
 
@@ -170,9 +169,9 @@ def test_the_next_owner_has_the_settings_of_the_first_and_places_of_its_own() ->
 def test_another_user_s_settings_loosen_nothing() -> None:
     """What leaves the sandbox is decided by whoever takes it over; the control is the same user."""
     made = Settings(outputs="trusted", limits=Limits(cell_timeout=7))
-    assert restored(dumped(made), "broker", own=False).outputs == "safe"
-    assert restored(dumped(made), "broker", own=False).limits.cell_timeout == 7
-    assert restored(dumped(made), "broker", own=True).outputs == "trusted"
+    assert settings_from_text(settings_to_text(made), "broker", own=False).outputs == "safe"
+    assert settings_from_text(settings_to_text(made), "broker", own=False).limits.cell_timeout == 7
+    assert settings_from_text(settings_to_text(made), "broker", own=True).outputs == "trusted"
 
 
 RULES = """
@@ -188,7 +187,7 @@ def test_a_value_of_each_plugin_is_read_again_as_it_was(tmp_path: Path) -> None:
     chosen |= {"monitor": {"level": "kill", "rules": {"many-denials": {"count": 3}, "unfit-files": {"level": "off"}}}}
     made = resolve({name: value for name, value in chosen.items() if name in SETTINGS})
     (tmp_path / "rules.toml").unlink()
-    assert restored(dumped(made), made.engine, own=True) == made
+    assert settings_from_text(settings_to_text(made), made.engine, own=True) == made
 
 
 IMPROPER: dict[str, dict[str, Any]] = {
@@ -214,29 +213,29 @@ IMPROPER: dict[str, dict[str, Any]] = {
 @each("case", IMPROPER)
 def test_settings_that_are_not_proper_are_refused(case: str) -> None:
     """A broker that lies opens no file here, and gives cells nothing; the control is what it was told."""
-    told = dumped(Settings())
-    assert restored(told, "broker", own=True) == Settings(engine="broker")
+    told = settings_to_text(Settings())
+    assert settings_from_text(told, "broker", own=True) == Settings(engine="broker")
     opened: list[object] = []
     text = json.dumps({**json.loads(told), **IMPROPER[case]})
     with pytest.MonkeyPatch.context() as patch:
         for module in (io, os):
             patch.setattr(module, "open", lambda *asked, **_: opened.append(asked))
         with pytest.raises(EngineError) as caught:
-            restored(text, "broker", own=True)
+            settings_from_text(text, "broker", own=True)
     assert caught.value.code is BrokerCode.BROKER_IMPROPER
     assert opened == []
 
 
 def test_settings_that_are_too_long_to_be_kept_are_refused() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        dumped(Settings(image="x" * packets.MAX_SETTINGS))
+        settings_to_text(Settings(image="x" * packets.MAX_SETTINGS))
     assert caught.value.setting == "image"
 
 
 def test_what_ends_with_its_caller_is_no_setting_of_one_that_outlives_it(tmp_path: Path) -> None:
-    check(Settings(outputs="strict"))
+    check_settings(Settings(outputs="strict"))
     with pytest.raises(ConfigurationError) as caught:
-        check(Settings(uploads=str(tmp_path)))
+        check_settings(Settings(uploads=str(tmp_path)))
     assert (caught.value.code, caught.value.setting) == (UsageCode.OF_THE_CALLER, "uploads")
 
 
