@@ -40,7 +40,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "files": ("files.folder_sync", "printable", lambda text, limit=0: text),
     "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),
     "requests": ("plugins.network.request_head", "_check_bytes", lambda raw: None),
-    "packages": ("plugins.packages.wheel_selection", "_wrong", lambda entry, seen: None),
+    "packages": ("plugins.packages.installation", "_wrong", lambda entry, seen: None),
     "tools": ("plugins.tools.tool_calls", "_checked", lambda tool, arguments: arguments),
 }
 """For each target, a rule of the product that is taken away: its seeds alone must show that."""

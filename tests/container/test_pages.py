@@ -14,7 +14,7 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel import Sandbox
-from sandbox_kernel.plugins.packages import wheel_selection
+from sandbox_kernel.plugins.packages import installation
 from tests.plugins.broker.brokers import a_broker
 from tests.support.index import serving, wheel
 from tests.support.kernels import containers_of, install
@@ -84,7 +84,7 @@ def test_secrets(origins: Origins, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(wheel_selection, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(installation, "cache", lambda: tmp_path / "cache")
     wheel(tmp_path, "humanize", "4.0")
     wheel(
         tmp_path,

@@ -5,6 +5,5 @@ What runs in the kernel is the package `inside`. Needs the plugin `tools`: cells
 - `plugin`: What this plugin adds.
 - `settings`: How packages that cells may install are written.
 - `codes`: Why packages cannot come.
-- `wheel_selection`: The wheels for a session that runs: chosen, fetched, checked.
-- `installation`: Their way into one session, for its cells, and for its caller (`install`).
+- `installation`: The wheels, and their way into one session, for its cells, and for its caller (`install`).
 """

@@ -1,7 +1,8 @@
 """Packages into one session, for its caller or, where a setting allows it, for its cells.
 
-The host resolves and fetches in a thread (`wheel_selection`), and the files go over the pipe into a hidden folder of
-scratch. What is inside unpacks them (`inside`).
+The host resolves and fetches in a thread: wheels only, for the Python and the platform in there, and kept for the next
+session. What the sandbox has keeps its version and is not fetched. Nothing of a package runs or is unpacked here. The
+files go over the pipe into a hidden folder of scratch, and what is inside unpacks them (`inside`).
 """
 
 from __future__ import annotations
@@ -9,32 +10,296 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+import re
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from email.parser import BytesHeaderParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from ...core.answer_allowance import Allowance
 from ...core.codes import UsageCode
 from ...core.errors import AnswerError, ConfigurationError, FileRefused
-from ...core.model import Inside, Settings
-from ...core.package_files import PACKAGE
+from ...core.model import MIB, Inside, Settings, format_bytes
+from ...core.package_files import PACKAGE, brought
 from ...engines.shipping import packed_line
 from ...files import scratch_files
+from ...files.file_rules import printable
 from ...files.scratch_files import Ask
 from ...sdk.values import InstalledPackage
+from ...wheels import image_wheels, resolver
+from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, Target
+from ...wheels.requirements import Wanted, asked
 from ..api import SessionHandle, SessionService
 from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
 from .codes import PackageCode
 from .settings import PackageSettings
-from .wheel_selection import SECONDS, Has, Package, Source, described, resolve
 
 if TYPE_CHECKING:
     from ...sdk.instance import Instance
+
+# --- the wheels: chosen, fetched, checked -----------------------------------------------------------------------------
+
+MAX_ENTRIES = 20_000
+MAX_NAME_BYTES = 400
+MAX_DEPTH = 30
+MAX_METADATA = 8 * MIB
+
+
+def check_wheel(path: Path, name: str, version: str, limit: int) -> int:
+    """Return how many bytes a wheel takes unpacked. Raises `ConfigurationError` for one that is none, or too large."""
+    try:
+        if canonicalize_name(parse_wheel_filename(path.name)[0]) != canonicalize_name(name):
+            raise _improper(path, "it has the name of another package")
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if len(entries) > MAX_ENTRIES:
+                raise _improper(path, f"it has more than {MAX_ENTRIES} files")
+            seen: set[str] = set()
+            for entry in entries:
+                if (why := _wrong(entry, seen)) is not None:
+                    raise _improper(path, f"its file {printable(entry.filename)[:100]!r} {why}")
+                seen.add(entry.filename)
+            if sum(entry.compress_size for entry in entries) > path.stat().st_size:
+                raise _improper(path, "its files lie over each other")
+            total = sum(entry.file_size for entry in entries)
+            if total > limit:
+                raise ConfigurationError(
+                    PackageCode.PACKAGE_TOO_LARGE,
+                    f"{name} {version} is too large when it is unpacked",
+                    limit=format_bytes(limit),
+                    value=format_bytes(total),
+                    setting="packages_size",
+                )
+            _check_metadata(archive, path, name, version)
+    except (zipfile.BadZipFile, InvalidWheelFilename, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+        raise _improper(path, "it cannot be read") from None
+    return total
+
+
+def _wrong(entry: zipfile.ZipInfo, seen: set[str]) -> str | None:
+    """Return what is wrong with an entry, None if nothing is."""
+    name = entry.filename
+    parts = name.removesuffix("/").split("/")
+    # zipfile cuts a name at a NUL; what stood there is another name to others.
+    if name != entry.orig_filename or not name.isprintable() or "\\" in name or ":" in name:
+        return "has a name with characters that have no place there"
+    if any(part in ("", ".", "..") for part in parts):
+        return "leads somewhere else"
+    if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES or len(parts) > MAX_DEPTH:
+        return "has a name that is too long"
+    if name in seen:
+        return "is there twice"
+    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is a link or a device"
+    if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "is packed in a way that wheels are not"
+    return None
+
+
+def _check_metadata(archive: zipfile.ZipFile, path: Path, name: str, version: str) -> None:
+    found = [one for one in archive.infolist() if one.filename.count("/") == 1 and one.filename.endswith("/METADATA")]
+    if len(found) != 1 or not found[0].filename.endswith(".dist-info/METADATA") or found[0].file_size > MAX_METADATA:
+        raise _improper(path, "it does not say what it is")
+    said = BytesHeaderParser().parsebytes(archive.read(found[0]))
+    if canonicalize_name(str(said["Name"])) != canonicalize_name(name) or str(Version(str(said["Version"]))) != version:
+        raise _improper(path, "it says that it is another package")
+
+
+def _improper(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"{printable(path.name)} is no proper wheel: {why}")
+
+
+MAX_ASKED = 50
+MAX_PACKAGES = 200
+MAX_INSTALLED = 3000
+"""Packages that a sandbox may say it has."""
+SECONDS = 300.0
+UNPACKED = 4
+"""How many times its limit a package may take when it is unpacked."""
+_PYTHON = re.compile(r"3\.(9|[12]\d)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_ARCHITECTURES = frozenset({"x86_64", "aarch64"})
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """What a sandbox has, as it says itself: one that lies gets what it does not fit."""
+
+    target: Target
+    versions: Mapping[str, str]
+    """By canonical names."""
+
+    @classmethod
+    def read(cls, said: object) -> Has:
+        """Check what a sandbox says. Raises `ConfigurationError`."""
+        try:
+            if not isinstance(said, dict):
+                raise TypeError
+            python, architecture, glibc = said["python"], said["architecture"], said["glibc"]
+            known = _PYTHON.fullmatch(python) and architecture in _ARCHITECTURES and type(glibc) is int
+            if not known or not OLDEST_GLIBC <= glibc < 100 or len(said["versions"]) > MAX_INSTALLED:
+                raise TypeError
+            versions = {
+                str(canonicalize_name(name)): str(Version(version))
+                for name, version in said["versions"].items()
+                if len(name) < 100 and len(version) < 100 and _NAME.fullmatch(name)
+            }
+        except (KeyError, TypeError, AttributeError, InvalidVersion):
+            raise ConfigurationError(PackageCode.PACKAGES_UNKNOWN) from None
+        return cls(Target(architecture, python, glibc), versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A wheel that is to go into a sandbox."""
+
+    name: str
+    version: str
+    file: Path
+    sha256: str
+    size: int
+
+
+@dataclass(slots=True)
+class Source:
+    """Where packages come from, and how large they may be."""
+
+    index: str | None = None
+    """The address of an index, in place of what the user's pip is configured with."""
+    limit_bytes: int = 256 * MIB
+    seconds: float = SECONDS
+    said: Callable[[str], None] = field(default=lambda text: None)
+    """Hears what goes on, a line at a time."""
+
+
+def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *, paths: bool) -> list[Package]:
+    """Return the wheels that a sandbox lacks of what is asked for. Blocks, for `source.seconds` at most.
+
+    With `paths`, a text may be the path of a wheel on this machine. Raises `ConfigurationError` and `EngineError`.
+    """
+    if len(texts) > MAX_ASKED:
+        raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time")
+    wanted = asked([os.fspath(one) for one in texts], paths=paths)
+    wheel = image_wheels.installer(brought("images"), Target(os.uname().machine))
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
+        pip = Pip(Path(place), wheel, has.target, source.seconds, index=source.index, limit=source.limit_bytes)
+        source.said("resolving " + ", ".join(Path(text).name if paths else str(text) for text in texts))
+        try:
+            # With hashes, what is asked for says alone which versions there are.
+            kept = {} if wanted.has_hashes else has.versions
+            found = resolver.resolve(wanted, pip, kept, are_there=True)
+            missing = [one for one in found if has.versions.get(one.name) != one.version]
+            if len(missing) > MAX_PACKAGES:
+                raise ConfigurationError(
+                    PackageCode.PACKAGE_TOO_LARGE, f"{len(missing)} packages are needed", limit=str(MAX_PACKAGES)
+                )
+            files = _files(missing, wanted, pip, source)
+        except resolver.Unresolved as error:
+            raise _unresolved(error) from None
+        except resolver.WrongHash as error:
+            raise ConfigurationError(PackageCode.PACKAGE_HASH_WRONG, str(error)) from None
+        except PipFailed as error:
+            raise _failed(str(error), has.target, source.limit_bytes) from None
+        except PipTooLarge as error:
+            raise _too_large("what is fetched", source.limit_bytes, error.size) from None
+        except PipTooSlow:
+            raise ConfigurationError(
+                PackageCode.PACKAGES_TOO_SLOW, limit=f"{source.seconds:g} s", setting="packages_index"
+            ) from None
+        packages = []
+        for one in missing:
+            file = files[one.sha256]
+            check_wheel(file, one.name, one.version, UNPACKED * source.limit_bytes)
+            packages.append(Package(one.name, one.version, file, one.sha256, file.stat().st_size))
+        total = sum(one.size for one in packages)
+        if total > source.limit_bytes:
+            raise _too_large(", ".join(one.name for one in packages), source.limit_bytes, total)
+    return packages
+
+
+def _files(chosen: Sequence[resolver.Chosen], wanted: Wanted, pip: Pip, source: Source) -> dict[str, Path]:
+    """Return the file of each wheel by its hash: the one that was kept, or a new one of the same hash."""
+    files = {one.sha256: found for one in chosen if (found := _kept(one.sha256)) is not None}
+    lacking = [one for one in chosen if one.sha256 not in files]
+    for one in lacking:
+        source.said(f"fetching {one.name} {one.version}")
+    part = pip.place / "part"
+    part.mkdir()
+    came = resolver.fetch(lacking, wanted, pip, part)
+    return files | {one.sha256: _keep(came[one.sha256], one.sha256) for one in lacking}
+
+
+def _failed(said: str, target: Target, limit: int) -> ConfigurationError:
+    if "DO NOT MATCH THE HASHES" in said:
+        return ConfigurationError(PackageCode.PACKAGE_HASH_WRONG, "what came from the index does not have its hash")
+    if "File too large" in said:
+        return ConfigurationError(
+            PackageCode.PACKAGE_TOO_LARGE, "a package is too large", limit=format_bytes(limit), setting="packages_size"
+        )
+    return _unresolved(resolver.explain(said, target))
+
+
+def _unresolved(error: resolver.Unresolved) -> ConfigurationError:
+    code = PackageCode.PACKAGE_CONFLICT if error.is_conflict else PackageCode.PACKAGE_WITHOUT_WHEEL
+    return ConfigurationError(code, error.message)
+
+
+def cache() -> Path:
+    """Return the folder where packages are kept, by their hashes."""
+    return image_wheels.cache().parent / "packages"
+
+
+def _kept(sha256: str) -> Path | None:
+    """Return a wheel of the cache, None if it is not there, or not as it was."""
+    files = list((cache() / sha256).glob("*.whl"))
+    return files[0] if len(files) == 1 and resolver.digest_of(files[0]) == sha256 else None
+
+
+def _keep(file: Path, sha256: str) -> Path:
+    """Copy a wheel into the cache, where it appears complete or not at all."""
+    folder = cache() / sha256
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as beside:
+        new = Path(beside, "new")
+        new.mkdir()
+        shutil.copy(file, new)
+        if folder.is_dir() and _kept(sha256) is None:
+            shutil.rmtree(folder)  # it is not as it was
+        try:
+            new.rename(folder)
+        except OSError:
+            if _kept(sha256) is None:  # else another session was faster
+                raise
+    return folder / file.name
+
+
+def _too_large(what: str, limit: int, value: int) -> ConfigurationError:
+    return ConfigurationError(
+        PackageCode.PACKAGE_TOO_LARGE,
+        f"{what} would be too large",
+        limit=format_bytes(limit),
+        value=format_bytes(value),
+        setting="packages_size",
+    )
+
+
+def described(packages: Sequence[Package]) -> list[dict[str, Any]]:
+    """Return what was installed, for the record and for a cell."""
+    return [{"name": one.name, "version": one.version, "sha256": one.sha256, "bytes": one.size} for one in packages]
+
+
+# --- into a session ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.plugins.packages import wheel_selection
+from sandbox_kernel.plugins.packages import installation
 from tests.support.index import Index, serving, wheel
 from tests.support.mcp_hosts import over_stdio, text_of
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setattr(wheel_selection, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(installation, "cache", lambda: tmp_path / "cache")
     folder = tmp_path / "index"
     folder.mkdir()
     wheel(folder, "greeting", needs=("helper",), files={"json.py": b"raise SystemExit", "numpy/__init__.py": b"x = 1"})

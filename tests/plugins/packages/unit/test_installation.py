@@ -16,11 +16,10 @@ import pytest
 from sandbox_kernel import ConfigurationError
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import MIB
-from sandbox_kernel.plugins.packages import wheel_selection
+from sandbox_kernel.plugins.packages import installation
 from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
-from sandbox_kernel.plugins.packages.installation import Allowed
+from sandbox_kernel.plugins.packages.installation import Allowed, Has, Package, Source, check_wheel, resolve
 from sandbox_kernel.plugins.packages.settings import PackageSettings
-from sandbox_kernel.plugins.packages.wheel_selection import Has, Package, Source, check_wheel, resolve
 from sandbox_kernel.wheels.pip_process import Target
 from sandbox_kernel.wheels.requirements import asked
 from tests.support.cases import each
@@ -31,7 +30,7 @@ HAS = Has(Target(os.uname().machine), {"kept-thing": "1.0"})
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setattr(wheel_selection, "cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr(installation, "cache", lambda: tmp_path / "cache")
     folder = tmp_path / "index"
     folder.mkdir()
     with serving(folder) as one:
