@@ -10,7 +10,6 @@
 - `executed_notebook`: Messages as outputs of the executed notebook, by nbclient.
 - `output_stream`: stdout and stderr, for readers that pause or go.
 - `progress`: What a run says while it runs.
-- `stop_signals`: Signals: the first ends a run in order, the second at once.
 - `run`: One run: a sandbox, the inputs, the cells, and at every moment a notebook and a report.
-- `command`: `sandbox-kernel run SOURCE`: options, and what is said at the end.
+- `command`: `sandbox-kernel run SOURCE`: options, signals, and what is said at the end.
 """

@@ -35,7 +35,7 @@ class Progress:
     def say(self, line: str) -> None:
         """Say one line."""
         if not self._quiet:
-            self._erase()
+            self.clear()
             self._output_stream.say(line + "\n", live=self._live)
 
     def copied(self, count: int, total: int) -> None:
@@ -46,7 +46,7 @@ class Progress:
         self._part = part
         line = f"inputs: {format_bytes(count)} of {format_bytes(total)}"
         if self._live:
-            self._erase()
+            self.clear()
             self._output_stream.say(line)
             self._shown = True
         elif part % (STEPS // 4) == 0:
@@ -61,7 +61,7 @@ class Progress:
         """Show on a terminal how long the cell has been running."""
         if self._live and self._running is not None:
             number, line, started = self._running
-            self._erase()
+            self.clear()
             self._output_stream.say(
                 f"{self._number(number)} {_clock(time.monotonic() - started):>8}  {line}"[:_WIDTH] + " …"
             )
@@ -80,16 +80,13 @@ class Progress:
 
     def clear(self) -> None:
         """Take away the live line, for what others print."""
-        self._erase()
+        if self._shown:
+            self._shown = False
+            self._output_stream.erase()
 
     def _number(self, number: int) -> str:
         width = len(str(self._total))
         return f"[{number:>{width}}/{self._total}]"
-
-    def _erase(self) -> None:
-        if self._shown:
-            self._shown = False
-            self._output_stream.erase()
 
 
 def first_line(source: str) -> str:

@@ -33,13 +33,13 @@ from sandbox_kernel.core.model import Message
 from sandbox_kernel.files.file_rules import FileLimits, check_downloaded_name
 from sandbox_kernel.files.host_paths import fetch, open_folder
 from sandbox_kernel.plugins.batch import input_files, policy_events, source_notebook
+from sandbox_kernel.plugins.batch.command import Stopped, Stopper
 from sandbox_kernel.plugins.batch.executed_notebook import Outputs, sizes
 from sandbox_kernel.plugins.batch.exit_codes import End, decide, kind_of, of_error
 from sandbox_kernel.plugins.batch.output_stream import MAX_KEPT, OutputStream
 from sandbox_kernel.plugins.batch.policy_events import Event, Events, classify
 from sandbox_kernel.plugins.batch.progress import Progress
 from sandbox_kernel.plugins.batch.run_report import CellRecord, Failure, OutputFile, Report
-from sandbox_kernel.plugins.batch.stop_signals import Stopped, Stopper
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
@@ -682,13 +682,13 @@ async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.Monke
     finished: list[bool] = []
     codes: list[int] = []
     released = asyncio.Event()
-    monkeypatch.setattr("sandbox_kernel.plugins.batch.stop_signals.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("sandbox_kernel.plugins.batch.command.STOP_SECONDS", 0.05)
 
     def leave(code: int) -> None:
         codes.append(code)
         released.set()
 
-    monkeypatch.setattr("sandbox_kernel.plugins.batch.stop_signals.os._exit", leave)
+    monkeypatch.setattr("sandbox_kernel.plugins.batch.command.os._exit", leave)
     stopper = Stopper(lambda end: end.code)
     asyncio.get_running_loop().call_later(0.05, stopper.heard, 15, None)
     async with within(30):
