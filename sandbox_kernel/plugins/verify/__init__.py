@@ -5,8 +5,7 @@
 - `probe_cells`: Cells that lay something out or try something by themselves.
 - `verdicts`: A verdict for each probe, and on whose word it rests.
 - `host_inspection`: What this machine's kernel says of a sandbox, and what is made of that.
-- `output_probes`: Hostile outputs, and what of them came through.
-- `end_probes`: Sandboxes that are brought to their ends, and what is left of them.
+- `behaviour_probes`: Hostile outputs and what of them came through; sandboxes that are brought to their ends.
 - `examination`: One examination from start to end.
 - `examination_report`: The table, the JSON and the page.
 """

@@ -26,7 +26,7 @@ from ...escape.attack_program import cell, heard, table
 from ...escape.canaries import Canaries, laid
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
-from . import end_probes, host_inspection, output_probes, probe_cells
+from . import behaviour_probes, host_inspection, probe_cells
 from .probes import PROBES, Probe, Where
 from .verdicts import Finding, complete, decided, failed, not_applicable, of_attacks
 
@@ -105,22 +105,26 @@ class _Run:
             if isinstance(outcome, BaseException):
                 raise outcome
         if self.wanted & {"end-containers", "end-processes"}:
-            self.found += await end_probes.remains(self.engine, self.sessions, self.containers)
+            self.found += await behaviour_probes.remains(self.engine, self.sessions, self.containers)
         self._look_back()
 
     def _apart(self) -> Iterator[Any]:
         """What needs sandboxes of its own, which it ends."""
         if self.wanted.intersection(FLOODS):
-            yield self._try(FLOODS, self._in_small(lambda one: end_probes.flood_kill_and_memory(one, self.wanted)))
+            yield self._try(
+                FLOODS, self._in_small(lambda one: behaviour_probes.flood_kill_and_memory(one, self.wanted))
+            )
         if self.wanted.intersection(BUSY):
             marker, wanted = str(self.canaries.given["marker"]), self.wanted
 
             def work(one: AsyncSandbox) -> Awaitable[list[Finding]]:
-                return end_probes.busy_and_many(one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow)
+                return behaviour_probes.busy_and_many(
+                    one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow
+                )
 
             yield self._try(BUSY, self._in_small(work))
         if self.wanted.intersection(ATTESTED):
-            yield self._try(ATTESTED, end_probes.attested(self.settings, self.engine))
+            yield self._try(ATTESTED, behaviour_probes.attested(self.settings, self.engine))
         if "end-owner" in self.wanted:
             yield self._try(("end-owner",), self._orphaned())
 
@@ -129,10 +133,10 @@ class _Run:
         try:
             self.found += await work
         except (SandboxError, TimeoutError) as error:
-            self.found += [failed(code, end_probes.reason(error)) for code in codes if code in self.wanted]
+            self.found += [failed(code, behaviour_probes.reason(error)) for code in codes if code in self.wanted]
 
     async def _orphaned(self) -> list[Finding]:
-        return [await end_probes.orphaned(small(self.settings), self.engine)]
+        return [await behaviour_probes.orphaned(small(self.settings), self.engine)]
 
     async def _in_small(self, work: Callable[[AsyncSandbox], Awaitable[list[Finding]]]) -> list[Finding]:
         async with self._sandbox(small(self.settings)) as sandbox:
@@ -203,8 +207,8 @@ class _Run:
     async def _show(self, main: AsyncSandbox) -> None:
         if any(code.startswith("output-") for code in self.wanted):
             messages: list[Message] = []
-            await main.run_code(output_probes.CELL, on_message=messages.append)
-            self.found += output_probes.judge(messages, self.settings.outputs)
+            await main.run_code(behaviour_probes.OUTPUTS_CELL, on_message=messages.append)
+            self.found += behaviour_probes.of_outputs(messages, self.settings.outputs)
 
     async def _past_the_rules(self, main: AsyncSandbox) -> None:
         code = "network-past-the-rules"
@@ -213,7 +217,7 @@ class _Run:
         if not self.settings.has_way_out:
             self.found.append(not_applicable(code, "the settings give no way out"))
             return
-        if any(output_probes.NOWHERE in rule for rule in self.settings.get("network", ())):
+        if any(behaviour_probes.NOWHERE in rule for rule in self.settings.get("network", ())):
             self.found.append(not_applicable(code, "a rule names the address that is tried"))
             return
         self.found.append(of_denials(await main.run_code(probe_cells.BEYOND)))
@@ -267,7 +271,7 @@ class _Run:
 
 def of_denials(execution: Execution) -> Finding:
     """Judge a cell that asked for a host which no rule names."""
-    denied = sorted({each.code for each in execution.denied if each.host == output_probes.NOWHERE})
+    denied = sorted({each.code for each in execution.denied if each.host == behaviour_probes.NOWHERE})
     text = f"the host denied it: {', '.join(denied)}" if denied else "the host denied nothing"
     return decided("network-past-the-rules", bool(denied), text)
 

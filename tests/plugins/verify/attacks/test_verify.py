@@ -30,7 +30,7 @@ from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.escape import canaries
 from sandbox_kernel.escape.attack_program import PROGRAM
-from sandbox_kernel.plugins.verify import end_probes, examination, probe_cells
+from sandbox_kernel.plugins.verify import behaviour_probes, examination, probe_cells
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import Finding, Verdict
 from sandbox_kernel.policy import Verdict as PolicyVerdict
@@ -179,11 +179,11 @@ END = DockerContainer.kill
 
 def without_policy_and_budgets(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(OutputPolicy, "apply", lambda _, message, *__: PolicyVerdict(message))
-    patch.setattr(end_probes, "LEFT_SECONDS", 0.5)
+    patch.setattr(behaviour_probes, "LEFT_SECONDS", 0.5)
     patch.setattr(
         probe_cells, "OWNER", OWNER_THAT_IS_NOT_THE_OWNER.format(real=probe_cells.OWNER, file=str(folder / "owner"))
     )
-    patch.setattr(end_probes, "BY_ITSELF_SECONDS", 4.0)
+    patch.setattr(behaviour_probes, "BY_ITSELF_SECONDS", 4.0)
     real = Session.__init__
 
     def begin(session: Session, settings: Settings, *rest: Any, **named: Any) -> None:

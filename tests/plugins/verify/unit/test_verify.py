@@ -26,7 +26,7 @@ from sandbox_kernel.escape import canaries
 from sandbox_kernel.escape.attack_program import heard, table
 from sandbox_kernel.escape.differences import DIFFERENCES
 from sandbox_kernel.plugins import index
-from sandbox_kernel.plugins.verify import end_probes, examination, examination_report, host_inspection, output_probes
+from sandbox_kernel.plugins.verify import behaviour_probes, examination, examination_report, host_inspection
 from sandbox_kernel.plugins.verify.host_inspection import UNLIMITED, Process
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import (
@@ -220,7 +220,7 @@ RAW = [
     message("display_data", {"data": {"text/plain": "shown", "application/javascript": "alert(1)"}}),
     message("display_data", {"data": {"text/html": '<img src="http://192.0.2.1/a" onerror=x>'}}),
     message("execute_reply", {"status": "ok", "payload": [{"source": "set_next_input"}]}),
-    message("stream", {"name": "stdout", "text": output_probes.FORGED}),
+    message("stream", {"name": "stdout", "text": behaviour_probes.FORGED}),
     message("shutdown_reply", {}),
 ]
 CLEAN = [
@@ -238,9 +238,9 @@ CLEAN = [
 
 
 def test_outputs_as_a_kernel_sends_them_fail_and_clean_ones_pass() -> None:
-    assert {one.verdict for one in output_probes.judge(RAW, "safe")} == {Verdict.FAIL}
-    assert {one.verdict for one in output_probes.judge(CLEAN, "safe")} == {Verdict.PASS}
-    assert {one.verdict for one in output_probes.judge([], "safe")} == {Verdict.FAIL}, "nothing was tried"
+    assert {one.verdict for one in behaviour_probes.of_outputs(RAW, "safe")} == {Verdict.FAIL}
+    assert {one.verdict for one in behaviour_probes.of_outputs(CLEAN, "safe")} == {Verdict.PASS}
+    assert {one.verdict for one in behaviour_probes.of_outputs([], "safe")} == {Verdict.FAIL}, "nothing was tried"
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,12 @@ def test_outputs_as_a_kernel_sends_them_fail_and_clean_ones_pass() -> None:
 )  # fmt: skip
 def test_html_that_acts_is_seen(html: str) -> None:
     shown = [CLEAN[0], message("display_data", {"data": {"text/html": html}})]
-    assert {one.probe.code: one.verdict for one in output_probes.judge(shown, "safe")}["output-script"] is Verdict.FAIL
+    found = {one.probe.code: one.verdict for one in behaviour_probes.of_outputs(shown, "safe")}
+    assert found["output-script"] is Verdict.FAIL
 
 
 def test_trusted_outputs_are_no_pass() -> None:
-    found = {one.probe.code: one.verdict for one in output_probes.judge(CLEAN, "trusted")}
+    found = {one.probe.code: one.verdict for one in behaviour_probes.of_outputs(CLEAN, "trusted")}
     assert found.pop("output-forged") is Verdict.PASS
     assert set(found.values()) == {Verdict.NOT_APPLICABLE}
 
@@ -269,9 +270,9 @@ def ended(code: EndCode | None = None, *, by_host: bool = True, said: str = "") 
 def test_only_the_host_s_reason_counts_as_an_end() -> None:
     """A cell can raise an error of any name."""
     wanted = EndCode.CELL_TIMEOUT
-    assert end_probes.of_end("end-time", ended(wanted), wanted).verdict is Verdict.PASS
+    assert behaviour_probes.of_end("end-time", ended(wanted), wanted).verdict is Verdict.PASS
     for other in (ended(), ended(EndCode.KERNEL_DIED), ended(wanted, by_host=False)):
-        assert end_probes.of_end("end-time", other, wanted).verdict is Verdict.FAIL
+        assert behaviour_probes.of_end("end-time", other, wanted).verdict is Verdict.FAIL
 
 
 def test_processes_without_end_end_in_the_way_of_their_runtime() -> None:
@@ -279,10 +280,10 @@ def test_processes_without_end_end_in_the_way_of_their_runtime() -> None:
         ended(said='["processes_without_end", "EAGAIN", ""]'),
         ended(said='["processes_without_end", "worked", ""]'),
     )
-    assert end_probes.of_processes(bounded, gvisor=False).verdict is Verdict.PASS
-    assert end_probes.of_processes(endless, gvisor=False).verdict is Verdict.FAIL
-    assert end_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=False).verdict is Verdict.FAIL
-    assert end_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=True).verdict is Verdict.NOT_APPLICABLE
+    assert behaviour_probes.of_processes(bounded, gvisor=False).verdict is Verdict.PASS
+    assert behaviour_probes.of_processes(endless, gvisor=False).verdict is Verdict.FAIL
+    assert behaviour_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=False).verdict is Verdict.FAIL
+    assert behaviour_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=True).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_host_that_no_rule_names_has_to_be_denied_by_the_host() -> None:
