@@ -45,7 +45,7 @@ exec /bin/busybox switch_root /new PYTHON -I -S -B /run/guest
 """The machine's first program, which makes way for Python's; PLACES is the root's PATH, PYTHON where that is."""
 
 
-GUEST = ("walls", "guest")
+GUEST = ("confinement", "guest")
 
 
 @cache

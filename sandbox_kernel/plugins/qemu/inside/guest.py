@@ -1,7 +1,7 @@
 """The first process of a virtual machine: makes a sandbox in it, hands its pipe on, and says how it ended.
 
 A machine has one sandbox, and a kernel of its own around it. This process is root there and stands outside of the
-sandbox: it has it made (`walls`), and then only carries bytes between the one serial port and the sandbox's stdin and
+sandbox, which `confinement` makes: it then only carries bytes between the one serial port and the sandbox's stdin and
 stdout. By a second port of the same device, which no process of the sandbox has, the host says what to start and is
 told how that ended. After a restore from a snapshot the host says the time and seeds the kernel's random numbers, and
 nothing of the sandbox runs before. Of a machine of which a state is taken it watches who draws random numbers.
@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from .walls import (
+from .confinement import (
     GROUP,
     MS_NODEV,
     MS_NOEXEC,

@@ -39,7 +39,7 @@ BEFORE = """
 import os, sys, time
 sys.path.insert(0, "/run/guest")
 from container.guest import Words, port
-from container.walls import libc
+from container.confinement import libc
 pipe, words = port("pipe"), port("words")
 for fd in (pipe, words):
     os.set_blocking(fd, True)

@@ -1,6 +1,6 @@
-"""The walls of the sandbox in a virtual machine: what it sees, what it may use, and what it may call.
+"""The confinement of the sandbox in a virtual machine: what it sees, what it may use, and what it may call.
 
-They are those of other engines, made by the machine's first process: the attestation finds them alike. Each is held by
+It is that of other engines, made by the machine's first process: the attestation finds it alike. All of it is held by
 the machine's own kernel, and the machine is the wall around that.
 Runs in the machine, where the host ships its source: standard library only, and Python 3.9 and later.
 """
