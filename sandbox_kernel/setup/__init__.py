@@ -11,7 +11,6 @@
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
-- `enforcement`: What each of these walls enforces, row by row.
-- `walls`: Which engine and runtime is for whom, and which of them are here.
+- `walls`: Which engine and runtime is for whom, what each enforces, and which of them are here.
 - `reference_pages`: The pages of all settings and of all codes; codes also for a terminal.
 """

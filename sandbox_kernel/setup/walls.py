@@ -1,7 +1,7 @@
-"""Each engine and runtime: what it stops, what it needs, what it costs, and whether this machine has it.
+"""Each engine and runtime: what it stops, needs, costs and enforces, and whether this machine has it.
 
-The texts are data, of which `doctor --walls` and docs/walls.md are made. Whether a wall is here is asked of the
-machine; nothing is started. Imports the engines and errors; prints nothing.
+The texts are data, of which `doctor --walls` and docs/walls.md are made. Tests hold what each
+wall enforces against real sandboxes. Whether a wall is here is asked of the machine; nothing is started.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 from ..core.errors import SandboxError
 from ..core.model import Settings
 from ..engines.select import AUTO, BUBBLEWRAP, DOCKER, is_service, make_engine, of_plugins, provider
-from ..engines.wall import Wall
-from . import enforcement
+from ..engines.wall import Cell, Wall
 
 ASKED_SECONDS = 20.0
 """How long a wall may take to say whether it is here."""
@@ -72,6 +72,143 @@ WALLS = (
 )
 
 
+class Row(NamedTuple):
+    """One thing that may be enforced."""
+
+    code: str
+    name: str
+    cells: tuple[Cell, ...]
+
+
+YES, NO = Cell("yes"), Cell("no")
+COUNTED = Cell("no", "they count as memory")
+
+
+def row(code: str, name: str, *cells: Cell) -> Row:
+    """Return a row: for each of `WALLS` a cell. The last one that is given counts for those that follow."""
+    return Row(code, name, (*cells, *cells[-1:] * (len(WALLS) - len(cells))))
+
+
+ENFORCED = (
+    row("network", "No network, and no access to services of the machine", YES),
+    row("processes", "Its own process namespace", YES),
+    row("ipc", "Its own shared memory and message queues", YES),
+    row("names", "Its own host name", YES),
+    row("within", "No new namespaces inside", YES, Cell("no", "they are gVisor's own"), YES),
+    row(
+        "user",
+        "A user id that nothing else on the machine has",
+        YES,
+        Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
+        Cell(
+            "partly",
+            "if root starts it, or a user with subordinate ids; otherwise the user's own, with another id inside: "
+            "sandboxes share counts of pipes, watches of epoll and descriptors in flight",
+        ),
+    ),
+    row("files", "No files of the machine, except those of its environment", YES),
+    row("root", "A read-only root", YES),
+    row(
+        "inodes",
+        "Files that no other sandbox has, so that none sees its locks or who opens them",
+        YES,
+        YES,
+        Cell(
+            "partly",
+            "with bubblewrap 0.11 and Linux 5.11, except for locks on device nodes and read-only paths of /proc; what "
+            "shows who opens a file is filtered in any case",
+        ),
+    ),
+    row(
+        "sys",
+        "No /sys",
+        Cell("no", "read-only, and facts about the machine are masked"),
+        Cell("no", "gVisor's own"),
+        Cell("yes", "except for its own cgroup"),
+        YES,
+    ),
+    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO),
+    row(
+        "calls",
+        "Our list of system calls, enforced by the engine",
+        YES,
+        Cell("no", "gVisor has its own list, for itself"),
+        YES,
+    ),
+    row(
+        "calls-agent",
+        "The same list, enforced by the agent on all that it starts",
+        YES,
+        Cell("yes", "in gVisor's kernel"),
+        YES,
+    ),
+    row("folders", "Folders in memory with a fixed size", YES),
+    row("files-number", "A limit on the number of files in them", YES, COUNTED, COUNTED, NO),
+    row(
+        "memory",
+        "A limit on memory, including swap",
+        YES,
+        YES,
+        YES,
+        Cell(
+            "no", "checked twenty times a second; fast growth is noticed late, sockets and files without a name never"
+        ),
+    ),
+    row(
+        "threads",
+        "A limit on processes and threads",
+        YES,
+        COUNTED,
+        YES,
+        Cell("partly", "on Linux 5.14 or newer, if a limit can be set; otherwise checked like memory"),
+    ),
+    row("processors", "A limit on processors", YES, YES, YES, NO),
+    row("open-files", "A limit on open files", YES),
+    row(
+        "ends",
+        "Ended from outside if it has no owner",
+        Cell("yes", "by the reaper"),
+        Cell("yes", "by the reaper"),
+        Cell("yes", "by its reaper"),
+    ),
+)
+
+
+def enforced(wall: Wall) -> dict[str, Cell]:
+    """Return what one wall enforces, by the codes of the rows."""
+    if wall not in WALLS:
+        return {each.code: wall.enforces.get(each.code, YES) for each in ENFORCED}
+    column = WALLS.index(wall)
+    return {each.code: each.cells[column] for each in ENFORCED}
+
+
+def enforced_as_markdown() -> str:
+    """Return the second table of docs/walls.md."""
+    columns = [enforced(wall) for wall in all_walls()]
+    lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines += [f"| {each.name} | " + " | ".join(_texts([one[each.code] for one in columns])) + " |" for each in ENFORCED]
+    return "\n".join(lines)
+
+
+def _texts(cells: list[Cell]) -> list[str]:
+    """Return the cells of a row; one with the words of its left neighbour only says so."""
+    pairs = zip([None, *cells], cells, strict=False)
+    return ["the same" if cell.words and cell == left else str(cell) for left, cell in pairs]
+
+
+def sentences(wall: Wall) -> tuple[str, str]:
+    """Return for people what one wall enforces, and what it does not."""
+    held: list[str] = []
+    not_held: list[str] = []
+    cells = enforced(wall)
+    for each in ENFORCED:
+        cell = cells[each.code]
+        more = f"partly: {cell.words}" if cell.holds == "partly" else cell.words
+        said = f"{each.name[0].lower()}{each.name[1:]}" + (f" ({more})" if more else "")
+        (held if cell.holds == "yes" else not_held).append(said)
+    return "; ".join(held), "; ".join(not_held) or "nothing"
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A wall, and whether it is on this machine."""
@@ -116,7 +253,7 @@ async def _look(wall: Wall, settings: Settings) -> Seen:
         return Seen(wall, False, f"no answer within {ASKED_SECONDS:g} s")
 
 
-ROWS = (
+FIELDS = (
     ("For", "for_whom"),
     ("Kernel", "kernel"),
     ("Stops", "stops"),
@@ -131,7 +268,7 @@ def as_json(seen: Iterable[Seen]) -> str:
     """Return a list of what is in `Wall`, each with "here", "found" and what it enforces."""
     rows = []
     for one in seen:
-        cells = enforcement.of(one.wall)
+        cells = enforced(one.wall)
         held = {code: {"holds": cell.holds, "words": cell.words} for code, cell in cells.items()}
         said = {field.name: getattr(one.wall, field.name) for field in fields(one.wall) if field.name != "enforces"}
         rows.append({**said, "here": one.here, "found": one.found, "enforced": held})
@@ -147,13 +284,13 @@ def as_text(seen: Iterable[Seen]) -> str:
     lines = []
     for one in seen:
         lines.append(f"{one.wall.name}: {'here' if one.here else 'not here'} ({ours(one.found)})")
-        said = [(title, getattr(one.wall, field)) for title, field in ROWS]
+        said = [(title, getattr(one.wall, field)) for title, field in FIELDS]
         said += zip(
             (
                 "Enforces",
                 "Not",
             ),
-            enforcement.sentences(one.wall),
+            sentences(one.wall),
             strict=True,
         )
         for title, text in said:
@@ -170,6 +307,6 @@ def names() -> tuple[str, ...]:
 def as_markdown() -> str:
     """Return the table of docs/walls.md."""
     lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(all_walls()) + 1) + "|"]
-    for title, field in ROWS:
+    for title, field in FIELDS:
         lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in all_walls()) + " |")
     return "\n".join(lines)

@@ -26,8 +26,7 @@ from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.bubblewrap.engine import no_layers
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.escape.attack_program import table
-from sandbox_kernel.setup import enforcement
-from sandbox_kernel.setup.walls import all_walls
+from sandbox_kernel.setup.walls import ENFORCED, all_walls, enforced
 from tests.attacks.escape.tools import Outcomes, run
 from tests.container.engines import test_contract
 from tests.support.engines import (
@@ -186,7 +185,7 @@ def test_each_word_of_the_table_is_true(name: str, tmp_path: Path) -> None:
         if each.stat().st_uid == os.geteuid():
             each.chmod(0o755)  # so that only the sandbox is in the way
     seen = asyncio.run(look(under, run(ATTACKS, COLUMNS[name] or name, None, tmp_path)))
-    cells = enforcement.of(all_walls()[list(COLUMNS).index(name)])
+    cells = enforced(all_walls()[list(COLUMNS).index(name)])
     expected = {
         code: PARTLY[code](seen) if cell.holds == "partly" else cell.holds == "yes" for code, cell in cells.items()
     }
@@ -198,4 +197,4 @@ def test_the_columns_are_the_walls() -> None:
     assert [(wall.engine, wall.runtime) for wall in all_walls()] == [
         (name.split("-")[0], runtime if runtime == "runsc" else "") for name, runtime in COLUMNS.items()
     ]
-    assert {*JUDGES, "ends"} == {row.code for row in enforcement.ROWS}
+    assert {*JUDGES, "ends"} == {row.code for row in ENFORCED}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.cli.program import main
-from sandbox_kernel.setup import enforcement, walls
+from sandbox_kernel.setup import walls
 from tests.support import ROOT
 
 
@@ -17,19 +17,18 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_the_page_has_the_table_of_what_is_enforced() -> None:
-    assert enforcement.as_markdown(walls.all_walls()) in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
+    assert walls.enforced_as_markdown() in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
 
 
 def test_each_wall_has_a_word_for_each_row() -> None:
-    assert {len(row.cells) for row in enforcement.ROWS} == {len(enforcement.WALLS)}
-    assert len({row.code for row in enforcement.ROWS}) == len(enforcement.ROWS)
+    assert {len(row.cells) for row in walls.ENFORCED} == {len(walls.WALLS)}
+    assert len({row.code for row in walls.ENFORCED}) == len(walls.ENFORCED)
     text = walls.as_text([walls.Seen(wall, True, "") for wall in walls.all_walls()])
-    for row in enforcement.ROWS:
+    for row in walls.ENFORCED:
         assert row.name[1:].split()[0] in text
         assert all(cell.words for cell in row.cells if cell.holds == "partly"), row.code
-    assert tuple(wall.name for wall in walls.WALLS) == enforcement.WALLS
     for wall in walls.all_walls():
-        assert wall.enforces.keys() <= {row.code for row in enforcement.ROWS}
+        assert wall.enforces.keys() <= {row.code for row in walls.ENFORCED}
         assert all(cell.words for cell in wall.enforces.values() if cell.holds == "partly"), wall.name
 
 
