@@ -1,21 +1,32 @@
 """How a kernel's process becomes ipykernel: its start is not searched for garbage, and its lines are run as Python.
 
+An interrupt meets the code of a cell, and never ipykernel itself: that would end the kernel, or lose a reply. ipykernel
+lets SIGINT raise `KeyboardInterrupt` from before a request is handled until after its reply is sent. Here it does so
+only where the code of a user runs and IPython catches what that raises. Elsewhere in a request, the interrupt is
+remembered for the next code that the request runs; between two requests it is ignored, as by ipykernel. However many
+come, each of them does one of these three. One that comes while a cell awaits is heard at once: Python's handler alone
+does not wake the loop, and a cell that waits for what never comes would wait on.
 Runs inside the container, as the program of a kernel: standard library only, and Python 3.9 and later.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
+import os
 import sys
 import threading
+from functools import partial
+from inspect import iscoroutinefunction
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import signal
+    from collections.abc import Callable, Generator
     from typing import Any
-
-    from .interrupts import install_interrupts
+else:
+    import _signal as signal  # each call is one step, and an interrupt has no place within
 
 LINE = "--IPKernelApp.exec_lines="
 BEFORE = "--before="
@@ -92,3 +103,128 @@ def run(lines: list[str], shell: Any) -> None:
             shell.showtraceback()
     sys.stdout.flush()  # nothing of it is the first cell's
     sys.stderr.flush()
+
+
+class Interrupts:
+    """Of one kernel: what SIGINT does at a moment."""
+
+    def __init__(self) -> None:
+        self.handler: Any = signal.default_int_handler
+        """Of the code of the request that is handled: it may set one of its own."""
+        self.is_due = False
+        self.wakes: Any = None
+
+    def begin(self) -> None:
+        """A request is about to be handled."""
+        if self.wakes is None:
+            self.wakes = asyncio.get_running_loop()
+            wake(self.wakes)
+        self.handler, self.is_due = signal.default_int_handler, False
+        signal.signal(signal.SIGINT, self.remember)
+
+    def end(self) -> None:
+        """It was handled, and its reply is sent."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def remember(self, *_: object) -> None:
+        self.is_due = True
+
+    def due(self, code: Any) -> Any:
+        """Return what a cell runs before `code` for an interrupt that came too early, as if it met its first line."""
+        is_due, self.is_due = self.is_due, False
+        line = "\n" * (code.co_firstlineno - 1) + "__import__('_signal').raise_signal(%d)" % signal.SIGINT
+        return compile(line, code.co_filename, "exec") if is_due else None
+
+    def runs(self, call: Callable[[], Any]) -> Any:
+        """Run code of the user, which an interrupt may end at any point from here to the return."""
+        if threading.current_thread() is not threading.main_thread():
+            return call()  # no signal comes here
+        outside = signal.getsignal(signal.SIGINT)
+        try:
+            try:
+                signal.signal(signal.SIGINT, self.handler)
+                return call()
+            finally:
+                self.leave(outside)
+        finally:
+            self.leave(outside)  # again, for an interrupt may have been in the way
+
+    def leave(self, outside: Any) -> None:
+        now = signal.getsignal(signal.SIGINT)
+        if now is not outside:
+            self.handler = signal.default_int_handler if now is None else now
+            signal.signal(signal.SIGINT, outside)
+
+
+class Steps:
+    """What awaits `coroutine`, each step of which runs code of the user.
+
+    While it waits, the loop runs in the same thread, and an interrupt is for the caller of the loop: ipykernel.
+    """
+
+    def __init__(self, interrupts: Interrupts, coroutine: Any) -> None:
+        self.interrupts = interrupts
+        self.coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        iterator = self.coroutine.__await__()
+        step: Any = iterator.send
+        value: Any = None
+        while True:
+            try:
+                waits_for = self.interrupts.runs(partial(step, value))
+            except StopIteration as end:
+                return end.value
+            try:
+                step, value = iterator.send, (yield waits_for)
+            except BaseException as error:
+                step, value = iterator.throw, error
+
+
+def wake(loop: asyncio.AbstractEventLoop) -> None:
+    """Have each signal wake the loop: a handler that asks it for something runs within its wait, which goes on."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    loop.add_reader(read, os.read, read, 1 << 12)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+
+OF_KERNEL = ("pre_handler_hook", "post_handler_hook", "do_complete", "do_inspect", "do_is_complete", "shell_handlers")
+OF_SHELL = ("run_code", "user_expressions", "events")
+"""What is taken of ipykernel and of IPython."""
+
+
+def install_interrupts(kernel: Any, shell: Any) -> None:
+    """Have SIGINT do what the module says; in another version of ipykernel, leave it as it is."""
+    if not all(hasattr(one, name) for one, names in ((kernel, OF_KERNEL), (shell, OF_SHELL)) for name in names):
+        return
+    if not iscoroutinefunction(shell.run_code):
+        return
+    interrupts = Interrupts()
+    run_code = shell.run_code
+
+    async def runs_code(code: Any, *arguments: Any, **named: Any) -> Any:
+        due = interrupts.due(code)
+        if due is not None and await Steps(interrupts, run_code(due, *arguments)):
+            return True
+        return await Steps(interrupts, run_code(code, *arguments, **named))  # IPython catches what comes of it
+
+    def guarded(call: Callable[..., Any], interrupted: Callable[[], Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            try:
+                return interrupts.runs(partial(call, *arguments, **named))
+            except KeyboardInterrupt:
+                return interrupted()
+
+        return run
+
+    def say() -> dict[str, Any]:
+        return {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+
+    kernel.pre_handler_hook, kernel.post_handler_hook = interrupts.begin, interrupts.end
+    shell.run_code = runs_code
+    shell.events.trigger = guarded(shell.events.trigger, shell.showtraceback)
+    shell.user_expressions = guarded(shell.user_expressions, dict)
+    for name in ("do_complete", "do_inspect", "do_is_complete"):  # and not the reply that is sent then
+        setattr(kernel, name, guarded(getattr(kernel, name), say))
+    for name in {"comm_open", "comm_msg", "comm_close"} & set(kernel.shell_handlers):
+        kernel.shell_handlers[name] = guarded(kernel.shell_handlers[name], str)

@@ -119,18 +119,9 @@ it is set again with each subscription, before its welcome."""
 
 
 @cache
-def source_of(module: str, call: str, *before: str) -> str:
-    """Return the text that runs a module of `container` and then `call`.
-
-    Other modules are run `before` it, and it finds their names among its own.
-    """
-    folder, future = PACKAGE / "container", "from __future__ import annotations\n"
-    sources = [(folder / f"{name}.py").read_text(encoding="utf-8").replace(future, "") for name in (*before, module)]
-    return "\n".join((future, *sources, call, ""))
-
-
-def _line(module: str, call: str, *before: str) -> str:
-    return packed_line(source_of(module, call, *before), module)
+def _line(module: str, call: str) -> str:
+    """Return a line that runs a module of `container` and then `call`."""
+    return packed_line(f"{(PACKAGE / 'container' / f'{module}.py').read_text(encoding='utf-8')}\n{call}\n", module)
 
 
 def packed_line(source: str, name: str) -> str:
@@ -142,19 +133,14 @@ def packed_line(source: str, name: str) -> str:
     return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')), {{'__name__': {name!r}}})"
 
 
-CHARTS = ("figure_data", "install_here()")
-OUTPUTS = ("output_inlining", "install_here()")
-LAUNCHER = ("kernel_launcher", "main()", "interrupts")
-
-
 def charts_line() -> str:
     """Return a line for a kernel's start by which its figures bring their data along (`container/figure_data.py`)."""
-    return _line(*CHARTS)
+    return _line("figure_data", "install_here()")
 
 
 def outputs_line() -> str:
     """Return a line for a kernel's start by which outputs hold what they name (`container/output_inlining.py`)."""
-    return _line(*OUTPUTS)
+    return _line("output_inlining", "install_here()")
 
 
 def reseed_line() -> str:
@@ -164,7 +150,7 @@ def reseed_line() -> str:
 
 def launcher_line() -> str:
     """Return the program of a kernel (`container/kernel_launcher.py`)."""
-    return _line(*LAUNCHER)
+    return _line("kernel_launcher", "main()")
 
 
 def preload_line(modules: tuple[str, ...]) -> str:

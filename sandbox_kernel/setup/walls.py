@@ -1,7 +1,7 @@
 """Each engine and runtime: what it stops, needs, costs and enforces, and whether this machine has it.
 
-The texts are data, of which `doctor --walls` and docs/walls.md are made. Tests hold what each
-wall enforces against real sandboxes. Whether a wall is here is asked of the machine; nothing is started.
+The texts are data, of which `doctor --walls` and docs/walls.md are made. Tests hold what each wall
+enforces against real sandboxes. Whether a wall is here is asked of the machine; nothing is started.
 """
 
 from __future__ import annotations
