@@ -9,7 +9,6 @@
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `large_outputs`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.
-- `guidance`: What a person at a notebook can do about a wall of the sandbox, and whether a file lies beside it.
 - `kernel_info`: What a kernel says of itself and of its sandbox: language, limits, state.
 - `proxy`: The kernel process that a front end starts, and the requests that it holds back until outputs can be heard.
 """

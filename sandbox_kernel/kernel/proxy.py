@@ -12,7 +12,8 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import MessageCode
@@ -22,16 +23,17 @@ from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
 from ..session import protocol
+from ..session.hints import Audience
 from ..session.session import Session
 from . import handover, kept_ports, pipe_holder
 from .file_messages import Answer, FileMessages
-from .guidance import NOTEBOOK, lies_beside
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
 from .kernel_info import kernel_info, state
 from .large_outputs import Overflow
 
 if TYPE_CHECKING:
     from ..engines.inspectable import Inspectable
+    from ..files.notebook_files import Beside
     from .front_sockets import FrontSockets
 
 PARENT_SECONDS = 1.0
@@ -119,6 +121,31 @@ QUIET = frozenset({"sandbox_state_request"})
 """Requests without statuses: asked every few seconds, these would make a kernel look busy, and in use."""
 NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
 """Requests whose statuses a Jupyter Server does not take for the kernel's."""
+
+NOTEBOOK = Audience(
+    bring=(
+        'In JupyterLab\'s file browser, choose "Bring into the Sandbox" in the menu of the file. In other front ends, '
+        "use a kernel with an upload folder, such as the one that `sandbox-kernel setup` installs."
+    ),
+    bring_by_folder=(
+        'Put a copy into the folder `{uploads}` beside the notebook (make it if there is none), or choose "Bring into '
+        'the Sandbox" in the menu of the file in JupyterLab; then run the cell again.'
+    ),
+)
+"""What a person at a notebook can do about a wall of the sandbox."""
+
+
+def lies_beside(paths: Sequence[str]) -> str | None:
+    """Return the first of some relative paths that lies in the folder of the notebook; for another thread."""
+    return _beside(os.getpid())(paths)
+
+
+@lru_cache(maxsize=1)
+def _beside(pid: int) -> Beside:
+    """Return the folder of one process: a copy of it has another one, and has closed the file that this one has."""
+    from ..files.notebook_files import Beside
+
+    return Beside()
 
 
 class Proxy:

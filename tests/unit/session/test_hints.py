@@ -9,7 +9,7 @@ import pytest
 from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.files.notebook_files import Beside
-from sandbox_kernel.kernel.guidance import NOTEBOOK
+from sandbox_kernel.kernel.proxy import NOTEBOOK
 from sandbox_kernel.session.hints import Audience, Failure, Hints
 
 LOST = {
