@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..config.forms import did_you_mean
 from ..config.sources import SETTINGS, read_argv
-from ..config.values import did_you_mean
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, EngineError, SandboxError
 from ..core.helper_processes import keep_ends_of_children
@@ -22,10 +22,10 @@ from ..plugins import index
 from ..plugins.api import Plugin
 from ..policy.safe_text import LogLines, ours
 from ..setup.install import NAME
-from . import commands, help_text
-from .commands import INTERRUPTED, PLATFORM, USAGE, WRONG
+from . import help_text, subcommands
 from .completion import SHELLS
 from .help_parser import Lines, Parser
+from .subcommands import INTERRUPTED, PLATFORM, USAGE, WRONG
 
 READER_GONE = 141
 """128 + SIGPIPE, as shells say it."""
@@ -166,24 +166,24 @@ def parser(*others: Plugin) -> Parser:
             if given.add_options is not None:
                 given.add_options(one)
 
-    one = command("setup", commands.set_up)
+    one = command("setup", subcommands.set_up)
     _where(one)
     one.add_argument("--yes", "-y", action="store_true", help="do not ask: install an engine, or accept weaker limits")
     one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
-    _build(command("build", commands.build, settings=False))
-    one = command("install", commands.install_kernelspec)
+    _build(command("build", subcommands.build, settings=False))
+    one = command("install", subcommands.install_kernelspec)
     _where(one)
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
-    _where(command("uninstall", commands.uninstall_kernelspec, settings=False), verb="remove it")
-    _doctor(command("doctor", commands.doctor))
-    command("ps", commands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
-    command("reap", commands.reap, shown=OF_AN_ENGINE)
-    commands.add_snapshot_options(command("snapshots", commands.snapshots, shown=commands.OF_SNAPSHOTS))
-    _pages(command("settings", commands.show_settings), "settings")
-    _pages(command("codes", commands.codes, settings=False), "codes")
+    _where(command("uninstall", subcommands.uninstall_kernelspec, settings=False), verb="remove it")
+    _doctor(command("doctor", subcommands.doctor))
+    command("ps", subcommands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
+    command("reap", subcommands.reap, shown=OF_AN_ENGINE)
+    subcommands.add_snapshot_options(command("snapshots", subcommands.snapshots, shown=subcommands.OF_SNAPSHOTS))
+    _pages(command("settings", subcommands.show_settings), "settings")
+    _pages(command("codes", subcommands.codes, settings=False), "codes")
     for plugin in (*index.plugins(), *others):
         of_a_plugin(plugin)
-    one = command("completion", commands.completion, settings=False)
+    one = command("completion", subcommands.completion, settings=False)
     one.set_defaults(parser=whole)
     one.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     return whole

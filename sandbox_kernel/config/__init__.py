@@ -1,6 +1,6 @@
 """Settings: where they come from, how each is written, and what it may be.
 
-- `values`: How one value is read and checked.
+- `forms`: How one value is read and checked.
 - `setting`: One setting.
 - `table`: The table of all settings, in groups.
 - `sources`: Where the settings come from, and the choice of the engine.

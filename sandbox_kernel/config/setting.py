@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 from ..core.model import Limits, Settings, format_bytes
-from .values import Form
+from .forms import Form
 
 T = TypeVar("T")
 Scope = Literal["sandbox", "session", "caller", "process"]

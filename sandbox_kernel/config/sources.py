@@ -19,8 +19,8 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, Settings
 from ..plugins import index
+from .forms import config_path, did_you_mean
 from .table import SETTINGS
-from .values import config_path, did_you_mean
 
 __all__ = ["SETTINGS", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 

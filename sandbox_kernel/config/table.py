@@ -10,8 +10,8 @@ import re
 from ..core import time_zone
 from ..core.model import GIB, KIB, MIB
 from ..plugins import index
+from .forms import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 from .setting import Setting
-from .values import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""

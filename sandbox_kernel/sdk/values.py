@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ..config.values import seconds as parse_seconds
+from ..config.forms import seconds as parse_seconds
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Limits, format_bytes

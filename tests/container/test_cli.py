@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import Sandbox, __version__, cli
-from sandbox_kernel.cli import commands, help_text
+from sandbox_kernel.cli import help_text, subcommands
 from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
@@ -207,11 +207,11 @@ def test_a_kernel_is_known_by_the_name_that_its_kernelspec_gives_it() -> None:
     words = ["-c", "input()", "-m", "sandbox_kernel", "-f", "file", "--memory=8G", "--display-name=Large one"]
     kernel = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE)
     try:
-        eventually(lambda: commands.name_of(kernel.pid) == "Large one", 20, "its name is seen")
-        assert commands.work_of(kernel.pid) == f"a kernel in {Path.cwd()}"
+        eventually(lambda: subcommands.name_of(kernel.pid) == "Large one", 20, "its name is seen")
+        assert subcommands.work_of(kernel.pid) == f"a kernel in {Path.cwd()}"
     finally:
         kernel.communicate(b"\n")
-    assert commands.name_of(kernel.pid) == commands.name_of(os.getpid()) == ""
+    assert subcommands.name_of(kernel.pid) == subcommands.name_of(os.getpid()) == ""
 
 
 def test_reap_leaves_living_sandboxes_alone_and_says_what_it_did() -> None:
@@ -235,8 +235,8 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         version="1.0",
     )
     other = replace(row, owner_pid=4194304, owner_alive=True, age_seconds=61)
-    head, first, second = commands.columns(
-        [commands.for_people(row, 12 << 20), commands.for_people(other, None)]
+    head, first, second = subcommands.columns(
+        [subcommands.for_people(row, 12 << 20), subcommands.for_people(other, None)]
     ).splitlines()
     assert first.split("  ")[0] == "0123456789ab"
     for name, left, right in (
@@ -247,7 +247,7 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
         at = head.index(name)
         assert first[at:].startswith(left)
         assert second[at:].startswith(right)
-    assert commands.columns([]) == "no sandbox is running"
+    assert subcommands.columns([]) == "no sandbox is running"
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(commands, "from_files", broken)
+    monkeypatch.setattr(subcommands, "from_files", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main(["settings"])
 

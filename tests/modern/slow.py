@@ -23,7 +23,7 @@ BOUNDS = {
         "LAST_WORDS_SECONDS",
     ),
     "engines.docker.discovery": ("ANSWER_SECONDS",),
-    "engines.docker.api": ("REQUEST_SECONDS",),
+    "engines.docker.api_client": ("REQUEST_SECONDS",),
     "engines.docker.engine": ("REAP_SECONDS",),
     "engines.container_reaper": ("REQUEST_SECONDS", "SILENT_SECONDS"),
     "engines.bubblewrap.container": ("KILL_SECONDS", "START_SECONDS", "JUST_BEFORE_SECONDS"),

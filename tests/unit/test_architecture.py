@@ -41,7 +41,7 @@ BREACHES = {
     "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
     "nucleus": ("setup/doctor.py", "from ..plugins.verify import examination_report"),
     "plugins": ("plugins/verify/examination_report.py", "from ..mcp import contents"),
-    "engines": ("engines/docker/api.py", "from .. import bubblewrap"),
+    "engines": ("engines/docker/api_client.py", "from .. import bubblewrap"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),
     "shipped": ("engines/attestation.py", "from ..container import agent_report"),

@@ -77,7 +77,7 @@ def commands(name: str, program: str) -> list[str]:
 def test_the_page_of_settings_is_what_the_command_prints(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_kernel.cli.commands.from_files", dict)  # this machine's own config files
+    monkeypatch.setattr("sandbox_kernel.cli.subcommands.from_files", dict)  # this machine's own config files
     assert cli.main(["settings", "--markdown"]) == 0
     assert capsys.readouterr().out == read("docs/settings.md")
 

@@ -24,7 +24,7 @@ from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
 from ..process_sample import of_cgroup
-from .api import Connection, DockerApi
+from .api_client import Connection, DockerApi
 from .arguments import LABEL, container_arguments, digest
 from .engine_errors import odd
 

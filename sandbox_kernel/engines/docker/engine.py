@@ -24,7 +24,7 @@ from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, Owner, host_name
 from ..pipe import Pipe
 from .ahead import Ahead, create_target, creation
-from .api import Connection, DockerApi
+from .api_client import Connection, DockerApi
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path

@@ -23,8 +23,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ... import __version__
+from ...config.forms import seconds
 from ...config.sources import SETTINGS, from_files_for_all, resolve
-from ...config.values import seconds
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings, format_bytes

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ...config.values import seconds, size
+from ...config.forms import seconds, size
 from ...core.codes import Note, UsageCode
 from ...core.errors import ConfigurationError, QuotaExceeded, SandboxError
 from ...core.model import Settings, format_bytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ...config.forms import listed, number
 from ...config.setting import rows, setting
-from ...config.values import listed, number
 from ...core.model import PRELOAD
 
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")

@@ -16,8 +16,8 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...config.forms import seconds
 from ...config.sources import from_files_for_all, resolve
-from ...config.values import seconds
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings

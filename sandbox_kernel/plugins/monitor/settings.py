@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...config.forms import Form, is_nothing, path_from_root, refuse
 from ...config.setting import rows, setting
-from ...config.values import Form, is_nothing, path_from_root, refuse
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ...config.forms import Form, is_nothing, number, path_from_root, refuse, seconds, size, texts_of
 from ...config.setting import Setting, rows, setting
-from ...config.values import Form, is_nothing, number, path_from_root, refuse, seconds, size, texts_of
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import KIB, Settings

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ...config.forms import Form, refuse, size, texts_of
 from ...config.setting import rows, setting
-from ...config.values import Form, refuse, size, texts_of
 from ...core.model import MIB
 
 MAX_RULES = 500

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...config.forms import Form, choice, refuse, size, whole_path, written_path
 from ...config.setting import rows, setting
-from ...config.values import Form, choice, refuse, size, whole_path, written_path
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import KIB, MIB, Settings
 from ...files.host_paths import check_log

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from ...config.forms import Form, choice, is_nothing, number, path_from_root, refuse
 from ...config.setting import rows, setting
-from ...config.values import Form, choice, is_nothing, number, path_from_root, refuse
 from ...core.errors import FileRefused
 from ...files.host_paths import open_file
 

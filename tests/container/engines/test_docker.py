@@ -20,7 +20,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines import container_reaper
-from sandbox_kernel.engines.docker import api
+from sandbox_kernel.engines.docker import api_client
 from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker import engine as docker
 from sandbox_kernel.engines.docker.ahead import ask_ahead
@@ -356,7 +356,7 @@ async def test_an_engine_that_takes_no_seccomp_profile_is_refused_in_plain_words
 
 
 async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.2)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(f"{tmp_path}/silent.sock")
         silent.listen()
@@ -456,7 +456,7 @@ async def test_a_pause_that_comes_after_nobody_waits_for_it_is_undone(
     try:
         relay.holds = f"POST /containers/{container.id}/pause".encode()
         with monkeypatch.context() as patch:
-            patch.setattr(api, "REQUEST_SECONDS", 0.3)
+            patch.setattr(api_client, "REQUEST_SECONDS", 0.3)
             with pytest.raises(EngineUnavailable, match="does not answer"):
                 await container.pause()
         events = await engine.subscribe(container._session_id, time.time())
@@ -568,7 +568,7 @@ async def test_reap_leaves_what_is_on_its_way_to_the_next_process(
 
 HIDING = """
 import asyncio, ctypes, os, sys
-from sandbox_kernel.engines.docker import api
+from sandbox_kernel.engines.docker import api_client
 from sandbox_kernel.engines.docker import engine as docker
 sessions, path, owner = sys.argv[1].split(","), sys.argv[2], sys.argv[3]
 docker.REAP_AGE_SECONDS = -5

@@ -20,7 +20,7 @@ import pytest
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.docker import container as docker_container
-from sandbox_kernel.engines.docker.api import Connection
+from sandbox_kernel.engines.docker.api_client import Connection
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.limit_watch import Place, places_of, watch_memory, watch_processes

@@ -12,8 +12,8 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel.config import sources as config
+from sandbox_kernel.config.forms import config_path
 from sandbox_kernel.config.sources import SETTINGS
-from sandbox_kernel.config.values import config_path
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import GIB, KIB, MIB, Limits, Settings
 from sandbox_kernel.files.path_walk import home_folder

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import AsyncSandbox, Sandbox
-from sandbox_kernel.cli.commands import for_people
+from sandbox_kernel.cli.subcommands import for_people
 from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
 from sandbox_kernel.engines.bubblewrap.process_labels import sandboxes

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import __version__
-from sandbox_kernel.cli import commands
+from sandbox_kernel.cli import subcommands
 from sandbox_kernel.core import package_files
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import broker_sockets, select
@@ -145,13 +145,13 @@ def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(
     monkeypatch.setattr(broker_sockets, "OPERATORS", str(tmp_path / "none"))
     monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.answers", lambda: True)
     monkeypatch.setattr("sandbox_kernel.engines.docker.discovery.socket_path", lambda url: "/x")
-    monkeypatch.setattr(commands, "engine_call", lambda options, call, *rest: ())
+    monkeypatch.setattr(subcommands, "engine_call", lambda options, call, *rest: ())
     strange = str(tmp_path / "broker-00000000.sock")
     with listening(strange, "0" * 64), listening(str(tmp_path / "broker.sock"), "1" * 64):
         assert listener_trust.others() == [strange, str(tmp_path / "broker.sock")]
         assert select.of_session(Settings()).engine == "auto"
         assert f"not the broker at {strange}" in select.explained(Settings())
-        commands.ps(type("Options", (), {"json": False})())
+        subcommands.ps(type("Options", (), {"json": False})())
         assert f"not taken: the broker at {strange}" in capsys.readouterr().err
         with listening(broker_sockets.own(), "0" * 64):
             assert select.of_session(Settings()).engine == "auto"
