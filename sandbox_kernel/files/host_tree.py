@@ -2,7 +2,7 @@
 
 Every file is opened one name at a time beneath the handle of its folder, and no link is followed on the way. The handle
 is kept as long as the folder is in use, so that nobody moves the session elsewhere by swapping a name above it. Nothing
-here blocks on a FIFO or a device, but a disk may be slow: callers run these functions in a thread (transfer.py).
+here blocks on a FIFO or a device, but a disk may be slow: callers run these functions in a thread (folder_sync.py).
 
 The rules are in names, host_paths and folder_policy.
 """

@@ -154,7 +154,7 @@ REQUESTS: dict[str, Request] = {
     "usage_request": Request(_CONTROL, "usage_reply", "proxy"),
     "interrupt_request": Request(_BOTH, "interrupt_reply", "proxy"),
     "shutdown_request": Request(_BOTH, "shutdown_reply", "proxy"),
-    # How the sandbox stands, for those who show it: see state_message.py.
+    # How the sandbox stands, for those who show it: see kernel_info.py.
     "sandbox_state_request": Request(_CONTROL, "sandbox_state_reply", "proxy"),
     # Our own, on the control channel so that they are answered while a cell runs; see file_messages.py.
     "sandbox_file_write_request": Request(_CONTROL, "sandbox_file_write_reply", "proxy"),

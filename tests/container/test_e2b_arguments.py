@@ -86,7 +86,7 @@ def test_it_stands_still_and_goes_on(sandbox: Sandbox) -> None:
 
 
 def test_snapshots_and_forks_are_for_engines_that_can(sandbox: Sandbox) -> None:
-    """What they do is in `engines/test_snapshots.py`, with an engine that can; this one says so at once."""
+    """What they do is in the tests of qemu, with an engine that can; this one says so at once."""
     for call in (
         lambda: sandbox.fork(count=2, timeout=60),
         lambda: sandbox.create_snapshot(name="here", mode="full"),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Collection, Iterable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ SHIPPED = (
     *("reseed", "shell_commands"),
 )
 """What runs in the container; each imports those before it."""
+TOPS = ("sandbox_kernel", "tests", "fuzz", "benchmarks", "images")
 HEAVY = ("docker", "jupyter_client", "nh3", "requests", "traitlets", "zmq")
 
 BREACHES = {
@@ -216,6 +218,67 @@ def modules_after(*statements: str) -> set[str]:
     code = "\n".join((*statements, "import json, sys", "print(json.dumps(list(sys.modules)))"))
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     return set(json.loads(done.stdout))
+
+
+def named(text: str) -> set[str]:
+    """Return the dotted names of the package in a text, also those of an import."""
+    found = set(re.findall(r"\bsandbox_kernel(?:\.(?!__|json\b)\w+)+", text))
+    imports = re.findall(r"\bfrom (sandbox_kernel[\w.]*) import (\w+(?:(?:, | as )\w+)*)", text)
+    return found | {f"{place}.{name.split()[0]}" for place, names in imports for name in names.split(", ")}
+
+
+@functools.cache
+def is_there(name: str) -> bool:
+    """Return whether a dotted name is a module, a package, or something that one of them defines."""
+    place, *rest = ROOT, *name.replace(".integrations.", ".plugins.frameworks.").split(".")
+    while rest and (place / rest[0]).is_dir():
+        place /= rest.pop(0)
+    module = ".".join([*place.relative_to(ROOT).parts, *rest[:1]])
+    if module.removeprefix("sandbox_kernel.") in MODULES:  # what it imports may not be installed
+        return all(re.search(rf"\b{word}\b", source_of(module.removeprefix("sandbox_kernel."))) for word in rest[1:2])
+    return not rest or hasattr(import_module(".".join(place.relative_to(ROOT).parts)), rest[0])
+
+
+def scripts(text: str) -> set[str]:
+    """Return how the paths end that a text has of files with Python."""
+    return set(re.findall(r"(?<![\w.*{}/-])\w[\w/]*\.py\b|(?<=[}/])\w+\.py\b", text))
+
+
+WRITTEN_WRONG = {"sandbox_kernel.Sandboxx", "sandbox_kernel.integrations.nothing"}
+"""By tests, on purpose."""
+OF_USERS = {f"{name}.py" for name in ("pandas", "script", "setup", "sitecustomize", "usercustomize")}
+OF_USERS |= {"jupyter_server_config.py", "jupyter_sandbox_kernel_config.py"}
+"""Files that the package speaks of, and does not have."""
+
+
+def test_a_module_that_is_named_in_a_text_is_there() -> None:
+    """One is imported by its name, or mended by a test: neither a linter nor the type checker looks there."""
+    texts = [path.read_text(encoding="utf-8") for top in TOPS for path in (ROOT / top).rglob("*.py")]
+    texts += [(ROOT / "pyproject.toml").read_text(encoding="utf-8")]
+    slow = (ROOT / "tests" / "modern" / "slow.py").read_text(encoding="utf-8")  # an import of it makes bounds longer
+    texts += [f"sandbox_kernel.{module}" for module in re.findall(r'^    "([\w.]+)": \(', slow, re.MULTILINE)]
+    assert {name for name in set().union(*map(named, texts)) if not is_there(name)} == WRITTEN_WRONG
+
+
+def test_a_script_that_is_named_in_a_text_is_there() -> None:
+    """One is run or shipped by its path."""
+    ours = {f"/{path.relative_to(ROOT)}" for top in TOPS for path in (ROOT / top).rglob("*.py")}
+    found = set().union(*(scripts(source_of(module)) for module in MODULES)) - OF_USERS
+    assert "owner_process.py" in found
+    assert {name for name in found if not any(path.endswith(f"/{name}") for path in ours)} == set()
+
+
+def test_control_a_wrong_name_is_seen() -> None:
+    right = """
+        import_meanwhile("sandbox_kernel.kernel.proxy")
+        from sandbox_kernel.engines.docker import ahead as asked, api_client
+    """
+    assert all(map(is_there, named(right)))
+    wrong = named(right.replace("proxy", "proxies").replace("api_client", "api"))
+    assert sorted(name.rpartition(".")[2] for name in wrong if not is_there(name)) == ["api", "proxies"]
+    assert [is_there(f"{PACKAGE.name}.{name}") for name in ("Sandbox", "sdk.client.AsyncSandbox")] == [True, True]
+    assert [is_there(f"{PACKAGE.name}.{name}") for name in ("Sandboxes", "sdk.client.Sandboxes")] == [False, False]
+    assert scripts('f"{folder}/owner.py", "container/no_agent.py"') == {"owner.py", "container/no_agent.py"}
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

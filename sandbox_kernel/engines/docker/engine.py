@@ -1,6 +1,6 @@
 """The Docker engine: a container for each session, over the Engine API that Docker and Podman share.
 
-Imports asyncio, its own HTTP, the pipe and the pure arguments; never the engine's client library (see http.py).
+Imports asyncio, its own HTTP, the pipe and the pure arguments; never the engine's client library (see api_client.py).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from tests.support.kernels import Kernel
 
 PROGRAM = """
 import sys
-from sandbox_kernel.engines import sockets
+from sandbox_kernel.engines import broker_sockets
 whose, path = sys.argv.pop(1), sys.argv.pop(1)
 broker_sockets.OPERATORS = path if whose == "operator" else "/nonexistent/broker.sock"
 broker_sockets.own = lambda: path if whose == "own" else "/nonexistent/broker.sock"

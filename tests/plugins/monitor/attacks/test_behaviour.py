@@ -38,7 +38,7 @@ QUICK: dict[MonitorCode, dict[str, object]] = {
 }
 """The rules, with less of everything, so that an attack takes a moment, also where it gets little of the processor.
 
-`test_monitor.py` counts them out.
+`test_behaviour_rules.py` counts them out.
 """
 
 
