@@ -255,7 +255,8 @@ READINGS: tuple[Escapes | Digits, ...] = (
         re.compile(rb"[\0\xc2\xe2\xe3\xef](?:[ -~]\0|\x80\x80|\xad|\x80[\x8b-\x8f]|\x81\xa0|[\xbb-\xbd][\x80-\xbf])"),
         is_alone=False,
     ),
-    _list(rb"[0-9](?<![0-9.].)[0-9]{0,2}", b"[0-9]{1,3}", _DECIMAL),
+    # Of 875 at the end of a list, 87 is the number: no byte is 875, and a digit may stand behind a list.
+    _list(rb"[0-9](?<![0-9.].)[0-9]{0,2}", b"(?:1[0-9]{2}|2[0-4][0-9]|25[0-5]|0?[0-9]{1,2})", _DECIMAL),
     _list(b"0[xX][0-9A-Fa-f]{1,2}", b"0[xX][0-9A-Fa-f]{1,2}", _HEXADECIMAL),
     # What stands between the numbers, and between the texts, of two lines of a dump.
     *(

@@ -72,7 +72,7 @@ def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> N
         assert in_pieces(scrub, text, sizes) == whole
 
 
-@each("form, end", [("%d", "."), ("%d", ".5"), ("0x%02x", "."), ("0x%02x", "0")])
+@each("form, end", [("%d", "."), ("%d", ".5"), ("%d", "5"), ("0x%02x", "."), ("0x%02x", "0")])
 def test_a_list_of_numbers_is_taken_out_whatever_follows(form: str, end: str) -> None:
     value = VALUES["a key"]
     written = ", ".join(form % char for char in value)
@@ -157,6 +157,7 @@ texts = st.lists(
     max_size=30,
 ).map(b"".join)
 written = st.lists(st.sampled_from(sorted(SPELLINGS)), max_size=4)
+WITHOUT_END = "numbers of HTML without a semicolon"
 sizes = st.lists(st.integers(1, 300), min_size=1, max_size=5)
 
 
@@ -173,7 +174,8 @@ def test_no_reading_of_what_comes_out_holds_the_value(
     for name in spellings:
         text += b" " * 20 + SPELLINGS[name].write(value)
         after = filling.draw(texts)
-        text += b" " + after if after[:1].isalnum() else after  # behind a number, a digit makes another number
+        # Without a semicolon, a digit behind it makes it another number, to a browser too.
+        text += b" " + after if name == WITHOUT_END and after[:1].isdigit() else after
     text += b"{}" * 300
     found = in_pieces(scrubber(value), text, pieces)
     assert len(found) == len(text)
