@@ -421,8 +421,9 @@ def settings_from_text(
         said = json.loads(packets.text(text, packets.MAX_SETTINGS))
         if set(said) != {"charts", *(one.name for one in KEPT_SETTINGS)}:
             raise ValueError("they have other names")
-        found = {one.name: one.form.restore(one.name, said[one.name]) for one in KEPT_SETTINGS}
-        found = {name: value for name, value in found.items() if own or name in OF_ANOTHER_USER}
+        # What counts for nothing is not read: rules of a screen are a program of another user's for our parser.
+        wanted = [one for one in KEPT_SETTINGS if own or one.name in OF_ANOTHER_USER]
+        found = {one.name: one.form.restore(one.name, said[one.name]) for one in wanted}
         return replace(changed(base, found), engine=engine, charts=said["charts"] is True)
     except (ConfigurationError, TypeError, ValueError, RecursionError, OverflowError) as error:
         why = error.message if isinstance(error, ConfigurationError) else error

@@ -174,6 +174,17 @@ def test_another_user_s_settings_loosen_nothing() -> None:
     assert settings_from_text(settings_to_text(made), "broker", own=True).outputs == "trusted"
 
 
+def test_what_counts_for_nothing_of_another_user_s_settings_is_not_read() -> None:
+    """Rules of a screen are a text for a parser: 24 KiB of it can take seconds. The control is the same user."""
+    said = json.loads(settings_to_text(Settings()))
+    wrong = {"screen_rules": "a" + ".a" * 200 + " = 1", "monitor": {"level": "loud"}}
+    for name in said.keys() & wrong.keys():
+        text = json.dumps({**said, name: wrong[name]})
+        settings_from_text(text, "broker", own=False)
+        with pytest.raises(EngineError):
+            settings_from_text(text, "broker", own=True)
+
+
 RULES = """
 [weights]
 file-delete = "critical"
