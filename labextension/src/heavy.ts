@@ -40,7 +40,13 @@ export function frameHeavy(rendermime: IRenderMimeRegistry, isOurs: () => Promis
       const number = last;
       const data = model.data[TYPE];
       const source = Array.isArray(data) ? data.join('') : data;
-      if (typeof source !== 'string' || isProgram(source) || !isHeavy(source) || !(await isOurs())) {
+      if (
+        typeof source !== 'string' ||
+        source.startsWith(FRAMED) ||
+        !isHeavy(source) ||
+        !(await isOurs()) ||
+        isProgram(source)
+      ) {
         return number === last ? render(model) : undefined; // another one came meanwhile
       }
       if (number === last) {
@@ -54,9 +60,6 @@ export function frameHeavy(rendermime: IRenderMimeRegistry, isOurs: () => Promis
 
 /** Whether a frame without scripts would not show it. The policy lets no script pass but in frames of ours. */
 function isProgram(source: string): boolean {
-  if (source.startsWith(FRAMED)) {
-    return true;
-  }
   // Only what a parser takes for a script is one: "<script" may stand in the value of an attribute.
   return /<script/i.test(source) && new DOMParser().parseFromString(source, 'text/html').scripts.length > 0;
 }
