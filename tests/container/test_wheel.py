@@ -38,7 +38,10 @@ finally:
     manager.shutdown_kernel()
 sys.exit(reply["content"]["status"] != "ok")
 """
-SCHEMA = "import json; from sandbox_kernel.plugins.batch.run_report import schema; print(json.dumps(schema()))"
+OF_A_RUN = "import json; from sandbox_kernel.plugins.batch.run_report import schema; print(json.dumps(schema()))"
+OF_AN_EXAMINATION = (
+    "import json; from sandbox_kernel.plugins.verify.examination_report import schema; print(json.dumps(schema()))"
+)
 
 
 @dataclass(frozen=True)
@@ -218,7 +221,7 @@ def test_verify(environment: Environment) -> None:
     assert {code for code, verdict in verdicts.items() if verdict != "pass"} == {"technology-kernel"}
     assert verdicts["technology-kernel"] == "not-applicable"
     assert (len(verdicts) > 60, said["exit"]) == (True, 0)
-    jsonschema.validate(said, json.loads(environment.fine("python", "-c", SCHEMA.replace("batch", "verify"))))
+    jsonschema.validate(said, json.loads(environment.fine("python", "-c", OF_AN_EXAMINATION)))
 
 
 def test_install_below_a_prefix(environment: Environment, tmp_path: Path) -> None:
@@ -245,7 +248,7 @@ def test_the_demo_notebook(for_runs: Environment) -> None:
     made = {path.name for path in (folder / "results" / "files").iterdir()}
     assert {"weather_summary.csv", "carrier_summary.csv", "delays.png"} <= made
     jsonschema.validate(
-        json.loads((folder / "report.json").read_text()), json.loads(for_runs.fine("python", "-c", SCHEMA))
+        json.loads((folder / "report.json").read_text()), json.loads(for_runs.fine("python", "-c", OF_A_RUN))
     )
 
 
