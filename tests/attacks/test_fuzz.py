@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from fuzz import targets
-from fuzz.__main__ import main
 from fuzz.trees import Reader, encode
 from tests.support import ROOT
 
@@ -89,10 +88,9 @@ def shows(target: targets.Target, seed: bytes) -> bool:
 
 @pytest.mark.timeout(900)  # on a busy machine the start alone may take a minute
 @pytest.mark.parametrize("name", targets.NAMES)
-def test_a_short_run_finds_nothing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:
     """The run ends by itself, after so many inputs."""
-    code = main(short_run(name, tmp_path))
-    said = capsys.readouterr().out
+    said, code = short_run(name, tmp_path)
     assert code == 0, said
     row = re.search(rf"^{name} +([\d,]+) .* none$", said, re.MULTILINE)
     assert row is not None, said
@@ -100,11 +98,22 @@ def test_a_short_run_finds_nothing(name: str, tmp_path: Path, capsys: pytest.Cap
         assert int(row[1].replace(",", "")) >= len(set(target.seeds())), said
 
 
-def short_run(name: str, kept: Path) -> list[str]:
-    """Return the arguments of a run of one fuzzer."""
+def short_run(name: str, kept: Path, **environment: str) -> tuple[str, int]:
+    """Return what a run of one fuzzer says, and the code that it ends with.
+
+    The command is a process: a fuzzer that the tests start by themselves would have their memory for its highest.
+    """
     pytest.importorskip("atheris", reason="atheris has no wheel for this Python")
     runs = sum(1 for _ in targets.load(name).seeds()) + len(targets.found(name)) + BEYOND_THE_SEEDS
-    return [name, "--runs", str(runs), "--seed", SEED, "--jobs", "1", "--keep", str(kept)]
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz", name, "--runs", str(runs), "--seed", SEED, "--jobs", "1", "--keep", str(kept)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr, done.returncode
 
 
 @pytest.mark.timeout(900)
@@ -114,16 +123,8 @@ def test_a_finding_is_in_the_words_of_a_run(tmp_path: Path) -> None:
         "import sandbox_kernel.policy.terminal as terminal\nterminal.is_plain = lambda text: True\n"
     )
     paths = os.pathsep.join([str(tmp_path), *sys.path[1:]])
-    done = subprocess.run(
-        [sys.executable, "-m", "fuzz", *short_run("terminal", tmp_path / "kept")],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == 1
+    said, code = short_run("terminal", tmp_path / "kept", PYTHONPATH=paths)
+    assert code == 1
     assert "Unsafe: " in said
     found = re.search(r"^(crash-\w+): (b['\"].*)$", said, re.MULTILINE)
     assert found is not None, said
