@@ -54,6 +54,7 @@ class PeerCheck:
         self._monitors.append(monitor)
 
     def start(self) -> None:
+        self._reserve_one()  # before anything else takes what is left
         self._thread.start()
 
     def join(self, seconds: float) -> None:

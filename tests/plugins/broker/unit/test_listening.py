@@ -129,8 +129,10 @@ def test_a_pipe_holder_without_room_gives_what_it_has_to_who_waited(tmp_path: Pa
 
 
 PORTS = """
-import os, resource, sys, zmq
+import os, resource, sys, threading, zmq
 from sandbox_kernel.kernel.peer_check import PeerCheck
+full, run = threading.Event(), PeerCheck._run
+PeerCheck._run = lambda self: (full.wait(), run(self))  # as late as it may be
 context = zmq.Context()
 peer_check = PeerCheck(context, lambda why: print(why, flush=True))
 port = context.socket(zmq.ROUTER)
@@ -145,6 +147,7 @@ for step in sys.stdin:
         while step == "fill\\n":
             held.append(os.open("/dev/null", os.O_RDONLY))
     except OSError:
+        full.set()
         print("full", flush=True)
     if step == "free\\n":
         print([os.close(one) for one in held].count(None), flush=True)
