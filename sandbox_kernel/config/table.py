@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ..core import time_zone
-from ..core.model import GIB, KIB, MIB
+from ..core.model import GIB, KERNEL_NAME, KIB, MIB
 from ..plugins import index
 from .forms import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 from .setting import Setting
@@ -48,6 +48,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             text(re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]*"), "the name of an image"),
             "The image that cells run in. Any image with Python 3.9 or newer and ipykernel works. It is never pulled. "
             "For bubblewrap and qemu: the name of an environment, or its folder.",
+            scope="sandbox",
+        ),
+        Setting(
+            "kernel",
+            text(re.compile(KERNEL_NAME), "the name of a kernelspec, such as bash"),
+            "The kernel that runs the cells: python3, or the name of another kernelspec of the image, such as bash, "
+            "sql, ir or deno (docs/languages.md). What is for Python alone (screen, packages, tools) is refused with "
+            "another one.",
             scope="sandbox",
         ),
         Setting(

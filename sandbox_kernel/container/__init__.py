@@ -10,7 +10,8 @@ standard library and each other, and are written for Python 3.9 and later.
 - `syscall_filters`: Filters around all that the agent starts: the host's list, and what keeps cells off the agent.
 - `agent_report`: What the sandbox sees of itself.
 - `file_requests`: Files of scratch, one bounded step a request.
-- `kernel`: One ipykernel process.
+- `kernel`: One kernel process.
+- `kernelspecs`: The kernels that an image has besides its Python.
 - `flow`: The frames of streams, and the rules by which both ends check them. Imported by the host, as `wire` is.
 - `zmtp`: The protocol of ZeroMQ's sockets, as the agent speaks it to its kernel: one connection a channel.
 - `agent`: Process 1: one loop between the kernel's sockets and the pipe.

@@ -1,4 +1,4 @@
-"""PID 1 of the sandbox: carries the messages of a real ipykernel over stdin and stdout.
+"""PID 1 of the sandbox: carries the messages of a real Jupyter kernel over stdin and stdout.
 
 Runs inside the container, from source that the host ships at start, so it imports the standard library and the modules
 shipped beside it. It is trusted until user code runs; after that the host believes nothing it says. It is a single loop
@@ -30,6 +30,8 @@ DELAY = 0.001
 """Seconds, and what a poller can wait for at least."""
 RETRY = 0.002
 """Seconds from one try to connect to a kernel to the next."""
+ASK = 0.05
+"""Seconds from one question to the next, to a kernel of another language that has not published anything yet."""
 READ = 1 << 18
 TIDY_SECONDS = 0.9
 """How long no large message came when memory is given back; less than the loop's longest wait."""
@@ -43,7 +45,7 @@ LAST_READS = 256
 class Agent:
     """The loop between the two pipes of the container and the sockets of its kernel."""
 
-    def __init__(self, config: dict[str, Any], kernel: Kernel) -> None:
+    def __init__(self, config: dict[str, Any], kernel: Kernel | None) -> None:
         self.config = config
         self.decoder = wire.Decoder(config["max_frame"])
         self.limit = config["max_frame"] - 65536
@@ -53,10 +55,11 @@ class Agent:
         self.dying: Kernel | None = None
         self.held: list[tuple[int, Sequence[bytes]]] = []
         self.kernels = 1
-        self.kernel: Kernel | None = kernel
+        self.kernel = kernel
         self.ooms = agent_report.oom_kills()
         self.meter: agent_report.Meter | None = None
-        self.swollen = self.delayed_until = self.next_try = 0.0
+        self.swollen = self.delayed_until = self.next_try = self.next_question = 0.0
+        self.token = "agent-" + os.urandom(8).hex()
         self.pressing = self.blocked = self.more_ended = self.apart = False
         self.lease = process.Lease()
         self.poller = select.poll()
@@ -124,7 +127,7 @@ class Agent:
         return self.kernel
 
     def attach(self, kernel: Kernel) -> None:
-        kernel.sockets = kernel_messages.channels(kernel.address, kernel.number, 2 * self.limit, self.poller)
+        kernel.sockets = kernel_messages.channels(kernel.addresses, kernel.number, 2 * self.limit, self.poller)
         self.apart = True
         if kernel.stderr is not None:
             self.poller.register(kernel.stderr, select.POLLIN)
@@ -190,6 +193,8 @@ class Agent:
             # The kernel's iopub_welcome, or anything else it publishes, shows that the subscription is in force.
             kernel.ready = True
             self.event("kernel_ready", number=kernel.number)
+        if kernel.spec is not None and not self.passes(kernel, kernel.spec, kind, parts):
+            return True
         pieces = kernel_messages.cut(parts) if kind == wire.IOPUB and size < 2 * self.limit else (parts,)
         for piece in pieces:
             size = size if len(pieces) == 1 else sum(map(len, piece))
@@ -233,7 +238,7 @@ class Agent:
         if op == "signal":
             if self.kernel is None:
                 return {"ok": False, "error": "no-kernel", "message": "no kernel is running"}, b""
-            os.killpg(self.kernel.pid, int(request["signal"]))
+            self.signal(self.kernel, int(request["signal"]))
             return {"ok": True}, b""
         if op == "stop_kernel":
             self.stop_kernel()
@@ -252,6 +257,34 @@ class Agent:
             self.resuming = True
             return {"ok": True}, b""
         return {"ok": False, "error": "unknown", "message": "the agent knows no " + op}, b""
+
+    def passes(self, kernel: Kernel, spec: dict[str, Any], kind: int, parts: list[Any]) -> bool:
+        """Return whether a message of a kernel of another language is the host's now.
+
+        Where outputs of a cell may come after its idle, that waits until the kernel has answered once more.
+        """
+        if kernel_messages.answers(parts, self.token.encode()):
+            if kernel.idle is not None and kernel_messages.is_idle(kind, parts):
+                self.send(wire.IOPUB, kernel.idle)
+                kernel.idle = None
+            return False
+        if spec["idle_early"] and kernel.idle is None and kernel_messages.is_idle(kind, parts):
+            kernel.idle = parts
+            self.ask(kernel, wire.SHELL, "kernel_info_request")
+            return False
+        return True
+
+    def signal(self, kernel: Kernel, number: int) -> None:
+        """Send a signal to the kernel and its children; an interrupt as its kernelspec says."""
+        if number == signal.SIGINT and kernel.spec is not None and kernel.spec["interrupt_mode"] == "message":
+            self.ask(kernel, wire.CONTROL, "interrupt_request")
+        else:
+            os.killpg(kernel.pid, number)
+
+    def ask(self, kernel: Kernel, kind: int, message: str) -> None:
+        """Ask a kernel something whose answer the host does not get."""
+        if kernel.sockets:
+            kernel.sockets[kind].send(kernel_messages.request(message, self.token))
 
     def claim(self, nonce: str) -> tuple[dict[str, Any], bytes]:
         """Show again what this sandbox is, to the first who wants it: it was started before anybody did.
@@ -286,6 +319,8 @@ class Agent:
         self.flush()
         if self.kernel is not None:
             self.attach(self.kernel)
+        if "missing" in self.config:
+            self.event("no_kernelspec", **self.config["missing"])
 
     def run(self, wake_read: int, give_back_memory: Callable[[], object]) -> None:
         self.give_back_memory = give_back_memory
@@ -299,7 +334,8 @@ class Agent:
                 poller.unregister(STDOUT)
             stdout_polled = self.blocked
             pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
-            pause = 1000 * RETRY if self.apart and self.kernel is not None else pause
+            if self.kernel is not None and (self.apart or not self.kernel.ready):
+                pause = 1000 * (RETRY if self.apart or self.kernel.spec is None else ASK)
             if self.delayed_until:
                 pause = 1000 * DELAY
             if self.more_ended or (self.kernel and self.kernel.has_more() and not congested):
@@ -334,6 +370,10 @@ class Agent:
         if self.apart and now >= self.next_try:
             self.next_try = now + RETRY
             self.apart = not all(channel.connect() for channel in kernel.sockets.values())
+        if kernel.spec is not None and not kernel.ready and now >= self.next_question:
+            # A kernel without an iopub_welcome publishes nothing until it is asked something.
+            self.next_question = now + ASK
+            self.ask(kernel, wire.SHELL, "kernel_info_request")
         for kind in (wire.IOPUB, wire.SHELL, wire.CONTROL, wire.STDIN) if kernel.sockets else ():
             channel = kernel.sockets[kind]
             events = ready.get(channel.file, 0)

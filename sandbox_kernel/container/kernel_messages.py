@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DELIMITER = b"<IDS|MSG>"
 NAMES = 64
 """Parts that may come before: the topic of what is published, or who is meant."""
-PORTS = ((wire.SHELL, 1), (wire.STDIN, 3), (wire.CONTROL, 4), (wire.IOPUB, 2))
-"""In the order in which a kernel opens them."""
+PLACES = ((wire.SHELL, 0), (wire.STDIN, 2), (wire.CONTROL, 3), (wire.IOPUB, 1))
+"""The channels in the order in which a kernel opens them, each with its place among the kernel's addresses."""
 PIECE = 4 << 20
 """Bytes of a stream that go in one message."""
 SHORT = 64
@@ -29,13 +29,13 @@ _STREAM = re.compile(rb'\{"name": ?"std(?:out|err)", ?"text": ?"')
 _PLAIN = re.compile(rb"[^\\\x80-\xff]{12}")
 
 
-def channels(address: str, number: int, most: int, poller: Any) -> dict[int, zmtp.Channel]:
+def channels(addresses: Sequence[Any], number: int, most: int, poller: Any) -> dict[int, zmtp.Channel]:
     """Return what connects to a kernel; of a message of it, `most` bytes are kept."""
     identity = b"agent-%d" % number  # ipykernel sends input_request on stdin to the identity that asked on shell
     kinds = {wire.IOPUB: zmtp.SUB}
     return {
-        kind: zmtp.Channel("%s-%d" % (address, port), kinds.get(kind, zmtp.DEALER), identity, most, poller)
-        for kind, port in PORTS
+        kind: zmtp.Channel(addresses[place], kinds.get(kind, zmtp.DEALER), identity, most, poller)
+        for kind, place in PLACES
     }
 
 
@@ -78,3 +78,19 @@ def cut(parts: list[Any]) -> Sequence[list[Any]]:
     cuts.append(len(content) - 2)
     pairs = zip(cuts, cuts[1:])  # noqa: B905, RUF007 (Python 3.9 has neither)
     return [[*parts[:3], b"".join((head[0], content[start:end], b'"}'))] for start, end in pairs]
+
+
+def request(kind: str, token: str) -> list[bytes]:
+    """Return a request of the agent's own, without a content; what answers it has the token in its parent header."""
+    header = '{"msg_id": "%s", "msg_type": "%s", "session": "%s", "username": "", "date": "%s", "version": "5.3"}'
+    return [DELIMITER, b"", (header % (token, kind, token, "2000-01-01T00:00:00Z")).encode(), b"{}", b"{}", b"{}"]
+
+
+def answers(parts: Sequence[Any], token: bytes) -> bool:
+    """Return whether a message, from its header on, answers a request with this token."""
+    return len(parts) > 1 and len(parts[1]) < MAX_HEADER and token in bytes(parts[1])
+
+
+def is_idle(kind: int, parts: Sequence[Any]) -> bool:
+    """Return whether a message says that a request is done with."""
+    return kind == wire.IOPUB and len(parts) > 3 and len(parts[3]) < SHORT and b'"idle"' in bytes(parts[3])

@@ -41,7 +41,11 @@ def main(calls: bytes) -> None:
     give_back_memory = process.settle()
     status, threads = process.read("/proc/self/status"), process.threads()
     filters = syscall_filters.install(calls)
-    kernel = Kernel(config, 1)
+    if "kernelspec" in config:
+        from . import kernelspecs
+
+        kernelspecs.choose(config)
+    kernel = None if "missing" in config else Kernel(config, 1)
     cache = os.path.join(config["home"], CACHE)
     if os.path.isdir(cache):
         copy(cache, os.path.join(config["environment"]["HOME"], CACHE), large=LARGE)

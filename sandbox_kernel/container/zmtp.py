@@ -148,8 +148,11 @@ class Decoder:
 class Channel:
     """One of a kernel's sockets, one for each channel: its address and its messages."""
 
-    def __init__(self, address: str, kind: bytes, identity: bytes, most: int, poller: Any) -> None:
-        """`kind` is DEALER or SUB. Of a message from there, `most` bytes are kept."""
+    def __init__(self, address: Any, kind: bytes, identity: bytes, most: int, poller: Any) -> None:
+        """`address` is a file's path, or a host and a port. `kind` is DEALER or SUB.
+
+        Of a message from there, `most` bytes are kept.
+        """
         self.address = address
         self.file = -1
         self.ahead = 0
@@ -179,12 +182,17 @@ class Channel:
         """Try to connect if that is not done yet; return whether it is."""
         if self.file < 0:
             try:
-                end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+                family = _socket.AF_UNIX if isinstance(self.address, str) else _socket.AF_INET
+                end = _socket.socket(family, _socket.SOCK_STREAM)
             except OSError:
                 return False  # the system has no room for it, which a cell may have taken
             try:
                 end.setblocking(False)
                 end.connect(self.address)
+            except BlockingIOError:
+                if family == _socket.AF_UNIX:  # the kernel has more waiting than it takes
+                    end.close()
+                    return False
             except OSError:
                 end.close()
                 return False

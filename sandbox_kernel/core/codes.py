@@ -430,6 +430,11 @@ class EndCode(Code):
     CELL_INTERRUPTED = "notice", "the cell was interrupted", _ASKED
     CELL_NOT_RUN = "notice", "the cell was interrupted before it ran", _AGAIN
     NO_KERNEL_STARTS = "failure", "no kernel starts in image {image!r}: {why}", _BUILD
+    NO_KERNELSPEC = (
+        "failure",
+        "the image {image!r} has no kernel {kernel!r}{why}; besides python3 it has {has}",
+        "Choose one of these, or build an image that has it (docs/languages.md).",
+    )
 
     # --- sandboxes ---
     SANDBOX_DIED = "failure", "the sandbox ended", _AGAIN
@@ -611,6 +616,11 @@ class UsageCode(Code):
         "Raise memory, or lower scratch_size.",
     )
 
+    PYTHON_ALONE = (
+        "failure",
+        "{what} is for Python alone, and the kernel is {kernel}",
+        "Leave it out, or use kernel python3.",
+    )
     SANDBOX_IN_TOOL = (
         "failure",
         "a tool cannot use the sandbox whose cell waits for it",

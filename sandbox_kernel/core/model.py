@@ -20,6 +20,10 @@ MAX_RULES_SHOWN = 20
 
 SCRATCH = "/mnt/data"
 """The working directory of every cell: the place that model-written code already expects."""
+PYTHON_KERNEL = "python3"
+"""The kernel that every image has, and whose start is the host's. Others are kernelspecs of an image."""
+KERNEL_NAME = r"[A-Za-z0-9._-]{1,100}"
+"""What the name of a kernelspec looks like."""
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 """What kernels have imported that wait for their users, unless somebody chooses otherwise."""
 SERVICE_PORT = 3128
@@ -89,6 +93,8 @@ class Settings:
     runtime: str | None = None
     """The engine's OCI runtime: None is its default; "runsc" is gVisor."""
     image: str = "sandbox-kernel:data"
+    kernel: str = PYTHON_KERNEL
+    """The kernelspec of the image that runs the cells."""
     limits: Limits = field(default_factory=Limits)
     limits_kept: LimitsKept = "enforced"
     """Whether a sandbox may start where no cgroup can limit memory, processes and processors."""
@@ -172,6 +178,7 @@ class AgentOptions:
     charts: bool = False
     zone: str | None = None
     inside: Inside | None = None
+    kernel: str = PYTHON_KERNEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

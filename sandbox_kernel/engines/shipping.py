@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from ..core.model import SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
+from ..core.model import PYTHON_KERNEL, SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.package_files import PACKAGE
 from ..core.time_zone import of_machine
 from . import seccomp_program as system_calls
@@ -35,6 +35,7 @@ MODULES: tuple[str, ...] = (
     "start",
 )
 MODULES_OF_A_WAY_OUT = ("flow", "stream_relay")
+MODULES_OF_A_KERNELSPEC = ("kernelspecs",)
 MAX_SOURCE = 120_000
 """Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
 
@@ -200,8 +201,11 @@ def agent_command(
     warm: bool = False,
     preload: tuple[str, ...] = (),
     extension: Extension | None = None,
+    kernel: str = PYTHON_KERNEL,
 ) -> tuple[str, ...]:
     """Return the container's command for a session with these limits; `inside` if it has a way out.
+
+    `kernel` is the image's kernelspec that runs the cells.
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
     the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
@@ -237,7 +241,10 @@ def agent_command(
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
-    if preload:
+    if kernel != PYTHON_KERNEL:
+        modules += MODULES_OF_A_KERNELSPEC
+        config["kernelspec"] = kernel
+    elif preload:
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
         config["warm"] = True
@@ -251,7 +258,9 @@ def agent_command(
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
     zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
-    options = AgentOptions(variables=settings.environment, charts=settings.charts, zone=zone, inside=inside)
+    options = AgentOptions(
+        variables=settings.environment, charts=settings.charts, zone=zone, inside=inside, kernel=settings.kernel
+    )
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,
@@ -282,6 +291,7 @@ def command_of(
         warm=warm,
         preload=preload,
         extension=extension,
+        kernel=options.kernel,
     )
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ..core.errors import SandboxError
-from ..core.model import format_bytes
+from ..core.model import PYTHON_KERNEL, format_bytes
 from ..core.version import __version__
 from ..session import protocol
-from ..session.handshake import LANGUAGE
+from ..session.handshake import language_of
 from ..session.session import Session
 
 HELP_LINKS = [
@@ -42,9 +42,9 @@ def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any])
         "protocol_version": protocol.PROTOCOL_VERSION,
         "implementation": "sandbox_kernel",
         "implementation_version": __version__,
-        "language_info": described.get("language_info", LANGUAGE),
+        "language_info": described.get("language_info", language_of(session.settings.kernel)),
         "banner": f"sandbox_kernel {__version__}: {_banner(session, engine)}",
-        "help_links": HELP_LINKS,
+        "help_links": HELP_LINKS if session.settings.kernel == PYTHON_KERNEL else [],
         "supported_features": features,
         "debugger": "debugger" in features,
         "sandbox": about,
@@ -57,7 +57,8 @@ def _banner(session: Session, engine: str) -> str:
     version = session.kernel_info.get("implementation_version", "")
     reach = session.settings.reach
     where = "without network" if reach is None else f"that reaches nothing but {reach}"
-    return f"IPython {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}"
+    name = "IPython" if session.settings.kernel == PYTHON_KERNEL else session.settings.kernel
+    return f"{name} {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}"
 
 
 def _limits(session: Session) -> str:
@@ -88,6 +89,7 @@ def _about(session: Session) -> dict[str, Any]:
     settings = session.settings
     return {
         "image": settings.image,
+        "kernel": settings.kernel,
         "runtime": settings.runtime or "default",
         "limits_kept": settings.limits_kept,
         "limits_held": session.held,

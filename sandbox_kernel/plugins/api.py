@@ -390,5 +390,7 @@ class Plugin:
     """Makes what methods of the SDK call for one sandbox, of its `sandbox_kernel.sdk.instance.Instance`."""
     diagnose: Callable[[Settings, Mapping[str, str]], Diagnosis] | None = None
     """Looks whether what the settings name is there, for a kernel that has these variables. `doctor` asks it."""
+    python_alone: bool = False
+    """Whether it reads or runs Python: sessions with another kernel are refused it, and so are callers of its `sdk`."""
     no_snapshot: Callable[[Settings], str | None] | None = None
     """Says why a snapshot of a session with it would lack something that counts; None if it would not."""

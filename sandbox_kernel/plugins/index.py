@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.codes import Code, UsageCode, find
 from ..core.errors import ConfigurationError
-from ..core.model import Settings
+from ..core.model import PYTHON_KERNEL, Settings
 from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -154,13 +154,21 @@ def services(settings: Settings, given: Container[str] = ()) -> Iterator[Plugin]
     for name, asking in SERVICES.items():
         asked = [setting for setting, off in asking.items() if settings.get(setting, off) != off]
         if asked or (not asking and name in given):
-            yield plugin(name, setting=asked[0] if asked else name)
+            yield fitting(plugin(name, setting=asked[0] if asked else name), settings, asked[0] if asked else name)
     for name in settings.plugins:
         found = _of_another_package("service", name, lambda one: [one.name] if one.service or one.prepare else [])
         if found is None:
             words = f"no plugin of another package has the name {name!r} and a part in sessions"
             raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting="plugins")
-        yield found
+        yield fitting(found, settings, "plugins")
+
+
+def fitting(found: Plugin, settings: Settings, setting: str) -> Plugin:
+    """Return a plugin that a session is to have. Raises `ConfigurationError` if it is for another language."""
+    if found.python_alone and settings.kernel != PYTHON_KERNEL:
+        code = UsageCode.PYTHON_ALONE.note(what=setting, kernel=settings.kernel)
+        raise ConfigurationError(code, value=settings.kernel, setting="kernel")
+    return found
 
 
 def signer(setting: str) -> Plugin:

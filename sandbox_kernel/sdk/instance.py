@@ -162,7 +162,7 @@ class Instance:
     def part(self, plugin: str) -> Any:
         """Return what a plugin has for callers of this sandbox. Raises `ConfigurationError` if it is not here."""
         if plugin not in self._parts:
-            made = index.plugin(plugin).sdk
+            made = index.fitting(index.plugin(plugin), self.settings, plugin).sdk
             assert made is not None  # noqa: S101 (for the type: the SDK names none else)
             self._parts[plugin] = made(self)
         return self._parts[plugin]

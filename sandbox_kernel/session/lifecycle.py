@@ -7,17 +7,27 @@ requests what became of them. The next container has a life of its own.
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
 
 from ..container import wire
 from ..core.codes import EndCode, MessageCode, Note, Survived
-from ..core.errors import EngineError, EngineUnavailable, KernelDied, OutOfMemory, SandboxDied, SandboxError, WireError
-from ..core.model import ExitReason, Limits, SandboxSpec, Settings, format_bytes
+from ..core.errors import (
+    EngineError,
+    EngineUnavailable,
+    ImageMissing,
+    KernelDied,
+    OutOfMemory,
+    SandboxDied,
+    SandboxError,
+    WireError,
+)
+from ..core.model import KERNEL_NAME, ExitReason, Limits, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container, Handover
 from ..files.file_rules import printable
@@ -61,6 +71,15 @@ def no_kernel(image: str, death: Death, error: SandboxError) -> SandboxDied:
     return SandboxDied(EndCode.NO_KERNEL_STARTS.note(image=image, why=_last_words(death.tail) or error.message))
 
 
+def no_kernelspec(settings: Settings, said: Mapping[str, Any]) -> ImageMissing:
+    """Name a kernel that the image does not have, or cannot start, as its agent says."""
+    names = [name for name in said.get("names", ()) if isinstance(name, str) and re.fullmatch(KERNEL_NAME, name)]
+    why = f": {_last_words(str(said['why'])[:1000])}" if "why" in said else ""
+    has = ", ".join(names[:MAX_NAMES]) or "none"
+    code = EndCode.NO_KERNELSPEC.note(image=settings.image, kernel=settings.kernel, why=why, has=has)
+    return ImageMissing(code, value=settings.kernel, setting="kernel")
+
+
 def of_kernel(death: Death, memory_bytes: int) -> SandboxError:
     """Name the reason of a kernel's death from what the agent saw."""
     if death.signal == signal.SIGKILL and death.ooms:
@@ -98,6 +117,7 @@ def _last_words(text: str) -> str:
     return printable(text.strip()[-1000:], 1000)
 
 
+MAX_NAMES = 50
 MAX_FAILED_KERNELS = 3
 """Kernels that end before they take up a cell, in a row, before their sandbox is given up: a cell can plant code that
 every later kernel of its sandbox runs at its start."""
@@ -369,6 +389,8 @@ class Lifecycle:
             await self._attest(link, event.get("report", {}), spec)
         elif awaited and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):
             self._kernel_ready(link)
+        elif op == "no_kernelspec" and awaited:
+            raise no_kernelspec(self._settings, event)
         elif op == "kernel_exited":
             self._kernel_exited(link, Death.of(event))
         elif op == "oversized":
@@ -392,7 +414,8 @@ class Lifecycle:
         if self._handshake.known:
             self._open()
         else:  # before the first cell is let in, which could answer in the kernel's place
-            link.send(wire.CONTROL, protocol.encode(self._handshake.question(self._session)))
+            question = self._handshake.question(self._session)
+            link.send(wire.CHANNELS[question.channel], protocol.encode(question))
 
     def _open(self) -> None:
         """Let requests in."""

@@ -116,7 +116,7 @@ class Session:
         self.engine = engine
         self._first = first
         self.id = first.session_id if first is not None else identity or secrets.token_hex(16)
-        self.handshake = KernelHandshake()
+        self.handshake = KernelHandshake(settings.kernel)
         self._tasks = Tasks(noted_in(self.emit))
         self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)

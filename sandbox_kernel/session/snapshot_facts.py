@@ -17,7 +17,7 @@ from typing import Any
 
 from ..core.codes import EndCode, SnapshotCode, UsageCode
 from ..core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
-from ..core.model import Limits, SandboxSpec, Settings
+from ..core.model import PYTHON_KERNEL, Limits, SandboxSpec, Settings
 from ..core.tasks import Tasks
 from ..engines.abilities import Ability, Restorer
 from ..engines.abilities import demand as require
@@ -41,6 +41,8 @@ def require_whole(settings: Settings, given: Mapping[str, object]) -> None:
     why = None
     if settings.uploads is not None or settings.downloads is not None:
         why = "it has folders of the host"
+    elif settings.kernel != PYTHON_KERNEL:
+        why = f"its kernel is {settings.kernel}, whose random numbers a copy would share"
     else:
         plugins = index.services(settings, given)
         parts = (one.no_snapshot(settings) for one in plugins if one.no_snapshot is not None)

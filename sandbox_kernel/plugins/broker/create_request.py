@@ -15,7 +15,7 @@ from typing import Any
 
 from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
-from ...core.model import AgentOptions, Limits, LimitsKept, SandboxSpec
+from ...core.model import KERNEL_NAME, AgentOptions, Limits, LimitsKept, SandboxSpec
 from ...engines.shipping import command_of, new_uid
 from .client import packets
 from .client.packets import digest
@@ -24,7 +24,8 @@ from .codes import BrokerCode
 IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
 RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ZONE = re.compile(time_zone.FORM)
-FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone", "variables", "inside"})
+KERNEL = re.compile(KERNEL_NAME)
+FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone", "kernel", "variables", "inside"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ def read(said: object) -> CreateRequest:
 
 def _read(said: Mapping[str, Any]) -> CreateRequest:
     options = packets.options(said)
+    if not KERNEL.fullmatch(options.kernel):
+        raise ValueError("that is no name of a kernel")
     if options.zone is not None and not ZONE.fullmatch(options.zone):
         raise ValueError("that is no time zone")
     if said["limits_kept"] not in {"enforced", "best-effort"}:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...container import wire
 from ...core.errors import ProtocolError, SandboxError
-from ...core.model import GIB
+from ...core.model import GIB, PYTHON_KERNEL
 from ...core.tasks import Tasks
 from ...core.version import __version__
 from ...session import protocol
 from ...session.handshake import KernelHandshake
 
 if TYPE_CHECKING:
-    from ...core.model import SandboxSpec
+    from ...core.model import PYTHON_KERNEL, SandboxSpec
     from ...engines.base import Lendable
     from ...engines.inspectable import Inspectable
     from .create_request import CreateRequest
@@ -53,7 +53,7 @@ class WarmSandbox:
         self._events: set[str] = set()
         self._changed = asyncio.Event()
         self._reading: asyncio.Task[object] | None = None
-        self._handshake = KernelHandshake()
+        self._handshake = KernelHandshake(spec.made_of.kernel if spec.made_of is not None else PYTHON_KERNEL)
 
     @property
     def introduced(self) -> dict[str, Any]:
@@ -77,8 +77,9 @@ class WarmSandbox:
                     self._heard(kind, parts)
             if not asked and "kernel_ready" in self._events:
                 asked = True
-                question = protocol.encode(self._handshake.question(self.spec.session_id))
-                await self.container.send(b"".join(wire.encode(wire.CONTROL, question)))
+                question = self._handshake.question(self.spec.session_id)
+                frame = wire.encode(wire.CHANNELS[question.channel], protocol.encode(question))
+                await self.container.send(b"".join(frame))
         self._reading = tasks.start(self._read(), "reading a sandbox that waits", failed=lambda _: self._over())
 
     async def answers(self, seconds: float) -> bool:

@@ -31,4 +31,5 @@ PLUGIN = Plugin(
     prepare=prepare,
     sdk=sdk,
     no_snapshot=lambda settings: "its cells may install packages",
+    python_alone=True,
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
-from ...core.model import SandboxSpec, format_bytes
+from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
 from ...core.tasks import Tasks
 from ...engines.bubblewrap.interface import (
     BubblewrapEngine,
@@ -288,8 +288,10 @@ def may_be_kept(spec: SandboxSpec) -> bool:
     """Return whether a state of it holds nothing of one caller's, and so may lie on a disk and serve others.
 
     Variables may be keys, and a way out is one session's: neither is written down unless somebody asks for a snapshot.
+    What waits in a state is Python: a kernel of another language is started when it is wanted.
     """
-    return spec.made_of is not None and not spec.made_of.variables and spec.made_of.inside is None
+    made = spec.made_of
+    return made is not None and not made.variables and made.inside is None and made.kernel == PYTHON_KERNEL
 
 
 def log_failed(name: str, error: BaseException) -> None:

@@ -61,6 +61,7 @@ PLUGIN = Plugin(
     service=service,
     sdk=sdk,
     no_snapshot=no_snapshot,
+    python_alone=True,
     commands=(
         Command(
             name="screen",

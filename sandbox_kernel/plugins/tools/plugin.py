@@ -24,4 +24,5 @@ PLUGIN = Plugin(
     codes={"Tools": ToolCode},
     prepare=prepare,
     no_snapshot=lambda settings: "its cells have tools of its caller",
+    python_alone=True,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from ...core.answer_allowance import MEMORY_FACTOR
 from ...core.codes import Code, EndCode, MessageCode, Note
@@ -149,8 +150,11 @@ class Inbound:
         *,
         escalation: Escalation,
         completion: Completion,
+        answer_nothing: Callable[[PendingRequest], None],
     ) -> None:
+        """`answer_nothing` answers a question that no front end may be asked: some kernels ask all the same."""
         self._limits = limits
+        self._answer_nothing = answer_nothing
         self._requests = requests
         self._outbound = outbound
         self._clocks = clocks
@@ -343,6 +347,8 @@ class Inbound:
     def _input_request(self, message: Message, request: PendingRequest, size: int) -> None:
         if request.finished or request.awaiting_input or not request.message.content.get("allow_stdin", False):
             self.drop(MessageCode.INPUT_NOT_ALLOWED, size, message.type)
+            if not request.finished and not request.awaiting_input:
+                self._answer_nothing(request)
             return
         if not self._quota.allows(message.type, request, size):
             return

@@ -6,6 +6,8 @@ ends. Knows neither containers nor sockets: those are `Port` and `outbound.Front
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -97,7 +99,13 @@ class Scheduler:
         if after_cell is not None:
             self._completion.add_hook(after_cell)
         self.inbound = Inbound(
-            limits, self.queue, self._outbound, self._clocks, escalation=self._escalation, completion=self._completion
+            limits,
+            self.queue,
+            self._outbound,
+            self._clocks,
+            escalation=self._escalation,
+            completion=self._completion,
+            answer_nothing=self._answer_nothing,
         )
 
     def call_after_cells(self, hook: Hook) -> None:
@@ -268,6 +276,13 @@ class Scheduler:
             return
         if request.is_comm:
             request.forget_content()  # it may never be heard of again
+
+    def _answer_nothing(self, request: PendingRequest) -> None:
+        """Answer an input_request of a cell with an empty line, as a program gets it that has no terminal."""
+        head = {**request.message.header, "msg_id": secrets.token_hex(16), "msg_type": "input_reply"}
+        reply = Message(channel="stdin", header=head, content={"value": ""})
+        with contextlib.suppress(SandboxError):  # its end is told elsewhere
+            self._port.transmit(wire.STDIN, protocol.encode(reply))
 
     def _input_reply(self, reply: Message, client: bytes) -> None:
         for request in self.queue.in_flight:

@@ -216,6 +216,7 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "limits_kept": "enforced",
         "charts": False,
         "zone": None,
+        "kernel": "python3",
         "variables": [],
         "inside": None,
         **fields,

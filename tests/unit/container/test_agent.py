@@ -35,7 +35,7 @@ class Flood:
 
 def one_with(**channels: Flood) -> agent.Agent:
     sockets = {wire.CHANNELS[name]: channels.get(name, Flood(0)) for name in wire.CHANNELS}
-    kernel: Any = SimpleNamespace(sockets=sockets, stderr=None, ready=True, number=1)
+    kernel: Any = SimpleNamespace(sockets=sockets, stderr=None, ready=True, number=1, spec=None)
     kernel.has_more = lambda: Kernel.has_more(kernel)
     return agent.Agent({"max_frame": 97 << 20}, cast("Kernel", kernel))
 

@@ -29,7 +29,7 @@ from ..codes import BrokerCode
 
 MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 4
+VERSION = 5
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
@@ -113,6 +113,7 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
         "limits_kept": spec.limits_kept,
         "charts": options.charts,
         "zone": options.zone,
+        "kernel": options.kernel,
         "variables": [list(pair) for pair in options.variables],
         "inside": None
         if inside is None
@@ -141,6 +142,7 @@ def options(said: Mapping[str, Any]) -> AgentOptions:
         variables=_pairs(said["variables"]),
         charts=_flag(said["charts"]),
         zone=None if said["zone"] is None else text(said["zone"]),
+        kernel=text(said["kernel"]),
         inside=None
         if inside is None
         else Inside(

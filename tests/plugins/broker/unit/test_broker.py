@@ -98,6 +98,8 @@ LIMITS = a_request()["limits"]
         a_request(charts="yes"),
         a_request(zone="../../etc/passwd"),
         a_request(zone=":/etc/passwd"),
+        a_request(kernel="../../etc"),
+        a_request(kernel=None),
         a_request(image="-v"),
         a_request(image="a b"),
         a_request(image="../x"),
@@ -131,6 +133,7 @@ def test_whatever_is_in_a_sandbox_is_in_the_key_of_those_that_wait() -> None:
         ({"runtime": "runsc"}, ()),
         ({"charts": True}, ()),
         ({"zone": "Europe/Berlin"}, ()),
+        ({"kernel": "bash"}, ()),
         ({"limits_kept": "best-effort"}, ()),
         *(({"limits": {**LIMITS, name: LIMITS[name] * 2, "memory": 8 * GIB}}, ()) for name in LIMITS),
     )
