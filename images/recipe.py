@@ -8,6 +8,7 @@ line for each thing they do. Running either twice does no harm.
 from __future__ import annotations
 
 import compileall
+import contextlib
 import os
 import shutil
 import stat
@@ -31,6 +32,15 @@ MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- n
 
 UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "perl-base", "sqv")
 """Debian packages whose files go: the package managers, and perl, which only they use. Matched by prefix."""
+
+UNNEEDED_WITH_R = tuple(
+    """
+    fonts-font-awesome fonts-glyphicons fonts-mathjax javascript-common libjs- littler node- pandoc r-cran-bslib
+    r-cran-fontawesome r-cran-gargle r-cran-googledrive r-cran-googlesheets4 r-cran-httpuv r-cran-jquerylib
+    r-cran-littler r-cran-pkgkitten r-cran-rmarkdown r-cran-sass r-cran-shiny r-cran-tinytex xdg-utils
+    """.split()  # noqa: SIM905 (one line a package says no more)
+)
+"""What R's packages bring for web pages, servers and Google's services: half of their size, and no cell can use it."""
 
 UNNEEDED_COMMANDS = tuple(
     """
@@ -75,9 +85,14 @@ def strip_system() -> None:
     """Remove what no cell needs, and above all what could help it to more rights."""
     say("removing the package manager, documentation and caches")
     for listing in Path("/var/lib/dpkg/info").glob("*.list"):
-        if listing.name.startswith(UNNEEDED_PACKAGES):
-            for line in listing.read_text().splitlines():
-                remove(Path(line), folders=False)
+        if listing.name.startswith((*UNNEEDED_PACKAGES, *UNNEEDED_WITH_R)):
+            paths = [Path(line) for line in listing.read_text().splitlines()]
+            for path in paths:
+                remove(path, folders=False)
+            if listing.name.startswith("r-cran-"):  # R takes a folder for a package
+                for path in reversed(paths):
+                    with contextlib.suppress(OSError):  # others are in it
+                        path.rmdir()
     for name in ("pip", "ensurepip", "idlelib", "pydoc_data", "turtledemo"):
         for parent in {sysconfig.get_path("stdlib"), *library_folders()}:
             for path in (Path(parent, name), *Path(parent).glob(f"{name}-*.dist-info")):
@@ -133,6 +148,7 @@ def install_packages() -> None:
             remove(tests)
         compile_bytecode(folder)
     bring_fonts(Path(sysconfig.get_path("purelib")))
+    bring_kernelspecs()
     warm_up()
 
 
@@ -143,6 +159,14 @@ def bring_fonts(packages: Path) -> None:
     for font in (*packages.glob("fontpkg_*/files/*.ttf"), *packages.glob("noto_cjk_*/*.ttc")):
         remove(folder / font.name)
         (folder / font.name).symlink_to(os.path.relpath(font, folder))
+
+
+def bring_kernelspecs() -> None:
+    """Say how kernels of other languages are started; R's package brings its own."""
+    if Path("/usr/local/bin/deno").exists():
+        folder = Path("/usr/local/share/jupyter/kernels/deno")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(HERE / "kernels" / "deno.json", folder / "kernel.json")
 
 
 def compile_bytecode(folder: Path) -> None:

@@ -30,6 +30,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "build": {
         "sandbox-kernel build": "the image that cells run in by default",
         "sandbox-kernel build --requirements requirements.txt --tag sandbox-kernel:mine": "an image with more packages",
+        "sandbox-kernel build --kind r": "an image with R, for a kernel with --image sandbox-kernel:r --kernel ir",
         "sandbox-kernel build --engine bubblewrap": "without Docker and root, with this machine's Python",
         "sandbox-kernel build --engine bubblewrap --from-image sandbox-kernel:data": "with the files of an image",
     },

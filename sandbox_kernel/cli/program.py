@@ -192,9 +192,10 @@ def parser(*others: Plugin) -> Parser:
 def _build(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--kind",
-        choices=("base", "data"),
+        choices=("base", "data", "r", "deno", "all"),
         default="data",
-        help="base: Python and ipykernel. data: with the data-analysis packages (default)",
+        help="base: Python and ipykernel. data: with the data-analysis packages (default). r: base with R. "
+        "deno: base with Deno. all: data with R and Deno",
     )
     one.add_argument(
         "--engine",

@@ -3,11 +3,14 @@
 - `engine_setup`: Is there an engine, and which commands bring one?
 - `command_steps`: Commands that end, and what people are told while something takes long.
 - `build_lock`: One build at a time.
+- `image_kinds`: The kinds of images and roots, and Debian's packages of each.
 - `image_build`: Building the images.
 - `root_layout`: What of this machine a root can be made from, and where everything lies in it.
 - `root_generations`: The folders of roots, of which a new one takes the place of the one before.
+- `root_steps`: Steps that any root is made by.
 - `roots`: Making a root for an engine without images.
 - `exported_root`: A root that is an image's file system.
+- `debian_root`: A root of Debian's packages, for a kind that needs more than this machine's Python.
 - `install`: The kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `doctor`: What a session needs of this machine, row by row, with remedies.

@@ -268,10 +268,11 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
         remedy = "sandbox-kernel build" if ours else f"build or load {name}; it is never pulled"
         return Check("image", "wrong", f"{name} is not there", remedy)
     text = f"{name}, {format_bytes(found.size_bytes)}, made {found.made}"
-    if name in ("sandbox-kernel:base", "sandbox-kernel:data"):
-        from .image_build import Kind, chain
+    from .image_kinds import BY_NAME
 
-        kind: Kind = "base" if name.endswith("base") else "data"
+    if kind := BY_NAME.get(name):
+        from .image_build import chain
+
         current = chain(kind, None, None, architecture, fresh=False)[-1].digest
         if found.contents != current:
             remedy = f"sandbox-kernel build --kind {kind}"

@@ -82,6 +82,11 @@ def _export(client: Any, image: str, tree: Path) -> None:
         raise EngineError(EndCode.IMAGE_NOT_BUILT, f"the files of the image cannot be copied: {error}") from error
     finally:
         container.remove(force=True, v=True)
+    add_etc(tree)
+
+
+def add_etc(tree: Path) -> None:
+    """Put files in /etc where those of the sandbox's own are to lie over them."""
     (tree / "etc").mkdir(exist_ok=True)
     for name in ETC:
         if not (tree / "etc" / name).is_file() or (tree / "etc" / name).is_symlink():

@@ -4,7 +4,8 @@ What is done inside an image is `images/recipe.py`; here is what brings it there
 
     ROOT_IMAGE, or Debian's packages  ->  base  ->  data  ->  a user's own requirements
 
-Each image carries a digest of all that went into it as a label, so building it again has nothing to do.
+`image_kinds` says which kinds there are, and what each is made of. Each image carries a digest of all that went into it
+as a label, so building it again has nothing to do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
@@ -30,21 +31,14 @@ from ..wheels.pip_process import Target
 from ..wheels.requirements import read as read_requirements
 from . import engine_setup
 from .build_lock import alone
-from .command_steps import Say, Steps, run, tail
-
-Kind = Literal["base", "data"]
+from .command_steps import Say, Steps, tail
+from .image_kinds import KINDS, Kind, KindStages, bootstrapped
 
 ROOT_IMAGE = "python:3.13-slim-trixie"
-DEBIAN_SUITE = "trixie"
-DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzdata")
-"""What makes a bare Debian equal to ROOT_IMAGE, as far as a cell can tell. Python 3.13 is trixie's own.
-
-One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
-"""
-
 RECIPE_FILES = (
     *("recipe.py", "plots.py", "measures.py"),
     *("unpack.js", "plotly_failures.js", "plotly_without_outlines.js"),
+    "kernels/deno.json",
 )
 """Of images/: what is done inside, and what goes in besides packages."""
 
@@ -59,7 +53,6 @@ BOOTSTRAP_IMAGE = "sandbox-kernel:bootstrap"
 BUILD_FOLDER = "/opt/sandbox/build"
 
 REGISTRY_SECONDS = 5.0
-BOOTSTRAP_SECONDS = 900.0
 SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
 
@@ -80,17 +73,18 @@ def build(
     """Build an image unless it is there with the same contents, and return its tag.
 
     `requirements` is a pip requirements file, whose packages are added to the image of `kind`. The tag is
-    `sandbox-kernel:base`, `:data` or, with requirements, `:custom`, if `tag` does not say otherwise.
+    `sandbox-kernel:KIND` or, with requirements, `sandbox-kernel:custom`, if `tag` does not say otherwise. With `tag`,
+    no other tag is moved.
     Raises `EngineUnavailable`, `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
     check_tag(tag)
     status = engine_setup.require_engine()
     stages = chain(kind, tag, requirements, status.architecture, fresh=force)
     with engine_errors(), closing(engine_setup.connect(status.host, seconds=SILENCE_SECONDS)) as client:
-        builder = _Builder(client, status, Steps(progress))
+        builder = Builder(client, status, Steps(progress))
         if force or not builder.is_current(stages[-1]):
             with alone(image_wheels.cache(), builder.steps):
-                builder.run(stages, force=force)
+                builder.run(stages, KINDS[kind], force=force, others_stay=tag is not None)
         else:
             builder.steps(f"the image {stages[-1].tag} is up to date")
     return stages[-1].tag
@@ -118,13 +112,13 @@ class Stage:
 
 def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
-    recipes, target = brought("images"), Target(architecture)
+    recipes, target, made = brought("images"), Target(architecture), KINDS[kind]
     texts = [(recipes / name).read_text() for name in (*RECIPE_FILES, "installer.lock")]
-    digest = _digest(architecture, *SETTINGS, *DEBIAN_PACKAGES, *texts)
+    digest = _digest(architecture, *SETTINGS, *made.debian, *texts)
     stages = []
-    for name in ("base", "data") if kind == "data" else ("base",):
-        digest = _digest(digest, (recipes / f"{name}.lock").read_text())
-        stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(image_wheels.locked, recipes, name, target)))
+    for name, locks in made.stages:
+        digest = _digest(digest, *((recipes / f"{lock}.lock").read_text() for lock in locks))
+        stages.append(Stage(f"sandbox-kernel:{name}", digest, partial(image_wheels.all_locked, recipes, locks, target)))
     if requirements is not None:
         wanted = read_requirements(requirements)
         digest = _digest(digest, wanted.identity)
@@ -133,7 +127,14 @@ def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: 
     return [*stages[:-1], replace(stages[-1], tag=tag or stages[-1].tag)]
 
 
-class _Builder:
+def build_files(ready: image_wheels.Wheels) -> dict[str, Path | bytes]:
+    """Return what lies in `BUILD_FOLDER` when the recipe runs, by its name there: a file of this machine, or bytes."""
+    files: dict[str, Path | bytes] = {f"wheels/{path.name}": path for path in ready.files}
+    files |= {name: brought("images") / name for name in RECIPE_FILES}
+    return files | {"requirements.txt": ready.requirements.encode()}
+
+
+class Builder:
     """The steps of one build, against one engine."""
 
     def __init__(self, client: Any, status: engine_setup.EngineStatus, steps: Steps) -> None:
@@ -141,8 +142,11 @@ class _Builder:
         self.status = status
         self.steps = steps
 
-    def run(self, stages: list[Stage], *, force: bool) -> None:
-        """Build the stages after the last one that is up to date."""
+    def run(self, stages: list[Stage], kind: KindStages, *, force: bool, others_stay: bool) -> None:
+        """Build the stages after the last one that is up to date.
+
+        With `others_stay`, those before the last have names of their own while they are needed.
+        """
         done = 0
         for number, stage in enumerate(stages, 1):
             if not force and self.is_current(stage):
@@ -151,17 +155,22 @@ class _Builder:
         if not todo:
             self.steps(f"the image {stages[-1].tag} was built meanwhile")
             return
+        if others_stay:
+            todo[:-1] = [replace(stage, tag=f"sandbox-kernel:stage-{stage.digest[:12]}") for stage in todo[:-1]]
         self.steps(f"building {', '.join(stage.tag for stage in todo)}; wheels are fetched at the same time")
         with ThreadPoolExecutor() as pool:
             fetched = [pool.submit(stage.fetch) for stage in todo]
-            parent = stages[done - 1].tag if done else self._root_file_system()
-            for stage, future in zip(todo, fetched, strict=True):
+            parent = stages[done - 1].tag if done else self._root_file_system(kind)
+            for number, (stage, future) in enumerate(zip(todo, fetched, strict=True), done):
                 with self.steps.during(f"waiting for the wheels of {stage.tag}"):
                     ready = future.result()
-                self._add(parent, stage, ready, first=stage is stages[0])
+                self._add(parent, stage, ready, first=number == 0)
                 parent = stage.tag
         if not done:
             self._forget(BOOTSTRAP_IMAGE)
+        if others_stay:
+            for stage in todo[:-1]:
+                self._forget(stage.tag)
         self.steps(f"the image {stages[-1].tag} is ready")
 
     def is_current(self, stage: Stage) -> bool:
@@ -175,10 +184,12 @@ class _Builder:
 
     # --- the root file system ---------------------------------------------------------------------------------------
 
-    def _root_file_system(self) -> str:
-        """Return an image with Python and no more: from the registry, or else made of Debian's packages."""
+    def _root_file_system(self, kind: KindStages) -> str:
+        """Return an image with what a kind needs of Debian: from the registry if that is Python alone, or else made."""
         from docker.errors import APIError, ImageNotFound
 
+        if kind.has_own_root:
+            return self._bootstrap(kind)
         try:
             return str(self.client.images.get(ROOT_IMAGE).id)
         except ImageNotFound:
@@ -189,7 +200,7 @@ class _Builder:
                     return str(self.client.images.pull(ROOT_IMAGE).id)
             except APIError as error:
                 self.steps(f"the registry does not give {ROOT_IMAGE}: {error.explanation}")
-        return self._bootstrap()
+        return self._bootstrap(kind)
 
     def _registry_answers(self) -> bool:
         """Ask through the engine, which may have a mirror or a proxy of its own."""
@@ -206,22 +217,9 @@ class _Builder:
             return False
         return True
 
-    def _bootstrap(self) -> str:
-        """Make a root file system of Debian's signed packages."""
-        command = [engine_setup.ensure_mmdebstrap(self.steps.say), "--quiet", "--variant=essential"]
-        command += [f"--include={','.join(DEBIAN_PACKAGES)}", "--dpkgopt=path-exclude=/usr/share/man/*"]
-        with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as folder:
-            archive = Path(folder, "root.tar")
-            with self.steps.during(f"bootstrapping Debian {DEBIAN_SUITE} with mmdebstrap"):
-                result = run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
-            if result.returncode != 0:
-                raise EngineError(
-                    EndCode.IMAGE_NOT_BUILT,
-                    f"mmdebstrap cannot make a root file system: {tail(result.stdout)}. It needs root, or user "
-                    f"namespaces and newuidmap (package uidmap); or let the engine pull {ROOT_IMAGE}",
-                )
-            with archive.open("rb") as tar:
-                self._import(tar, BOOTSTRAP_IMAGE, [])
+    def _bootstrap(self, kind: KindStages) -> str:
+        with bootstrapped(kind.debian, self.steps) as archive, archive.open("rb") as tar:
+            self._import(tar, BOOTSTRAP_IMAGE, [])
         return BOOTSTRAP_IMAGE
 
     # --- one stage --------------------------------------------------------------------------------------------------
@@ -256,14 +254,14 @@ class _Builder:
         """Copy the recipe and the wheels in: as an archive, because the engine may be on another machine."""
         with tempfile.TemporaryFile(dir=image_wheels.cache()) as file:
             with tarfile.open(fileobj=file, mode="w") as archive:
-                folder = BUILD_FOLDER.lstrip("/")
-                for path in ready.files:
-                    archive.add(path, f"{folder}/wheels/{path.name}")
-                for name in RECIPE_FILES:
-                    archive.add(brought("images") / name, f"{folder}/{name}")
-                info, text = tarfile.TarInfo(f"{folder}/requirements.txt"), ready.requirements.encode()
-                info.size = len(text)
-                archive.addfile(info, io.BytesIO(text))
+                for name, content in build_files(ready).items():
+                    there = f"{BUILD_FOLDER.lstrip('/')}/{name}"
+                    if isinstance(content, Path):
+                        archive.add(content, there)
+                        continue
+                    info = tarfile.TarInfo(there)
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
             file.seek(0)
             container.put_archive("/", file)
 

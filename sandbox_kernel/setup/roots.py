@@ -13,32 +13,27 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from packaging.utils import parse_wheel_filename
-
-from ..core.codes import EndCode
 from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
 from ..core.package_files import brought
 from ..engines.bubblewrap.interface import bubblewrap_program, find_root
 from ..wheels import image_wheels
-from ..wheels.pip_process import Target
-from ..wheels.requirements import Wanted
 from ..wheels.requirements import read as read_requirements
-from . import root_layout
+from . import debian_root, root_layout
 from .build_lock import alone
-from .command_steps import Say, Steps, step, tail
-from .image_build import Kind, check_tag
+from .command_steps import Say, Steps
+from .image_build import check_tag
+from .image_kinds import BY_NAME, KINDS, Kind
 from .root_generations import Generation, folder_of, new_generation, read
 from .root_layout import ENVIRONMENT, HOME, PROGRAMS, Layout, lay_out
+from .root_steps import lent, run_step, with_more
 
 FILES = ("plots.py", "measures.py", "unpack.js", "plotly_failures.js", "plotly_without_outlines.js")
 """All that is taken from images/. Each kernel's start calls the first, which loads the others when they are needed."""
@@ -49,6 +44,10 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
     packages = next((environment / "lib").glob("python*/site-packages"))
     _add_modules(recipes, packages, home)
     _link_fonts(packages, environment / "share" / "fonts")
+    if (environment / "bin" / "deno").exists():
+        folder = environment / "share" / "jupyter" / "kernels" / "deno"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(recipes / "kernels" / "deno.json", folder / "kernel.json")
 
 
 def _add_modules(recipes: Path, packages: Path, home: Path) -> None:
@@ -68,12 +67,8 @@ def _link_fonts(packages: Path, folder: Path) -> None:
 
 RECIPE = 2
 """Of the steps in this module: a root that was made by others is stale."""
-INSTALL_SECONDS = 1200.0
 WARM_SECONDS = 300.0
-NOBODY = 65534
 LARGEST_PROGRAM_BYTES = 32 << 20
-KINDS: dict[str, Kind] = {"sandbox-kernel:base": "base", "sandbox-kernel:data": "data"}
-"""The kinds that have a name of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +105,13 @@ def build(
 ) -> str:
     """Make a root unless it is there with the same contents, and return its name.
 
-    It is named as the image is: `sandbox-kernel:base`, `:data` or, with requirements, `:custom`, unless `tag` says
+    It is named as the image is: `sandbox-kernel:KIND` or, with requirements, `sandbox-kernel:custom`, unless `tag` says
     otherwise. Raises `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
     check_tag(tag)
+    if KINDS[kind].has_own_root:
+        name = tag or ("sandbox-kernel:custom" if requirements else f"sandbox-kernel:{kind}")
+        return debian_root.build(name, kind, requirements=requirements, force=force, progress=progress)
     steps = Steps(progress)
     plan = plan_for(kind, tag, requirements, fresh=force)
     with alone(folder_of(plan.name).parent, steps):
@@ -130,37 +128,26 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     python = root_layout.find_python()
     target = root_layout.target(python)
     laid = lay_out(python, root_layout.look(python))
-    texts = [(recipes / name).read_text() for name in (*FILES, "warm.py", "installer.lock")]
-    lock = image_wheels.lock_of(recipes, kind, python.minor).read_text()
+    texts = [(recipes / name).read_text() for name in (*FILES, "kernels/deno.json", "warm.py", "installer.lock")]
+    names = KINDS[kind].locks
+    locks = [image_wheels.lock_of(recipes, name, python.minor).read_text() for name in names]
     # Not what the Python maps: an update of the machine's libraries changes nothing here.
     parts = [str(RECIPE), python.version, python.tag, *(repr(astuple(value)) for value in (laid, target))]
-    parts += [*PROGRAMS, *texts, lock]
-    name, fetch = f"sandbox-kernel:{kind}", partial(image_wheels.locked, recipes, kind, target)
+    parts += [*PROGRAMS, *texts, *locks]
+    name, fetch = f"sandbox-kernel:{kind}", partial(image_wheels.all_locked, recipes, names, target)
     options: tuple[str, ...] = ("--require-hashes",)
     if requirements is not None:
         wanted = read_requirements(requirements)
         parts.append(wanted.identity)
-        fetch = partial(_with_more, recipes, kind, wanted, target, fresh=fresh)
+        fetch = partial(with_more, fetch, recipes, wanted, target, fresh=fresh)
         name, options = "sandbox-kernel:custom", ()
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return Plan(tag or name, f"sha256:{digest}", python, laid, fetch, options)
 
 
-def _with_more(recipes: Path, kind: Kind, wanted: Wanted, target: Target, *, fresh: bool) -> image_wheels.Wheels:
-    """Return the wheels of a kind and those of a user's requirements, which replace them."""
-    locked, more = (
-        image_wheels.locked(recipes, kind, target),
-        image_wheels.resolved(recipes, wanted, target, fresh=fresh),
-    )
-    by_name = {parse_wheel_filename(file.name)[0]: file for file in (*locked.files, *more.files)}
-    pip = by_name.pop(parse_wheel_filename(locked.files[-1].name)[0])
-    files = tuple(by_name.values())
-    return image_wheels.Wheels((*files, pip), "\n".join(f"wheels/{file.name}" for file in files))
-
-
 def state(name: str) -> State:
     """Say whether the root that an engine takes is there, and made of what this version would take."""
-    kind = KINDS.get(name)
+    kind = BY_NAME.get(name)
     command = "sandbox-kernel build --engine bubblewrap"
     if kind is None:
         command += f" --requirements FILE --tag {name}"
@@ -174,7 +161,7 @@ def state(name: str) -> State:
         return State("note", f"{name} is stale: {error.message}", command)
     text = f"{name}, {format_bytes(root.size_bytes)}, made {root.made}"
     if "tree" in read(Path(root.folder)):
-        return State("ok", f"{text}, from an image")
+        return State("ok", f"{text}, {_tree_state(kind, root.contents)}")
     if kind is None:
         return State("ok", text)
     try:
@@ -184,6 +171,13 @@ def state(name: str) -> State:
     if root.contents != plan.contents:
         return State("note", f"{text}, stale: today's would differ, for Python {plan.python.version}", command)
     return State("ok", f"{text}, current")
+
+
+def _tree_state(kind: Kind | None, contents: str) -> str:
+    """Say where a root's files are from; who made a root of an image or of Debian's packages knows what is current."""
+    if kind is not None and KINDS[kind].has_own_root and contents == debian_root.contents(kind):
+        return "current"
+    return "from an image"
 
 
 # --- making one -------------------------------------------------------------------------------------------------------
@@ -254,7 +248,7 @@ def _install(environment: Path, plan: Plan, ready: image_wheels.Wheels) -> None:
         command = [str(programs / "python3"), "-I", f"{pip}/pip", "install", "--no-index", "--find-links=wheels"]
         command += ["--only-binary=:all:", "--no-deps", "--no-compile", "--no-cache-dir", *plan.options]
         command += ["--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-warn-script-location"]
-        _run([*command, "-r", "requirements.txt"], here, "pip cannot install the packages")
+        run_step([*command, "-r", "requirements.txt"], here, "pip cannot install the packages")
     # Inside, all this lies elsewhere.
     configuration.write_text(f"home = {Path(plan.layout.python).parent}\n{text}")
     _point_at(f"{ENVIRONMENT}/bin/python3", programs, str(programs / "python3"))
@@ -281,7 +275,7 @@ def _compile(environment: Path, python: root_layout.Python) -> None:
     """Write the bytecode of the packages: a sandbox cannot keep it, and names files as it finds them."""
     command = [python.executable, "-I", "-S", "-m", "compileall", "-q", "-q", "-j", "0"]
     command += ["-s", str(environment), "-p", ENVIRONMENT, str(environment / "lib")]
-    _run(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
+    run_step(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
 
 
 def _warm(made: Generation, plan: Plan, steps: Steps) -> None:
@@ -302,47 +296,10 @@ def _warm(made: Generation, plan: Plan, steps: Steps) -> None:
     command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp", "--chdir", "/"]  # noqa: S108 -- the sandbox's own
     home = made.path / "home"
-    with _lent(home) as user:
+    with lent(home) as user:
         try:
-            _run([*command, "python3", "-I", recipe], Path("/"), "it does not start", seconds=WARM_SECONDS, user=user)
+            run_step(
+                [*command, "python3", "-I", recipe], Path("/"), "it does not start", seconds=WARM_SECONDS, user=user
+            )
         except EngineError as error:  # namespaces may be forbidden where a root is made, and not where it is used
             steps(f"  left out: {error.message}")
-
-
-@contextmanager
-def _lent(home: Path) -> Iterator[int | None]:
-    """Let nobody write to a folder while root lets code of packages run, and nobody's it is not afterwards."""
-    if os.geteuid() != 0:
-        yield None
-        return
-    parts = [home, *home.rglob("*")]
-    for path in parts:
-        os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-    home.parent.chmod(0o755)  # it is on the way
-    try:
-        yield NOBODY
-    finally:
-        for path in [home, *home.rglob("*")]:
-            os.chown(path, 0, 0, follow_symlinks=False)
-
-
-def _run(
-    command: list[str],
-    folder: Path,
-    problem: str,
-    *,
-    seconds: float = INSTALL_SECONDS,
-    user: int | None = None,
-    check: bool = True,
-) -> None:
-    """Run a step with none of this user's variables. Raises `EngineError`."""
-    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(folder), "PIP_CONFIG_FILE": os.devnull}
-    try:
-        done = step(command, seconds=seconds, environment=environment, folder=folder, umask=0o022, user=user)
-    except subprocess.TimeoutExpired as error:
-        what = f"`{Path(command[0]).name}` did not end"
-        raise EngineError(EndCode.IMAGE_NOT_BUILT, what, limit=f"{seconds:g} s") from error
-    except OSError as error:
-        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {error}") from error
-    if check and done.returncode != 0:
-        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{problem}: {tail(done.stdout)}")

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,9 @@ from .resolver import Unresolved, WrongHash, errors_of, explain, fetch, resolve
 LOCKED_FOR = ("3.11", "3.12", "3.13", "3.14")
 """The versions of Python that there are locks for: that of the images, and those of machines (images/locks/)."""
 
+FOR_EVERY_PYTHON = ("deno", "installer")
+"""The locks of wheels that any Python installs: pip, and a program that is not of Python."""
+
 DOWNLOAD_SECONDS = 1800.0
 
 
@@ -38,8 +41,8 @@ class Wheels:
 
 
 def lock_of(recipes: Path, name: str, python: str = PYTHON_VERSION) -> Path:
-    """Return the lock of a kind for a version of Python, of `LOCKED_FOR`; pip itself is the same for all."""
-    if name == "installer" or python == PYTHON_VERSION:
+    """Return a lock for a version of Python, of `LOCKED_FOR`; those of `FOR_EVERY_PYTHON` are the same for all."""
+    if name in FOR_EVERY_PYTHON or python == PYTHON_VERSION:
         return recipes / f"{name}.lock"
     return recipes / "locks" / f"{name}-{python}.lock"
 
@@ -62,6 +65,15 @@ def locked(recipes: Path, name: str, target: Target) -> Wheels:
                 shutil.rmtree(old, ignore_errors=True)
     files = tuple(sorted(folder.glob("*.whl")))
     return Wheels(files if pip is None else (*files, pip), lock)
+
+
+def all_locked(recipes: Path, names: Sequence[str], target: Target) -> Wheels:
+    """Return the wheels of several locks, which agree on each package that more than one has."""
+    each = [locked(recipes, name, target) for name in names]
+    files = {file.name: file for wheels in each for file in wheels.files[:-1]}
+    return Wheels(
+        (*files.values(), each[-1].files[-1]), "\n".join(dict.fromkeys(wheels.requirements for wheels in each))
+    )
 
 
 def installer(recipes: Path, target: Target) -> Path:

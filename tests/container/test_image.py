@@ -96,7 +96,10 @@ def run(client: Any) -> Run:
 # --- the locks --------------------------------------------------------------------------------------------------------
 
 
-LOCKS = [("installer", PYTHON_VERSION), *itertools.product(KINDS, image_wheels.LOCKED_FOR)]
+LOCKS = [
+    *((name, PYTHON_VERSION) for name in image_wheels.FOR_EVERY_PYTHON),
+    *itertools.product(KINDS, image_wheels.LOCKED_FOR),
+]
 
 
 @pytest.mark.parametrize(("name", "python"), LOCKS)

@@ -63,6 +63,7 @@ class Place:
         self.recipes.mkdir()
         for name in (*additions.FILES, "warm.py", "installer.lock"):
             shutil.copy(brought("images") / name, self.recipes)
+        shutil.copytree(brought("images") / "kernels", self.recipes / "kernels")
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         monkeypatch.setattr(places_of_roots, "folders", lambda: [str(folder / "roots")])
         monkeypatch.setattr(root_generations, "root_folders", lambda: [str(folder / "roots")])

@@ -27,7 +27,8 @@ from ...engines.select import make_engine
 from ...engines.shipping import new_spec
 from ...setup.build_lock import alone
 from ...setup.command_steps import Say, Steps, step, tail
-from ...setup.roots import KINDS, State
+from ...setup.image_kinds import BY_NAME
+from ...setup.roots import State
 from ...setup.roots import state as root_state
 from .artifacts import BUILD
 from .build_format import (
@@ -137,7 +138,7 @@ def is_current(root: Root) -> bool:
 def state(name: str) -> State:
     """Say whether the root of a name is there and current, and what machines of it start from."""
     found = root_state(name)
-    command = f"{BUILD} --tag {name}" if name not in KINDS else f"{BUILD} --kind {KINDS[name]}"
+    command = f"{BUILD} --tag {name}" if name not in BY_NAME else f"{BUILD} --kind {BY_NAME[name]}"
     if found.status == "wrong":
         return State("wrong", found.found, command)
     if not is_current(find_root(name)):

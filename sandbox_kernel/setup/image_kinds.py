@@ -1,0 +1,97 @@
+"""The kinds of images and roots: Debian's packages, then wheels of locks, in stages of which each has a name.
+
+    DEBIAN_PACKAGES             ->  base  ->  data
+                                    base  ->  deno
+    those and R_PACKAGES        ->  r     ->  all
+
+What Debian's packages bring cannot be added later: the first stage removes the package manager. So R has a root file
+system of its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from ..core.codes import EndCode
+from ..core.errors import EngineError
+from . import engine_setup
+from .command_steps import Steps, run, tail
+
+Kind = Literal["base", "data", "r", "deno", "all"]
+
+DEBIAN_SUITE = "trixie"
+DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzdata")
+"""What makes a bare Debian equal to python:3.13-slim, as far as a cell can tell. Python 3.13 is trixie's own.
+
+One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
+"""
+R_PACKAGES = (
+    *("r-base-core", "r-cran-irkernel", "libopenblas0-pthread", "fonts-dejavu-core"),
+    *("r-cran-data.table", "r-cran-svglite", "r-cran-tidyverse"),
+)
+"""R with its kernel. Plots need a font, and matrices a fast BLAS. The recipe removes what these bring for the web."""
+
+Stage = tuple[Kind, tuple[str, ...]]
+"""A kind, and the locks of what it adds to the one before."""
+BOOTSTRAP_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class KindStages:
+    """What a kind is made of."""
+
+    debian: tuple[str, ...]
+    """Debian's packages of its root file system."""
+    stages: tuple[Stage, ...]
+    """The kinds on the way to it, and itself."""
+
+    @property
+    def has_own_root(self) -> bool:
+        """Whether it needs more of Debian than python:3.13-slim has."""
+        return self.debian != DEBIAN_PACKAGES
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """All locks; the later ones keep the versions of the earlier ones."""
+        return tuple(lock for _, locks in self.stages for lock in locks)
+
+
+_BASE: Stage = ("base", ("base",))
+_R: Stage = ("r", ("base",))
+_WITH_R = (*DEBIAN_PACKAGES, *R_PACKAGES)
+KINDS: dict[Kind, KindStages] = {
+    "base": KindStages(DEBIAN_PACKAGES, (_BASE,)),
+    "data": KindStages(DEBIAN_PACKAGES, (_BASE, ("data", ("data",)))),
+    "r": KindStages(_WITH_R, (_R,)),
+    "deno": KindStages(DEBIAN_PACKAGES, (_BASE, ("deno", ("deno",)))),
+    "all": KindStages(_WITH_R, (_R, ("all", ("data", "deno")))),
+}
+BY_NAME: dict[str, Kind] = {f"sandbox-kernel:{kind}": kind for kind in get_args(Kind)}
+"""The kinds by the names of their images and roots."""
+
+
+@contextmanager
+def bootstrapped(packages: Sequence[str], steps: Steps) -> Iterator[Path]:
+    """Make a root file system of Debian's signed packages, as a tar archive that is there until the block ends.
+
+    Raises `EngineError`.
+    """
+    command = [engine_setup.ensure_mmdebstrap(steps.say), "--quiet", "--variant=essential"]
+    command += [f"--include={','.join(packages)}", "--dpkgopt=path-exclude=/usr/share/man/*"]
+    command += ['--aptopt=Apt::Install-Recommends "false"']
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as folder:
+        archive = Path(folder, "root.tar")
+        with steps.during(f"bootstrapping Debian {DEBIAN_SUITE} with mmdebstrap"):
+            result = run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
+        if result.returncode != 0:
+            raise EngineError(
+                EndCode.IMAGE_NOT_BUILT,
+                f"mmdebstrap cannot make a root file system: {tail(result.stdout)}. It needs root, or user "
+                "namespaces and newuidmap (package uidmap)",
+            )
+        yield archive

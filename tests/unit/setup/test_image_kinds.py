@@ -1,0 +1,136 @@
+"""The kinds of images: what each is made of, and which tags a build may move."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.setup import image_build, image_kinds
+from sandbox_kernel.setup.command_steps import Steps
+from sandbox_kernel.setup.image_kinds import BY_NAME, DEBIAN_PACKAGES, KINDS, Kind
+from sandbox_kernel.wheels import image_wheels
+from sandbox_kernel.wheels.pip_process import Target
+
+RECIPES = brought("images")
+
+
+def tags(kind: Kind, tag: str | None = None) -> list[str]:
+    return [stage.tag for stage in image_build.chain(kind, tag, None, "x86_64", fresh=False)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "chain"),
+    [
+        ("base", ["base"]),
+        ("data", ["base", "data"]),
+        ("r", ["r"]),
+        ("deno", ["base", "deno"]),
+        ("all", ["r", "all"]),
+    ],
+)
+def test_a_kind_is_built_in_stages_of_its_own_root_file_system(kind: Kind, chain: list[str]) -> None:
+    assert tags(kind) == [f"sandbox-kernel:{name}" for name in chain]
+    assert KINDS[kind].has_own_root == (chain[0] == "r")
+    assert set(DEBIAN_PACKAGES) <= set(KINDS[kind].debian)
+
+
+def test_every_kind_has_a_name_and_each_of_its_locks_is_there() -> None:
+    assert set(KINDS) == set(get_args(Kind)) == set(BY_NAME.values())
+    for made in KINDS.values():
+        for lock in made.locks:
+            for python in image_wheels.LOCKED_FOR:
+                assert image_wheels.lock_of(RECIPES, lock, python).is_file()
+
+
+def test_another_package_of_debian_makes_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    def digests() -> dict[Kind, str]:
+        return {kind: image_build.chain(kind, None, None, "x86_64", fresh=False)[-1].digest for kind in KINDS}
+
+    before = digests()
+    more = {kind: replace(made, debian=(*made.debian, "sl")) for kind, made in KINDS.items() if made.has_own_root}
+    monkeypatch.setattr(image_build, "KINDS", {**KINDS, **more})
+    assert {kind for kind, digest in digests().items() if digest != before[kind]} == {"r", "all"}
+
+
+def test_a_tag_is_the_last_image_alone() -> None:
+    assert tags("data", "mine:1") == ["sandbox-kernel:base", "mine:1"]
+
+
+class Engine(image_build.Builder):
+    """A builder that writes down which tags it would set, remove and start from."""
+
+    def __init__(self, current: set[str]) -> None:
+        super().__init__(None, None, Steps(lambda _: None))  # type: ignore[arg-type]
+        self.current, self.said = current, list[tuple[str, ...]]()
+
+    def is_current(self, stage: image_build.Stage) -> bool:
+        return stage.tag in self.current
+
+    def _root_file_system(self, kind: image_kinds.KindStages) -> str:
+        return "root"
+
+    def _add(self, parent: str, stage: image_build.Stage, ready: Any, *, first: bool) -> None:
+        self.said.append((parent, stage.tag, "first" if first else "later"))
+
+    def _forget(self, name: str) -> None:
+        self.said.append(("forget", name))
+
+
+def said(current: set[str], tag: str | None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    monkeypatch.setattr(image_wheels, "all_locked", lambda *_: image_wheels.Wheels((), ""))
+    engine = Engine(current)
+    stages = image_build.chain("data", tag, None, "x86_64", fresh=False)
+    engine.run(stages, KINDS["data"], force=False, others_stay=tag is not None)
+    return engine.said
+
+
+def test_a_build_with_a_tag_moves_no_other_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = said(set(), "mine:1", monkeypatch)
+    name = steps[0][1]
+    assert name.startswith("sandbox-kernel:stage-")
+    assert steps == [
+        ("root", name, "first"),
+        (name, "mine:1", "later"),
+        ("forget", image_build.BOOTSTRAP_IMAGE),
+        ("forget", name),
+    ]
+
+
+def test_a_build_without_a_tag_names_each_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control."""
+    assert said(set(), None, monkeypatch) == [
+        ("root", "sandbox-kernel:base", "first"),
+        ("sandbox-kernel:base", "sandbox-kernel:data", "later"),
+        ("forget", image_build.BOOTSTRAP_IMAGE),
+    ]
+
+
+def test_a_build_with_a_tag_starts_from_a_stage_that_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said({"sandbox-kernel:base"}, "mine:1", monkeypatch) == [("sandbox-kernel:base", "mine:1", "later")]
+
+
+def test_deno_is_started_as_its_kernel_needs_it() -> None:
+    """It ends by SIGINT, and writes what it loads into a folder that a session has."""
+    spec = json.loads((RECIPES / "kernels" / "deno.json").read_text())
+    assert spec["argv"] == ["/usr/local/bin/deno", "jupyter", "--kernel", "--conn", "{connection_file}"]
+    assert (spec["display_name"], spec["language"], spec["interrupt_mode"]) == ("Deno", "typescript", "message")
+    assert spec["env"]["DENO_DIR"].startswith("/tmp/home/")
+
+
+def test_locks_together_have_each_wheel_once_and_the_installer_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"data": ("a.whl", "b.whl", "pip.whl"), "deno": ("b.whl", "c.whl", "pip.whl")}
+
+    def locked(recipes: Path, name: str, target: object) -> image_wheels.Wheels:
+        return image_wheels.Wheels(tuple(tmp_path / file for file in found[name]), f"of {name}")
+
+    monkeypatch.setattr(image_wheels, "locked", locked)
+    wheels = image_wheels.all_locked(RECIPES, ("data", "deno"), Target("x86_64"))
+    assert [file.name for file in wheels.files] == ["a.whl", "b.whl", "c.whl", "pip.whl"]
+    assert wheels.requirements == "of data\nof deno"
