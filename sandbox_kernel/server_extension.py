@@ -160,14 +160,31 @@ SWITCHES = {"-I", "-E", "-P"}
 """Of Python, in the command of a kernel of ours."""
 
 
+PROVISIONER = "sandbox-kernel"
+"""What starts any kernelspec in a sandbox, as jupyter_client knows it."""
+
+
 def is_sandbox(specs: Any, name: str) -> bool:
-    """Return whether a kernel of that name is one of this package, started as it installs them."""
+    """Return whether a kernel of that name is one of this package: as it installs them, or by its provisioner."""
     try:
-        argv = specs.get_kernel_spec(name).argv
+        spec = specs.get_kernel_spec(name)
     except (KeyError, ValueError):  # there is none, or its file is broken
         return False
+    if provisioner_of(spec, specs.parent) == PROVISIONER:
+        return True
+    argv = spec.argv
     at = next((number for number, word in enumerate(argv) if number and word not in SWITCHES), 0)
     return at > 0 and argv[at : at + 2] == ["-m", "sandbox_kernel"]
+
+
+def provisioner_of(spec: Any, parent: Any) -> str:
+    """Return the name of what jupyter_client starts a kernelspec with."""
+    from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+    named = spec.metadata.get("kernel_provisioner", {})
+    if "provisioner_name" in named:
+        return str(named["provisioner_name"])
+    return str(KernelProvisionerFactory.instance(parent=parent).default_provisioner_name)
 
 
 def own_scripts(page: bytes) -> list[str]:

@@ -17,12 +17,12 @@ from typing import Any, cast
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
-from ..core.model import Limits, Settings
+from ..core.model import PYTHON_KERNEL, Limits, Settings
 from ..plugins import index
 from .forms import config_path, did_you_mean
 from .table import SETTINGS
 
-__all__ = ["SETTINGS", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
+__all__ = ["SETTINGS", "by_name", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"
@@ -163,8 +163,8 @@ def resolve(values: Mapping[str, object]) -> Settings:
     for module in index.settings_of():
         if hasattr(module, "check"):
             module.check(settings)
-    if settings.plugins:
-        list(index.services(settings))  # one that is not installed is an error now, and not in the first session
+    if settings.plugins or settings.kernel != PYTHON_KERNEL:
+        list(index.services(settings))  # one that is not there, or for Python alone, is an error now
     return settings
 
 
@@ -186,5 +186,9 @@ def from_argv(argv: Iterable[str]) -> tuple[str | None, Settings]:
 
 def from_keywords(**values: object) -> Settings:
     """Return settings from keyword arguments of the same names and forms, and the config files. None is the default."""
-    given = {_known(name): value for name, value in values.items() if value is not None}
-    return resolve(from_files() | given)
+    return resolve(from_files() | by_name(values))
+
+
+def by_name(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values by the names of their settings, unchecked; None is the default. Raises for a name of none."""
+    return {_known(name): value for name, value in values.items() if value is not None}

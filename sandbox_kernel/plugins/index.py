@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "monitor": (),
     "network": (),
     "packages": (),
+    "provisioner": (),
     "qemu": (),
     "record": ("receipt", "audit"),
     "screen": ("screen",),

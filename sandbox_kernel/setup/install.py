@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -86,10 +86,20 @@ def values_of(name: str, specs: KernelSpecManager | None = None) -> dict[str, An
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT, f"there is no kernel {name} that can be read", value=repr(name), setting="--name"
         ) from error
-    if "sandbox_kernel" not in argv:
+    if not is_ours(argv):
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT, f"the kernel {name} is another than this", value=repr(name), setting="--name"
         )
+    return values_in(argv)
+
+
+def is_ours(argv: Sequence[str]) -> bool:
+    """Return whether the command of a kernelspec is that of a kernel of ours."""
+    return "sandbox_kernel" in argv
+
+
+def values_in(argv: Sequence[str]) -> dict[str, Any]:
+    """Return the settings in the command of a kernel of ours, unchecked."""
     return read_argv(argv[argv.index("sandbox_kernel") + 1 :])[1]
 
 

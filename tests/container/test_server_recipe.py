@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import io
 import json
 import os
 import re
-import secrets
-import signal
-import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import psutil
 import pytest
 import websocket
 
-from tests.support import ROOT
-from tests.support.kernels import containers_of, eventually, install
+from tests.support.jupyter_servers import EXAMPLE, EXTENSION, Server, asked, example_client, served
+from tests.support.kernels import containers_of, eventually
 
 DEFAULT = "--MappingKernelManager.default_kernel_name=sandbox-python"
-EXAMPLE = ROOT / "docs/examples/server_client.py"
-
-
-class Server:
-    """A Jupyter Server on loopback, and what it was started with."""
-
-    def __init__(self, process: subprocess.Popen[bytes], url: str, token: str) -> None:
-        self.process, self.url, self.token = process, url, token
-
-    def kernels(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
 
 
 @pytest.fixture(scope="module")
@@ -49,50 +32,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Ser
         yield found
 
 
-def listens(port: int) -> bool:
-    with socket.socket() as trial:
-        return trial.connect_ex(("127.0.0.1", port)) == 0
-
-
-@contextmanager
-def served(folder: Path, image: str, *words: str) -> Iterator[Server]:
-    """Run a Jupyter Server in a folder of its own, with further words of its command line."""
-    for name in ("notebooks", "runtime", "config", "data", "home"):
-        (folder / name).mkdir()
-    install(folder / "prefix", "--image", image, "--cell-timeout", "60")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    token = secrets.token_hex(16)
-    command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
-    command += [f"--ServerApp.port={port}", f"--IdentityProvider.token={token}"]
-    command += [f"--ServerApp.root_dir={folder / 'notebooks'}", *words]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
-    environment |= {"HOME": str(folder / "home"), "JUPYTER_PATH": str(folder / "prefix/share/jupyter")}
-    environment |= {f"JUPYTER_{name.upper()}_DIR": str(folder / name) for name in ("runtime", "config", "data")}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
-    found = folder / "runtime" / f"jpserver-{process.pid}.json"
-    try:
-        eventually(lambda: found.exists() or process.poll() is not None, 60, "the server runs")
-        assert found.exists(), (folder / "log").read_text()
-        eventually(lambda: listens(port), 60, "the server listens")  # it writes that file a little before
-        yield Server(process, json.loads(found.read_text())["url"], token)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        finally:
-            process.kill()
-
-
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("server_client", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example_client()
 
 
 @pytest.fixture
@@ -236,21 +178,6 @@ def test_without_the_token_nothing_is_answered(server: Server, kernel: Any) -> N
         websocket.create_connection(
             f"{server.url.replace('http', 'ws', 1)}api/kernels/{kernel.id}/channels", timeout=30
         )
-
-
-EXTENSION = "--ServerApp.jpserver_extensions={'sandbox_kernel.server_extension': True}"
-
-
-def asked(server: Server, path: str, body: dict[str, Any], method: str = "POST") -> tuple[int, Any]:
-    """Ask a server's API; return the status and what it answers."""
-    headers = {"Authorization": f"token {server.token}"}
-    request = urllib.request.Request(f"{server.url}api/{path}", json.dumps(body).encode(), headers, method=method)  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (loopback)
-            return answer.status, json.loads(answer.read() or "null")
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.loads(error.read())
 
 
 def test_a_default_is_for_front_ends_that_name_no_kernel(server: Server) -> None:

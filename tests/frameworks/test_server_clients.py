@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.container.test_server_recipe import Server
+    from tests.support.jupyter_servers import Server
 
 kernel_client = pytest.importorskip("jupyter_kernel_client")
 pytestmark = [
@@ -24,7 +24,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Server]:
-    from tests.container.test_server_recipe import EXTENSION, served
+    from tests.support.jupyter_servers import EXTENSION, served
 
     folder = tmp_path_factory.mktemp("server")
     words = ["--SandboxKernels.allowed=sandbox-python", f"--SQLiteYStore.db_path={folder / 'changes.db'}"]

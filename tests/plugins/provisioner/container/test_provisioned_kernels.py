@@ -1,0 +1,186 @@
+"""Kernelspecs of a machine in sandboxes: with jupyter_client's managers, nbclient and a Jupyter Server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+
+from tests.plugins.provisioner.specs import leaves, manager, provisioned, spec
+from tests.support.jupyter_servers import Server, asked, example_client, served
+from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually
+
+INSIDE = "import os; print(os.getcwd(), os.getpid() < 1000)"
+BY_DEFAULT = "--KernelProvisionerFactory.default_provisioner_name=sandbox-kernel"
+Start = Callable[..., Kernel]
+
+
+@pytest.fixture
+def start(tmp_path: Path, image: str) -> Iterator[Start]:
+    """Start a plain kernelspec in a sandbox with settings; none may leave a container."""
+    kernels: list[Kernel] = []
+
+    def started(argv: tuple[str, ...] | None = None, options: dict[str, Any] | None = None, **config: Any) -> Kernel:
+        metadata = provisioned(**{"image": image, "engine": ENGINE} | config)
+        specs = spec(tmp_path, "plain", *([argv] if argv else []), metadata=metadata)
+        found = manager(specs, "plain")
+        found.start_kernel(**options or {})
+        try:
+            kernels.append(Kernel(found))
+        except BaseException:
+            found.shutdown_kernel(now=True)
+            raise
+        return kernels[-1]
+
+    yield started
+    close_all(kernels)
+
+
+def test_a_plain_kernelspec_runs_in_a_sandbox(start: Start, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    kernel = start(leaves(mark))
+    assert kernel.run(INSIDE).text() == "/mnt/data True\n"
+    assert len(containers_of(kernel.pid)) == 1
+    assert not mark.exists()
+
+
+def test_interrupt_restart_and_shutdown_are_those_of_a_local_kernel(start: Start) -> None:
+    kernel = start()
+    message, begin = kernel.start("import time; open('f', 'w').close(); print(1); time.sleep(60)", until="stream")
+    kernel.manager.interrupt_kernel()
+    assert kernel.collect(message, begin).ename == "KeyboardInterrupt"
+    kernel.run("x = 1")
+    kernel.client.stop_channels()
+    kernel.manager.restart_kernel()
+    kernel.client = connect(kernel.manager)
+    assert kernel.run("import os; print(os.listdir('.'), 'x' in globals())").text() == "['f'] False\n"
+    pid = kernel.pid
+    kernel.close()
+    eventually(lambda: not containers_of(pid), 10, "its container is gone")
+    assert not kernel.manager.has_kernel
+
+
+def test_it_starts_in_the_folder_of_the_notebook(start: Start, tmp_path: Path) -> None:
+    """Settings with relative paths begin there."""
+    folder = tmp_path / "notebooks"
+    (folder / "in").mkdir(parents=True)
+    (folder / "in/a.txt").write_text("of the notebook")
+    kernel = start(options={"cwd": str(folder)}, uploads="in")
+    assert kernel.run("print(open('a.txt').read())").text() == "of the notebook\n"
+
+
+def test_where_no_sandbox_can_start_no_cell_runs(start: Start, tmp_path: Path) -> None:
+    """The kernel process is there and says why; what the kernelspec would have started is not."""
+    mark, own = tmp_path / "ran", tmp_path / "cell"
+    kernel = start(leaves(mark), image="there-is-no:such-image")
+    assert kernel.run(f"open({str(own)!r}, 'w')").ename == "ImageMissing"
+    assert not mark.exists()
+    assert not own.exists()
+
+
+def test_control_without_the_provisioner_the_cell_writes_to_this_machine(tmp_path: Path) -> None:
+    mark, own = tmp_path / "ran", tmp_path / "cell"
+    kernel = Kernel(started_plainly(tmp_path, mark))
+    try:
+        assert kernel.run(f"open({str(own)!r}, 'w')").reply["status"] == "ok"
+    finally:
+        kernel.close()
+    assert mark.exists()
+    assert own.exists()
+
+
+def started_plainly(folder: Path, mark: Path) -> KernelManager:
+    found = manager(spec(folder, "plain", leaves(mark)), "plain")
+    found.start_kernel()
+    return found
+
+
+def test_nbclient_runs_a_notebook_of_such_a_kernelspec(
+    tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec(tmp_path, "plain", metadata=provisioned(image=image, engine=ENGINE))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    document = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "plain", "display_name": "plain"}})
+    document.cells = [nbformat.v4.new_code_cell(INSIDE)]
+    NotebookClient(document, timeout=60).execute()
+    assert document.cells[0].outputs[0].text == "/mnt/data True\n"
+
+
+# --- the operator's one line ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Server]:
+    """A server with that line, a kernelspec of ours, and plain ones: ipykernel's own and two more."""
+    folder = tmp_path_factory.mktemp("server")
+    for name, language in (("plain", "python"), ("other", "other")):
+        spec(folder / "prefix/share/jupyter", name, leaves(folder / "ran"), language=language)
+    with served(folder, image, BY_DEFAULT) as found:
+        yield found
+    assert not (folder / "ran").exists()
+
+
+def printed(kernel: Any, code: str) -> str:
+    shown = [one for one in kernel.run(code) if one["header"]["msg_type"] == "stream"]
+    return "".join(one["content"]["text"] for one in shown)
+
+
+@pytest.mark.parametrize("name", ["python3", "plain", "sandbox-python"])
+def test_all_kernels_of_a_server_run_in_sandboxes(server: Server, name: str) -> None:
+    before = {process.pid for process in server.kernels()}
+    with example_client().Kernel(server.url, server.token, name, patience=60) as kernel:
+        [process] = [process for process in server.kernels() if process.pid not in before]
+        assert process.cmdline().count("sandbox_kernel") == 1
+        assert printed(kernel, INSIDE) == "/mnt/data True\n"
+        assert len(containers_of(process.pid)) == 1
+    eventually(lambda: not containers_of(process.pid), 10, "its container is gone")
+
+
+def test_a_kernel_that_the_image_lacks_is_named_and_nothing_else_runs(server: Server) -> None:
+    with example_client().Kernel(server.url, server.token, "other", patience=60) as kernel:
+        [*_, reply] = kernel.run("print(1)")
+        assert reply["content"]["ename"] == "ImageMissing"
+        assert "has no kernel 'other'" in reply["content"]["evalue"]
+        [process] = server.kernels()
+        assert "--kernel=other" in process.cmdline()
+
+
+def test_the_server_interrupts_restarts_and_revives_them(server: Server) -> None:
+    module = example_client()
+    with module.Kernel(server.url, server.token, "plain", patience=60) as kernel:
+        cell = kernel.run("import time\nopen('f', 'w').close()\nprint(1)\ntime.sleep(60)")
+        while next(cell)["header"]["msg_type"] != "stream":
+            pass
+        kernel.interrupt()
+        assert list(cell)[-1]["content"]["ename"] == "KeyboardInterrupt"
+        kernel.restart()
+        assert printed(kernel, "import os; print(os.listdir('.'))") == "['f']\n"
+        [process] = server.kernels()
+        cell = kernel.run("import time\nprint(1)\ntime.sleep(50)")
+        while next(cell)["header"]["msg_type"] != "stream":
+            pass
+        process.kill()
+        with pytest.raises(module.KernelGone):
+            list(cell)
+        assert printed(kernel, INSIDE) == "/mnt/data True\n"
+        [process] = server.kernels()
+        assert process.cmdline().count("sandbox_kernel") == 1
+
+
+def test_a_session_says_what_is_wrong_and_starts_nothing(tmp_path: Path, image: str) -> None:
+    mark = tmp_path / "ran"
+    spec(tmp_path / "prefix/share/jupyter", "wrong", leaves(mark), metadata=provisioned(memroy="1G"))
+    body = {"path": "a.ipynb", "type": "notebook", "name": "", "kernel": {"name": "wrong"}}
+    with served(tmp_path, image) as server:
+        assert "wrong" in asked(server, "kernelspecs", {}, "GET")[1]["kernelspecs"]
+        status, answer = asked(server, "sessions", body)
+        assert status == 500
+        assert "no setting 'memroy' (did you mean memory?), for the kernelspec wrong" in answer["message"]
+        assert asked(server, "kernels", {"name": "wrong"})[0] == 500
+        assert asked(server, "kernels", {}, "GET") == (200, [])
+    assert not mark.exists()

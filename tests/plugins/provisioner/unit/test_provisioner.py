@@ -1,0 +1,218 @@
+"""What is started in place of a kernelspec's command: real managers of jupyter_client, and no engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+from sandbox_kernel.config.sources import read_argv
+from sandbox_kernel.core.codes import Code, EndCode, UsageCode
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.plugins.provisioner.provisioner import SandboxProvisioner
+from sandbox_kernel.server_extension import is_sandbox
+from tests.plugins.provisioner.specs import IPYKERNEL, NAME, leaves, manager, provisioned, spec
+from tests.support.kernels import eventually, install
+
+FLAGS = {"-I", "-E", "-P"}
+
+
+@pytest.fixture
+def by_default() -> Iterator[None]:
+    """The operator's one line."""
+    factory = KernelProvisionerFactory.instance()
+    before, factory.default_provisioner_name = factory.default_provisioner_name, NAME
+    yield
+    factory.default_provisioner_name = before
+
+
+def started(found: KernelManager, **options: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings that a manager would start a kernel of ours with, and its environment."""
+    command, launch = found.pre_start_kernel(**options)
+    at = command.index("-m")
+    assert command[0] == sys.executable
+    assert set(command[1:at]) <= FLAGS
+    assert command[1:at]
+    assert command[at + 1] == "sandbox_kernel"
+    connection_file, values = read_argv(command[at + 2 :])
+    assert connection_file == os.path.realpath(found.connection_file)
+    return values, launch["env"]
+
+
+def test_jupyter_finds_it_by_its_name() -> None:
+    [found] = entry_points(group="jupyter_client.kernel_provisioners", name=NAME)
+    assert found.load() is SandboxProvisioner
+
+
+def test_a_kernelspec_that_names_it_is_started_in_a_sandbox(tmp_path: Path) -> None:
+    specs = spec(
+        tmp_path, "mine", metadata=provisioned(memory="1G", network=["b.example", "a.example"], cell_timeout=30)
+    )
+    values, _ = started(manager(specs, "mine"))
+    assert values == {"memory": "1G", "network": ["b.example", "a.example"], "cell_timeout": "30"}
+
+
+def test_control_without_it_the_command_of_the_kernelspec_is_started(tmp_path: Path) -> None:
+    command, launch = manager(spec(tmp_path, "mine", env={"A": "b"}), "mine").pre_start_kernel()
+    assert command[:3] == list(IPYKERNEL[:3])
+    assert launch["env"]["A"] == "b"
+
+
+@pytest.mark.usefixtures("by_default")
+def test_the_operators_line_is_for_all_kernelspecs(tmp_path: Path) -> None:
+    assert started(manager(spec(tmp_path, "python3"), "python3"))[0] == {}
+    assert started(manager(spec(tmp_path, "named", language="Python"), "named"))[0] == {}
+
+
+R = ("R", "--slave", "-e", "IRkernel::main()", "--args", "{connection_file}")
+
+
+@pytest.mark.usefixtures("by_default")
+def test_another_language_is_the_kernel_of_that_name_in_the_image(tmp_path: Path) -> None:
+    assert started(manager(spec(tmp_path, "ir", R, language="R"), "ir"))[0] == {"kernel": "ir"}
+
+
+def test_a_kernelspec_may_say_which_kernel_of_which_image(tmp_path: Path) -> None:
+    named = {"kernel": "ir", "image": "sandbox-kernel:r"}
+    specs = spec(tmp_path, "R-4", R, language="R", metadata=provisioned(**named))
+    assert started(manager(specs, "R-4"))[0] == named
+    spec(tmp_path, "py", language="python", metadata=provisioned(kernel="bash"))
+    assert started(manager(specs, "py"))[0] == {"kernel": "bash"}
+    spec(tmp_path, "sage", language="sage", metadata=provisioned(kernel="python3"))
+    assert started(manager(specs, "sage"))[0] == {"kernel": "python3"}
+
+
+@pytest.mark.usefixtures("by_default")
+def test_a_kernel_of_ours_for_another_language_keeps_its_name(tmp_path: Path) -> None:
+    argv = (sys.executable, "-I", "-m", "sandbox_kernel", "-f", "{connection_file}", "--kernel=ir", "--memory=1G")
+    assert started(manager(spec(tmp_path, "sandbox-ir", argv, language="R"), "sandbox-ir"))[0] == {
+        "kernel": "ir",
+        "memory": "1G",
+    }
+
+
+@pytest.mark.usefixtures("by_default")
+def test_a_kernel_that_is_ours_already_keeps_its_settings_and_is_one_kernel(tmp_path: Path) -> None:
+    found = manager(install(tmp_path, "--memory", "1G", "--network", "b.example"), "sandbox-python")
+    values, environment = started(found)
+    assert values == {"memory": "1G", "network": ["b.example"]}
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+
+
+@pytest.mark.usefixtures("by_default")
+def test_what_only_looks_like_ours_gives_its_settings_and_is_not_started(tmp_path: Path) -> None:
+    argv = ("/bin/sh", "-c", "evil", "sandbox_kernel", "-f", "{connection_file}", "--memory", "1G")
+    assert started(manager(spec(tmp_path, "alike", argv), "alike"))[0] == {"memory": "1G"}
+
+
+def test_variables_of_a_kernelspec_do_not_reach_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", "1")
+    variables = {"PYTHONPATH": "/evil", "LD_PRELOAD": "/evil.so", "DOCKER_HOST": "tcp://evil", "PATH": "/evil:${PATH}"}
+    found = manager(spec(tmp_path, "mine", env=variables, metadata=provisioned()), "mine")
+    _, environment = started(found)
+    assert {name: environment.get(name) for name in variables} == {name: os.environ.get(name) for name in variables}
+    assert environment["OF_THE_SERVER"] == "1"
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+
+
+def test_an_interrupt_is_a_message_whatever_the_kernelspec_says(tmp_path: Path) -> None:
+    found = manager(spec(tmp_path, "mine", interrupt_mode="signal", metadata=provisioned()), "mine")
+    started(found)
+    assert found.kernel_spec is not None
+    assert found.kernel_spec.interrupt_mode == "message"
+
+
+def test_a_restart_starts_the_same(tmp_path: Path) -> None:
+    found = manager(spec(tmp_path, "mine", metadata=provisioned(memory="1G")), "mine")
+    assert started(found)[0] == {"memory": "1G"}
+    assert started(found)[0] == {"memory": "1G"}
+
+
+def test_arguments_of_a_start_come_after_the_settings(tmp_path: Path) -> None:
+    """A client such as nbclient gives some to each kernel that it takes for ipykernel."""
+    found = manager(spec(tmp_path, "mine", metadata=provisioned(memory="1G")), "mine")
+    command, _ = found.pre_start_kernel(extra_arguments=["--HistoryManager.hist_file=:memory:"])
+    assert command[-1] == "--HistoryManager.hist_file=:memory:"
+    assert "--memory=1G" in command
+
+
+WRONG: dict[str, tuple[dict[str, Any], Code, str]] = {
+    "unknown": ({"colour": "red"}, UsageCode.UNKNOWN_SETTING, "colour"),
+    "mistyped": ({"memroy": "1G"}, UsageCode.UNKNOWN_SETTING, "memroy"),
+    "of traitlets": ({"config": {}}, UsageCode.UNKNOWN_SETTING, "config"),
+    "value": ({"memory": "lots"}, EndCode.WRONG_SETTING, "memory"),
+    "number": ({"cell_timeout": -1}, EndCode.WRONG_SETTING, "cell_timeout"),
+    "list": ({"image": ["a", "b"]}, EndCode.WRONG_SETTING, "image"),
+    "kernel": ({"kernel": "../ir"}, EndCode.WRONG_SETTING, "kernel"),
+    "python alone": ({"kernel": "ir", "packages": ["a"]}, UsageCode.PYTHON_ALONE, "kernel"),
+    "argument": ({"image": "x --memory 9G"}, EndCode.WRONG_SETTING, "image"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_settings_start_nothing(tmp_path: Path, case: str) -> None:
+    config, code, setting = WRONG[case]
+    mark = tmp_path / "ran"
+    found = manager(spec(tmp_path, "mine", leaves(mark), metadata=provisioned(**config)), "mine")
+    with pytest.raises(ConfigurationError, match="for the kernelspec mine") as raised:
+        found.start_kernel()
+    assert (raised.value.code, raised.value.setting) == (code, setting)
+    with pytest.raises(ConfigurationError):  # as a front end tries again
+        found.start_kernel()
+    assert not found.has_kernel
+    assert not mark.exists()
+
+
+def test_names_that_are_no_settings_but_jupyters_start_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    found = manager(spec(tmp_path, "mine", leaves(mark), metadata=provisioned(parent=None)), "mine")
+    with pytest.raises(TypeError):
+        found.start_kernel()
+    assert not found.has_kernel
+    assert not mark.exists()
+
+
+def test_a_provisioner_that_cannot_be_loaded_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = tmp_path / "ran"
+    monkeypatch.setitem(sys.modules, "sandbox_kernel.plugins.provisioner.provisioner", None)
+    found = manager(spec(tmp_path, "mine", leaves(mark), metadata=provisioned()), "mine")
+    with pytest.raises(ImportError):
+        found.start_kernel()
+    assert not found.has_kernel
+    assert not mark.exists()
+
+
+def test_control_the_same_kernelspec_without_a_provisioner_runs_its_command(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    found = manager(spec(tmp_path, "mine", leaves(mark)), "mine")
+    found.start_kernel()
+    try:
+        eventually(mark.exists, 30, "the command ran")
+    finally:
+        found.shutdown_kernel(now=True)
+
+
+# --- a server that starts sandboxes only ------------------------------------------------------------------------------
+
+
+def test_a_kernelspec_that_names_it_is_a_sandbox(tmp_path: Path) -> None:
+    assert is_sandbox(spec(tmp_path, "mine", metadata=provisioned()), "mine")
+
+
+def test_control_one_that_names_nothing_is_none(tmp_path: Path) -> None:
+    assert not is_sandbox(spec(tmp_path, "mine"), "mine")
+
+
+@pytest.mark.usefixtures("by_default")
+def test_by_default_all_are_sandboxes_but_those_that_name_another_provisioner(tmp_path: Path) -> None:
+    specs = spec(tmp_path, "mine")
+    spec(tmp_path, "local", metadata={"kernel_provisioner": {"provisioner_name": "local-provisioner"}})
+    assert is_sandbox(specs, "mine")
+    assert not is_sandbox(specs, "local")
