@@ -167,14 +167,14 @@ def parser(*others: Plugin) -> Parser:
                 given.add_options(one)
 
     one = command("setup", subcommands.set_up)
-    _where(one)
+    _where(one, "install")
     one.add_argument("--yes", "-y", action="store_true", help="do not ask: install an engine, or accept weaker limits")
     one.add_argument("--gvisor", action="store_true", help="also install gVisor and make it a runtime of the engine")
     _build(command("build", subcommands.build, settings=False))
     one = command("install", subcommands.install_kernelspec)
-    _where(one)
+    _where(one, "install")
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
-    _where(command("uninstall", subcommands.uninstall_kernelspec, settings=False), verb="remove it")
+    _where(command("uninstall", subcommands.uninstall_kernelspec, settings=False), "remove it", NAME)
     _doctor(command("doctor", subcommands.doctor))
     command("ps", subcommands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
     command("reap", subcommands.reap, shown=OF_AN_ENGINE)
@@ -225,14 +225,15 @@ def _pages(one: argparse.ArgumentParser, what: str) -> None:
     one.add_argument("--markdown", action="store_true", help=f"print the page of all {what}, docs/{what}.md")
 
 
-def _where(one: argparse.ArgumentParser, verb: str = "install") -> None:
+def _where(one: argparse.ArgumentParser, verb: str, name: str | None = None) -> None:
     """Add ipykernel's flags for a kernelspec."""
     one.set_defaults(near=True)
     place = one.add_mutually_exclusive_group()
     place.add_argument("--user", action="store_true", help=f"{verb} for the current user")
     place.add_argument("--sys-prefix", action="store_true", help=f"{verb} in this Python environment, {sys.prefix}")
     place.add_argument("--prefix", metavar="FOLDER", help=f"{verb} beneath this folder")
-    one.add_argument("--name", default=NAME, help="the name of the kernel (default: %(default)s)")
+    usual = name or f"{NAME}, or sandbox-KERNEL with --kernel"
+    one.add_argument("--name", default=name, help=f"the name of the kernel (default: {usual})")
     one.add_argument("--frozen_modules", "--frozen-modules", action="store_true", help=argparse.SUPPRESS)
     why = "cells see nothing of the host's environment, and the kernel reads no variable"
     one.add_argument("--env", nargs=2, action=_Refuse, const=why, help=argparse.SUPPRESS)

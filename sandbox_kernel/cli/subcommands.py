@@ -16,12 +16,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config.sources import SETTINGS, from_files, from_files_for_all
 from ..core.codes import TABLE, EndCode, SnapshotCode, UsageCode
-from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, FileNotThere
-from ..core.model import Settings, format_bytes
+from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, FileNotThere, SandboxError
+from ..core.model import PYTHON_KERNEL, Settings, format_bytes
 from ..engines.inspectable import Inspectable, Listed
 from ..engines.select import (
     AUTO,
@@ -38,6 +38,9 @@ from ..engines.select import (
 from ..files.snapshots import Store
 from ..policy.safe_text import ours
 from ..setup.install import NAME, check, install, settings_in_order, uninstall
+
+if TYPE_CHECKING:
+    from ..setup.image_kernelspec import ImageKernelspec
 
 DISPLAY_NAME = b"--display-name="
 NOTEBOOK = b"JPY_SESSION_NAME="
@@ -239,7 +242,7 @@ def set_up(options: argparse.Namespace) -> int:
         print(f"engine      {explained(settings)}")
     elif settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
         _set_up_bubblewrap(options, settings)
-    folder = _install(options)
+    folder = _install(options, _kernel_of_image(options, settings.kernel))
     print(f"kernelspec  {folder}")
     if browser_wall.is_needed():
         user, prefix = _place(options)
@@ -329,10 +332,13 @@ def install_kernelspec(options: argparse.Namespace) -> int:
 
     Without a flag that says where, it goes where `setup` puts its own: into the virtual environment, or to the user.
 
+    With --kernel, it looks into the image for the kernel's name, language and logo.
+
     A setting that cannot work on this machine is an error, unless --force is given.
     """
     from ..setup.install import look
 
+    seen = _kernel_of_image(options, check(options.values).kernel)
     if options.name != NAME:
         options.values.setdefault("display_name", f"Python 3 ({options.name})")
     impossible, doubts = look(check(options.values), options.values, options.name)
@@ -340,7 +346,7 @@ def install_kernelspec(options: argparse.Namespace) -> int:
         one = impossible[0]
         words = f"{one.message}; --force installs the kernel all the same"
         raise ConfigurationError(one.code, words, limit=one.limit, value=one.value, setting=one.setting)
-    print(f"Installed kernelspec {options.name} in {_install(options)}")
+    print(f"Installed kernelspec {options.name} in {_install(options, seen)}")
     for doubt in (*map(str, impossible), *doubts):
         print(f"note: {doubt}", file=sys.stderr)
     return FINE
@@ -459,9 +465,29 @@ def _place(options: argparse.Namespace) -> tuple[bool, str | None]:
     return user, prefix
 
 
-def _install(options: argparse.Namespace) -> Path:
+def _install(options: argparse.Namespace, seen: ImageKernelspec | None) -> Path:
     user, prefix = _place(options)
-    return install(options.values, name=options.name, user=user, prefix=prefix)
+    return install(options.values, name=options.name, user=user, prefix=prefix, seen=seen)
+
+
+def _kernel_of_image(options: argparse.Namespace, kernel: str) -> ImageKernelspec | None:
+    """Name the kernelspec, and return what the image says of a kernel of another language."""
+    if kernel == PYTHON_KERNEL:
+        options.name = options.name or NAME
+        return None
+    from ..setup.image_kernelspec import ImageKernelspec, look
+
+    try:
+        seen = look(check(options.values))
+    except SandboxError as error:
+        if not getattr(options, "force", False):
+            raise
+        print(f"note: {error}", file=sys.stderr)
+        seen = ImageKernelspec.unseen(kernel)
+    mark = options.name or "sandbox"
+    options.name = options.name or f"sandbox-{kernel}"
+    options.values.setdefault("display_name", f"{seen.display_name} ({mark})"[:100])
+    return seen
 
 
 def engine_call(options: argparse.Namespace, method: str | Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> Any:

@@ -12,6 +12,7 @@
 - `exported_root`: A root that is an image's file system.
 - `debian_root`: A root of Debian's packages, for a kind that needs more than this machine's Python.
 - `install`: The kernelspec.
+- `image_kernelspec`: What an image says of one of its kernels, for the kernelspec.
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `walls`: Which engine and runtime is for whom, what each enforces, and which of them are here.

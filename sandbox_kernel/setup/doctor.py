@@ -292,16 +292,16 @@ def _browser() -> Check:
 
 
 _IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; build ours with: sandbox-kernel build --force"
-_OF_THE_ENGINE = frozenset({
+_SAYS_ITSELF = frozenset({
     EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.ENGINE_LACKS_USERS,
     EndCode.CONTAINER_NOT_REMOVED, EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST,
-    EndCode.ENGINE_STOPPED,
+    EndCode.ENGINE_STOPPED, EndCode.NO_KERNELSPEC,
 })  # fmt: skip
 
 
 def start_remedy(error: SandboxError) -> str:
-    """Return what to do about a start that failed: about the engine, if it was that, or else about the image."""
-    return error.code.remedy if error.code in _OF_THE_ENGINE else _IMAGE_REMEDY
+    """Return what to do about a start that failed: about the engine or a kernel, if it was that, or else the image."""
+    return error.code.remedy if error.code in _SAYS_ITSELF else _IMAGE_REMEDY
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> Check:

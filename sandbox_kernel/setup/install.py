@@ -28,6 +28,8 @@ from ..files.host_paths import open_folder
 if TYPE_CHECKING:
     from jupyter_client.kernelspec import KernelSpecManager
 
+    from .image_kernelspec import ImageKernelspec
+
 NAME = "sandbox-python"
 ENGINE_SECONDS = 5.0
 """How long an installation waits for what the engine says of memory and image."""
@@ -43,9 +45,16 @@ def check(values: Mapping[str, object]) -> Settings:
 
 
 def kernel_spec(
-    values: Mapping[str, object], settings: Settings, *, python: str, isolation: list[str]
+    values: Mapping[str, object],
+    settings: Settings,
+    *,
+    python: str,
+    isolation: list[str],
+    language: str | None = None,
 ) -> dict[str, Any]:
     """Return kernel.json: the template with this Python, and `values` as arguments of the kernel.
+
+    `language` is that of a kernel of the image's, which is no Python and has no debugger.
 
     The template's environment has glibc ask for large pages, which makes a display of 50 MB take half of the
     processor's time; no variable is a setting.
@@ -62,6 +71,7 @@ def kernel_spec(
     about = {
         "version": __version__,
         "image": settings.image,
+        "kernel": settings.kernel,
         "runtime": settings.runtime or "default",
         "network": list(settings.get("network", ())) or "none",
         "secrets": [secret.name for secret in settings.get("secrets", ())],
@@ -73,7 +83,8 @@ def kernel_spec(
         "outputs": settings.outputs,
     }
     metadata = spec["metadata"] | {"sandbox_kernel": about}
-    return spec | {"argv": argv, "display_name": settings.display_name, "metadata": metadata}
+    spec |= {"argv": argv, "display_name": settings.display_name, "metadata": metadata}
+    return spec if language is None else spec | {"language": language, "metadata": metadata | {"debugger": False}}
 
 
 def values_of(name: str, specs: KernelSpecManager | None = None) -> dict[str, Any]:
@@ -147,8 +158,11 @@ def install(
     name: str = NAME,
     user: bool = False,
     prefix: str | None = None,
+    seen: ImageKernelspec | None = None,
 ) -> Path:
     """Install the kernelspec, replacing one of that name, and return its folder.
+
+    `seen` is what the image says of its kernel, if the settings name one of another language.
 
     Without `user` and `prefix` it goes to the system's folder, as with ipykernel. An engine that DOCKER_HOST names now
     is written down as a setting: the kernel then finds it whatever environment a front end starts it in.
@@ -161,11 +175,18 @@ def install(
     if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
         values.setdefault("engine", host)
     python = sys.executable
-    spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python))
+    language = seen.language if seen else None
+    spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python), language=language)
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as scratch:
         source = Path(scratch, "kernelspec")
         shutil.copytree(brought("kernelspec"), source)
         (source / "kernel.json").write_text(json.dumps(spec, indent=2, ensure_ascii=False) + "\n")
+        if seen is not None and seen.logo is not None:
+            from .image_kernelspec import LOGO
+
+            for logo in source.glob("logo-*"):
+                logo.unlink()
+            (source / LOGO).write_bytes(seen.logo)
         source.chmod(0o755)  # it is copied with its mode, and other users of a system-wide kernel must read it
         try:
             if prefix is not None:
