@@ -484,8 +484,8 @@ def _kernel_of_image(options: argparse.Namespace, kernel: str) -> ImageKernelspe
             raise
         print(f"note: {error}", file=sys.stderr)
         seen = ImageKernelspec.unseen(kernel)
-    mark = options.name or "sandbox"
     options.name = options.name or f"sandbox-{kernel}"
+    mark = "sandbox" if options.name == f"sandbox-{kernel}" else options.name
     options.values.setdefault("display_name", f"{seen.display_name} ({mark})"[:100])
     return seen
 

@@ -112,10 +112,10 @@ class Lab:
         self.url, self.token, self.pid = server
         self.folder, self.browser = folder, browser
 
-    def open(self, kernel: str, *cells: str, page: str = "lab/tree") -> None:
+    def open(self, kernel: str, *cells: str, page: str = "lab/tree", language: str = "python") -> None:
         """Open a new notebook of these cells, with a kernel that is ready; `page` is "notebooks" for Notebook 7."""
         document = nbformat.v4.new_notebook()
-        document.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": "python"}
+        document.metadata["kernelspec"] = {"name": kernel, "display_name": kernel, "language": language}
         document.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
         nbformat.write(document, self.folder / "notebook.ipynb")
         self.browser.get(f"{self.url}{page}/notebook.ipynb?reset&token={self.token}")

@@ -12,7 +12,8 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 from tests.plugins.provisioner.specs import leaves, manager, provisioned, spec
-from tests.support.jupyter_servers import Server, asked, example_client, served
+from tests.support.jupyter_servers import EXTENSION, Server, asked, example_client, served
+from tests.support.kernel_images import FAKE, image_with
 from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually
 
 INSIDE = "import os; print(os.getcwd(), os.getpid() < 1000)"
@@ -111,6 +112,28 @@ def test_nbclient_runs_a_notebook_of_such_a_kernelspec(
     assert document.cells[0].outputs[0].text == "/mnt/data True\n"
 
 
+@pytest.mark.skipif(ENGINE != "docker", reason="it makes an image of Docker's")
+def test_a_kernelspec_of_another_language_runs_that_kernel_of_the_image(tmp_path: Path, image: str) -> None:
+    """The kernel inside is ipykernel by another name, which starts as the image's kernelspec says."""
+    inside = FAKE | {"env": {"OF": "the image"}}
+    mark, outside = tmp_path / "ran", {"OF": "the machine", "OF_THE_MACHINE": "1"}
+    with image_with(image, {"fake/kernel.json": inside}) as tag:
+        specs = spec(tmp_path, "fake", leaves(mark), language="fake", env=outside, metadata=provisioned(image=tag))
+        found = manager(specs, "fake")
+        found.start_kernel()
+        kernels = []
+        try:
+            kernels.append(kernel := Kernel(found))
+            code = "import os; print(os.getcwd(), os.environ['OF'], 'OF_THE_MACHINE' in os.environ)"
+            assert kernel.run(code).text() == "/mnt/data the image False\n"
+            message, begin = kernel.start("import time; print(1); time.sleep(60)", until="stream")
+            found.interrupt_kernel()
+            assert kernel.collect(message, begin).ename == "KeyboardInterrupt"
+        finally:
+            close_all(kernels) if kernels else found.shutdown_kernel(now=True)
+    assert not mark.exists()
+
+
 # --- the operator's one line ------------------------------------------------------------------------------------------
 
 
@@ -183,4 +206,21 @@ def test_a_session_says_what_is_wrong_and_starts_nothing(tmp_path: Path, image: 
         assert "no setting 'memroy' (did you mean memory?), for the kernelspec wrong" in answer["message"]
         assert asked(server, "kernels", {"name": "wrong"})[0] == 500
         assert asked(server, "kernels", {}, "GET") == (200, [])
+    assert not mark.exists()
+
+
+def test_a_server_that_starts_sandboxes_only_may_name_such_kernelspecs(tmp_path: Path, image: str) -> None:
+    """One that names another provisioner is none of them, though the operator has allowed its name."""
+    mark = tmp_path / "ran"
+    local = {"kernel_provisioner": {"provisioner_name": "local-provisioner"}}
+    spec(tmp_path / "prefix/share/jupyter", "local", leaves(mark), metadata=local)
+    words = [EXTENSION, BY_DEFAULT, "--SandboxKernels.allowed=python3", "--SandboxKernels.allowed=local"]
+    with served(tmp_path, image, *words) as server:
+        status, kernel = asked(server, "kernels", {})
+        assert (status, kernel["name"]) == (201, "python3")
+        [process] = [one for one in server.kernels() if kernel["id"] in " ".join(one.cmdline())]
+        assert "sandbox_kernel" in process.cmdline()
+        status, answer = asked(server, "kernels", {"name": "local"})
+        assert (status, "starts sandboxes only" in answer["message"]) == (403, True)
+        assert asked(server, f"kernels/{kernel['id']}", {}, "DELETE")[0] == 204
     assert not mark.exists()
