@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .sdk.running_command import CommandResult as CommandResult
     from .sdk.running_command import ProcessInfo as ProcessInfo
     from .sdk.values import CellUsage as CellUsage
+    from .sdk.values import Context as Context
     from .sdk.values import NetworkDenial as NetworkDenial
     from .sdk.values import NetworkUsage as NetworkUsage
     from .sdk.values import SandboxInfo as SandboxInfo
@@ -113,6 +114,7 @@ _PLACES = {
     "sdk.output_text": ("OutputMessage",),
     "sdk.values": (
         "CellUsage",
+        "Context",
         "NetworkDenial",
         "NetworkUsage",
         "SandboxInfo",

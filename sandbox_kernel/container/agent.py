@@ -13,6 +13,7 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -64,6 +65,8 @@ class Agent:
         self.lease = process.Lease()
         self.poller = select.poll()
         self.claimable = "warm" in config
+        self.nested: Any = None
+        """Further agents of the sandbox, once there was one (`nested_agents`)."""
 
     # --- towards the host ---
 
@@ -133,7 +136,10 @@ class Agent:
             self.poller.register(kernel.stderr, select.POLLIN)
 
     def stop_kernel(self) -> None:
-        """Kill every process but this one; the death is reported when it is seen."""
+        """Kill every process but those of agents; the death is reported when it is seen."""
+        if self.nested is not None and self.nested.children:
+            self.nested.stop_others()
+            return
         try:
             os.kill(-1, signal.SIGKILL)
         except ProcessLookupError:
@@ -215,6 +221,8 @@ class Agent:
             if "id" in request:
                 reply = dict(reply, op="reply", id=request["id"])
                 self.send(wire.AGENT, [json.dumps(reply).encode(), data] if data else [json.dumps(reply).encode()])
+        elif kind == wire.NESTED:
+            self.nested.take(parts)
         elif self.kernel is not None and kind in self.kernel.sockets:
             taken = self.kernel.sockets[kind].send([kernel_messages.DELIMITER, b"", *parts])
             if not taken:
@@ -227,6 +235,11 @@ class Agent:
             return file_requests.handle(op, request, data)
         if op == "ping":
             return {"ok": True}, b""
+        if op == "ship":
+            self.ship(request["modules"])
+            return {"ok": True}, b""
+        if op.startswith("nested."):
+            return self.nested.command(op, request), b""
         if op == "claim" and self.claimable:
             return self.claim(str(request["nonce"]))
         if op == "usage":
@@ -257,6 +270,14 @@ class Agent:
             self.resuming = True
             return {"ok": True}, b""
         return {"ok": False, "error": "unknown", "message": "the agent knows no " + op}, b""
+
+    def ship(self, modules: dict[str, str]) -> None:
+        """Take modules of the host's that few sandboxes need; the last one has an `install`."""
+        import importlib
+
+        sources = sys.modules["__main__"].__dict__["SOURCES"]
+        sources.update(("%s.%s" % (__package__, name), source) for name, source in modules.items())
+        importlib.import_module("." + list(modules)[-1], __package__).install(self)
 
     def passes(self, kernel: Kernel, spec: dict[str, Any], kind: int, parts: list[Any]) -> bool:
         """Return whether a message of a kernel of another language is the host's now.
@@ -356,9 +377,11 @@ class Agent:
                 os.read(wake_read, 4096)
             if self.kernel is not None:
                 self.hear(self.kernel, ready)
+            if self.nested is not None:
+                self.nested.turn(ready)
             if wake_read in ready or self.kernel is None or self.more_ended:
                 self.reap()
-            if self.parked and self.kernel is None:
+            if self.parked and self.kernel is None and "missing" not in self.config:
                 self.attach(self.spawn())
             if self.resuming and self.dying is None:
                 self.resume()

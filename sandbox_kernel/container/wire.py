@@ -20,14 +20,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM = 1, 2, 3, 4, 5, 6
-"""Frame kinds: the four channels of a kernel, commands to and events from the agent itself, connections of the cells.
+SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM, NESTED = 1, 2, 3, 4, 5, 6, 7
+"""Frame kinds: the four channels of a kernel, commands to and events from the agent itself, connections of the cells,
+and the pipes of further agents.
 
 The parts of a channel frame are header, parent header, metadata and content as JSON, then the binary buffers.
-The parts of an agent frame are one JSON object with an "op", then raw data. Those of a stream's are in `flow`.
+The parts of an agent frame are one JSON object with an "op", then raw data. Those of a stream's and of
+a further agent's pipe are in `flow`.
 """
 
-KINDS = frozenset((SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM))
+KINDS = frozenset((SHELL, CONTROL, STDIN, IOPUB, AGENT, STREAM, NESTED))
 CHANNELS = {"shell": SHELL, "control": CONTROL, "stdin": STDIN, "iopub": IOPUB}
 
 MAX_PARTS = 4096

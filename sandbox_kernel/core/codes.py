@@ -425,6 +425,7 @@ class EndCode(Code):
 
     # --- kernels ---
     KERNEL_DIED = "failure", "the kernel ended", _CODE
+    CONTEXT_DIED = "failure", "the context ended", _CODE
     KERNEL_RESTARTED = "notice", "the kernel was restarted", _AGAIN
     KERNEL_NO_REPLY = "failure", "the kernel sent no reply", _CODE
     CELL_INTERRUPTED = "notice", "the cell was interrupted", _ASKED
@@ -435,6 +436,8 @@ class EndCode(Code):
         "the image {image!r} has no kernel {kernel!r}{why}; besides python3 it has {has}",
         "Choose one of these, or build an image that has it (docs/languages.md).",
     )
+
+    NO_NESTED_AGENT = "failure", "the sandbox cannot have one more kernel: {why}", "Remove a context, or raise pids."
 
     # --- sandboxes ---
     SANDBOX_DIED = "failure", "the sandbox ended", _AGAIN

@@ -277,8 +277,9 @@ class ExitReason:
         "expired",
         "flooded",
         "broker_ended",
+        "nested_ended",
     ]
-    """The last four are a broker's, of a sandbox that it keeps."""
+    """Four are a broker's, of a sandbox that it keeps. "nested_ended" is that of an agent in a sandbox that goes on."""
     exit_code: int | None = None
     detail: str = ""
 

@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.model import PYTHON_KERNEL, SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
 from ..core.package_files import PACKAGE
@@ -189,32 +189,24 @@ OWN_VARIABLES = frozenset(_environment(Limits()))
 """What a caller cannot set for a whole sandbox."""
 
 
-def agent_command(
+def agent_config(
     limits: Limits,
     inside: Inside | None = None,
     *,
     variables: Mapping[str, str] | None = None,
     charts: bool = False,
     zone: str | None = None,
-    python: str = PYTHON,
-    source: str | None = None,
-    warm: bool = False,
-    preload: tuple[str, ...] = (),
-    extension: Extension | None = None,
     kernel: str = PYTHON_KERNEL,
-) -> tuple[str, ...]:
-    """Return the container's command for a session with these limits; `inside` if it has a way out.
-
-    `kernel` is the image's kernelspec that runs the cells.
+) -> dict[str, Any]:
+    """Return what an agent is told at its start, for a session with these limits; `inside` if it has a way out.
 
     `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
-    the time zone of its clocks, None for UTC. A `warm` one is started before anybody wants it, and waits to be claimed;
-    its first kernel has imported `preload` by then, and no later one, which somebody waits for.
+    the time zone of its clocks, None for UTC. `kernel` is the image's kernelspec that runs the cells.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
         environment["TZ"] = zone
-    config = {
+    config: dict[str, Any] = {
         "max_frame": limits.message_limit + (1 << 20),
         "runtime": "/tmp/.sandbox",  # noqa: S108
         "home": "/opt/sandbox/home",
@@ -237,13 +229,34 @@ def agent_command(
     }
     given = {**(variables or {}), **(inside.environment if inside is not None else {})}
     config["environment"] = {**given, **environment}  # what all have is not replaced
+    if kernel != PYTHON_KERNEL:
+        config["kernelspec"] = kernel
+    return config
+
+
+def agent_command(
+    limits: Limits,
+    inside: Inside | None = None,
+    *,
+    python: str = PYTHON,
+    source: str | None = None,
+    warm: bool = False,
+    preload: tuple[str, ...] = (),
+    extension: Extension | None = None,
+    **options: Any,
+) -> tuple[str, ...]:
+    """Return the container's command for a session; `options` are those of `agent_config`.
+
+    A `warm` one is started before anybody wants it, and waits to be claimed;
+    its first kernel has imported `preload` by then, and no later one, which somebody waits for.
+    """
+    config = agent_config(limits, inside, **options)
     modules = MODULES
     if inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
-    if kernel != PYTHON_KERNEL:
+    if "kernelspec" in config:
         modules += MODULES_OF_A_KERNELSPEC
-        config["kernelspec"] = kernel
     elif preload:
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
@@ -282,17 +295,23 @@ def command_of(
     extension: Extension | None = None,
 ) -> tuple[str, ...]:
     """Return the command of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
-    return agent_command(
-        limits,
-        options.inside,
-        variables=dict(options.variables),
-        charts=options.charts,
-        zone=options.zone,
-        warm=warm,
-        preload=preload,
-        extension=extension,
-        kernel=options.kernel,
-    )
+    return agent_command(limits, options.inside, warm=warm, preload=preload, extension=extension, **_named(options))
+
+
+def nested_config(spec: SandboxSpec, folder: str) -> dict[str, Any]:
+    """Return what a further agent of a sandbox is told, whose kernel begins in `folder` (`session.nested_agents`)."""
+    if spec.made_of is None:
+        raise ValueError("it is no agent's")
+    return agent_config(spec.limits, spec.made_of.inside, **_named(spec.made_of)) | {"scratch": folder}
+
+
+def _named(options: AgentOptions) -> dict[str, Any]:
+    return {
+        "variables": dict(options.variables),
+        "charts": options.charts,
+        "zone": options.zone,
+        "kernel": options.kernel,
+    }
 
 
 def new_uid() -> int:

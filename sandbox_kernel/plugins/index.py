@@ -21,6 +21,7 @@ from .api import Plugin
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "broker": ("broker",),
+    "contexts": (),
     "frameworks": (),
     "mcp": ("mcp",),
     "monitor": (),

@@ -39,6 +39,7 @@ from .running_command import DEFAULT_SECONDS, CommandResult, Following, ProcessI
 from .sandbox_paths import Name
 from .snapshotting import SnapshotInfo, own_store
 from .values import (
+    Context,
     InstalledPackage,
     Keywords,
     Missed,
@@ -303,16 +304,18 @@ class Sandbox:
         on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
         stop_on_error: bool = False,
         envs: Mapping[str, str] | None = None,
+        language: str | None = None,
+        context: Context | str | None = None,
         request_timeout: float | None = None,
     ) -> Execution:
         """Run a cell. Code that fails, or meets a limit, gives `Execution.error` and no exception.
 
-        Calls of one sandbox run one after another, in the order of the calls. Cancelling a call interrupts its cell.
+        Calls of one context run one after another, in the order of the calls. Cancelling a call interrupts its cell.
         The callbacks are called while the cell runs, in the order of its messages. One that raises is not called again;
         the cell runs on to its end, and then `CallbackFailed` is raised.
 
         Args:
-            code: Python, as in a cell of a notebook.
+            code: A cell of a notebook: Python, or what the kernel or the context takes.
             timeout: Seconds from the moment the cell runs, up to `cell_timeout`. 0 and None are `cell_timeout`.
             on_stdout: Called with each piece of text on stdout.
             on_stderr: Called with each piece of text on stderr.
@@ -322,7 +325,9 @@ class Sandbox:
             on_input: Answers `input()`, which raises StdinNotImplementedError without it. If it fails, the cell is
                 interrupted.
             stop_on_error: Whether a failure ends the calls that wait behind this one.
-            envs: Variables of the environment for this call.
+            envs: Variables of the environment for this call, in Python.
+            language: Run it in the context of this language, which is made with the first such call.
+            context: Run it in this context, by itself or its id.
             request_timeout: No effect.
 
         Returns:
@@ -346,8 +351,68 @@ class Sandbox:
             on_input=on_input,
             stop_on_error=stop_on_error,
             envs=envs,
+            language=language,
+            context=context,
             request_timeout=request_timeout,
         )
+
+    def create_context(self, language: str | None = None, cwd: str | None = None) -> Context:
+        """Start one more kernel in the sandbox: with variables of its own, and the same files, limits and connections.
+
+        What ends a kernel ends its context's cells alone. All of them end with the sandbox.
+
+        Args:
+            language: "python", or one for which the image has a kernel: its name, or that of its kernelspec. None is
+                that of the sandbox.
+            cwd: The folder in which it begins, made if it is not there. None is the one of cells.
+
+        Returns:
+            What `run_code` takes as `context`.
+
+        Raises:
+            ConfigurationError: The image has no such kernel, or an argument is not of its type.
+            SandboxError: It cannot start.
+        """
+        return self._call(self._inner.create_context, language, cwd)
+
+    def list_contexts(self) -> builtins.list[Context]:
+        """Return the contexts: that of the sandbox's own kernel first, which is there without being made."""
+        return self._call(self._inner.list_contexts)
+
+    def restart_context(self, context: Context | str) -> None:
+        """Start the kernel of a context again: its variables are gone. A cell that runs in it ends as `KernelDied`.
+
+        Raises:
+            ConfigurationError: There is no such context.
+            SandboxError: It cannot start.
+        """
+        self._call(self._inner.restart_context, context)
+
+    def remove_context(self, context: Context | str) -> None:
+        """End a context with all of its processes. A cell that runs in it ends as `KernelDied`.
+
+        Raises:
+            ConfigurationError: There is no such context, or it is that of the sandbox's own kernel.
+        """
+        self._call(self._inner.remove_context, context)
+
+    def create_code_context(
+        self, cwd: str | None = None, language: str | None = None, request_timeout: float | None = None
+    ) -> Context:
+        """Do as `create_context`. Hosted interpreters have these names."""
+        return self._call(self._inner.create_code_context, cwd, language, request_timeout)
+
+    def list_code_contexts(self, request_timeout: float | None = None) -> builtins.list[Context]:
+        """See `list_contexts`."""
+        return self._call(self._inner.list_code_contexts, request_timeout)
+
+    def restart_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
+        """See `restart_context`."""
+        self._call(self._inner.restart_code_context, context, request_timeout)
+
+    def remove_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
+        """See `remove_context`."""
+        self._call(self._inner.remove_code_context, context, request_timeout)
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell, whatever the setting `screen` says.

@@ -36,6 +36,7 @@ from .output_text import OutputMessage
 from .paginators import AsyncSandboxPaginator, asked_for
 from .snapshotting import SnapshotInfo, Snapshots
 from .values import (
+    Context,
     InstalledPackage,
     Keywords,
     Missed,
@@ -132,7 +133,7 @@ class AsyncSandbox:
         self._snapshots = Snapshots(instance)
         self._metrics = Metrics(instance)
         self.files = AsyncFiles(Place(instance), FileLimits.of(self.settings.limits))
-        self.commands = AsyncCommands(self.settings, instance.run)
+        self.commands = AsyncCommands(self.settings, instance.run_python)
         self.pty = AsyncPty(self.commands)
         self._known.setdefault(self.id, self)
 
@@ -189,16 +190,18 @@ class AsyncSandbox:
         on_input: Callable[[Prompt], Awaitable[str] | str] | None = None,
         stop_on_error: bool = False,
         envs: Mapping[str, str] | None = None,
+        language: str | None = None,
+        context: Context | str | None = None,
         request_timeout: float | None = None,
     ) -> Execution:
         """Run a cell. Code that fails, or meets a limit, gives `Execution.error` and no exception.
 
-        Calls of one sandbox run one after another, in the order of the calls. Cancelling a call interrupts its cell.
+        Calls of one context run one after another, in the order of the calls. Cancelling a call interrupts its cell.
         The callbacks are called while the cell runs, in the order of its messages. One that raises is not called again;
         the cell runs on to its end, and then `CallbackFailed` is raised.
 
         Args:
-            code: Python, as in a cell of a notebook.
+            code: A cell of a notebook: Python, or what the kernel or the context takes.
             timeout: Seconds from the moment the cell runs, up to `cell_timeout`. 0 and None are `cell_timeout`.
             on_stdout: Called with each piece of text on stdout.
             on_stderr: Called with each piece of text on stderr.
@@ -208,7 +211,9 @@ class AsyncSandbox:
             on_input: Answers `input()`, which raises StdinNotImplementedError without it. If it fails, the cell is
                 interrupted.
             stop_on_error: Whether a failure ends the calls that wait behind this one.
-            envs: Variables of the environment for this call.
+            envs: Variables of the environment for this call, in Python.
+            language: Run it in the context of this language, which is made with the first such call.
+            context: Run it in this context, by itself or its id.
             request_timeout: No effect.
 
         Returns:
@@ -230,11 +235,77 @@ class AsyncSandbox:
         )
         none = timeout is None or (timeout == 0 and timeout is not False)
         limit = None if none else seconds_within(timeout, self.settings.limits)
-        around = environment_variables.around(envs)
+        session = None
+        if language is not None or context is not None:
+            session = await self._instance.part("contexts").session(context, language)
+        around = environment_variables.around(envs, self.settings if session is None else session.settings)
         execution = await self._instance.run(
-            code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around
+            code, limit, stop_on_error, callbacks.wanted, callbacks.call, around=around, context=session
         )
         return callbacks.finish(execution)
+
+    async def create_context(self, language: str | None = None, cwd: str | None = None) -> Context:
+        """Start one more kernel in the sandbox: with variables of its own, and the same files, limits and connections.
+
+        What ends a kernel ends its context's cells alone. All of them end with the sandbox.
+
+        Args:
+            language: "python", or one for which the image has a kernel: its name, or that of its kernelspec. None is
+                that of the sandbox.
+            cwd: The folder in which it begins, made if it is not there. None is the one of cells.
+
+        Returns:
+            What `run_code` takes as `context`.
+
+        Raises:
+            ConfigurationError: The image has no such kernel, or an argument is not of its type.
+            SandboxError: It cannot start.
+        """
+        found: Context = await self._instance.part("contexts").create(language, cwd)
+        return found
+
+    async def list_contexts(self) -> builtins.list[Context]:
+        """Return the contexts: that of the sandbox's own kernel first, which is there without being made."""
+        self._instance.check()
+        found: builtins.list[Context] = self._instance.part("contexts").all()
+        return found
+
+    async def restart_context(self, context: Context | str) -> None:
+        """Start the kernel of a context again: its variables are gone. A cell that runs in it ends as `KernelDied`.
+
+        Raises:
+            ConfigurationError: There is no such context.
+            SandboxError: It cannot start.
+        """
+        await self._instance.ready(fresh=True)
+        await self._instance.part("contexts").restart(context)
+
+    async def remove_context(self, context: Context | str) -> None:
+        """End a context with all of its processes. A cell that runs in it ends as `KernelDied`.
+
+        Raises:
+            ConfigurationError: There is no such context, or it is that of the sandbox's own kernel.
+        """
+        self._instance.check()
+        await self._instance.part("contexts").remove(context)
+
+    async def create_code_context(
+        self, cwd: str | None = None, language: str | None = None, request_timeout: float | None = None
+    ) -> Context:
+        """Do as `create_context`. Hosted interpreters have these names."""
+        return await self.create_context(language, cwd)
+
+    async def list_code_contexts(self, request_timeout: float | None = None) -> builtins.list[Context]:
+        """See `list_contexts`."""
+        return await self.list_contexts()
+
+    async def restart_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
+        """See `restart_context`."""
+        await self.restart_context(context)
+
+    async def remove_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
+        """See `remove_context`."""
+        await self.remove_context(context)
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell, whatever the setting `screen` says.

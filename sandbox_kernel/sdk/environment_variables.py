@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, wrong_argument
+from ..core.model import PYTHON_KERNEL, Settings
 from ..engines.shipping import OWN_VARIABLES
 
 MAX_BYTES = 32 << 10
@@ -64,11 +65,14 @@ def of_sandbox(envs: object) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-def around(envs: Mapping[str, str] | None) -> tuple[str, str] | None:
+def around(envs: Mapping[str, str] | None, settings: Settings) -> tuple[str, str] | None:
     """Return the cells that set variables before a call, and put them back after it. Raises `ConfigurationError`."""
     given = checked(envs)
     if not given:
         return None
+    if settings.kernel != PYTHON_KERNEL:
+        code = UsageCode.PYTHON_ALONE.note(what="envs of a call", kernel=settings.kernel)
+        raise ConfigurationError(code, value=settings.kernel, setting="envs")
     return f"exec({_SET!r}, {{'given': {given!r}}})", f"exec({_PUT_BACK!r}, {{}})"
 
 

@@ -23,6 +23,7 @@ from ..core.errors import (
     SandboxPaused,
     wrong_argument,
 )
+from ..core.model import PYTHON_KERNEL
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
@@ -198,8 +199,12 @@ class Instance:
         *,
         reads: str | None = None,
         around: tuple[str, str] | None = None,
+        context: Session | None = None,
     ) -> Execution:
-        """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only."""
+        """Run a cell and `tell` of each event that is wanted; what that returns counts for `input` only.
+
+        `context` is the session of another kernel of the sandbox.
+        """
         handle = self._held()
         if not isinstance(code, str):
             raise wrong_argument("code", f"code must be text, not {type(code).__name__}")
@@ -217,10 +222,17 @@ class Instance:
                 if "error" in wanted:
                     await tell("error", error)
                 return Execution(code=code, error=error)
-            cell = Cell(code, wanted, self.session, reads, handle.notebook_cell)
+            cell = Cell(code, wanted, context or self.session, reads, handle.notebook_cell)
             return await cell.run(self.cells, limit, stop_on_error, tell, around)
         finally:
             self._calls -= 1
+
+    async def run_python(self, *arguments: Any, **named: Any) -> Execution:
+        """Run a cell of Python, as `run` does; in a context if the sandbox's own kernel takes another language."""
+        context = None
+        if self.settings.kernel != PYTHON_KERNEL:
+            context = await self.part("contexts").session(None, "python")
+        return await self.run(*arguments, **named, context=context)
 
     async def interrupt(self) -> bool:
         """See `AsyncSandbox.interrupt`."""
@@ -294,7 +306,8 @@ class Instance:
             self.origin.close()
         self.lifetime.stop()
         if not self.ownership.is_left:
-            self.session.requests.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
+            for one in (self.session, *self.session.beside):
+                one.requests.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await self.session.close()
         if self._finalizers is not None:

@@ -12,6 +12,7 @@ class SettingKeywords(TypedDict, total=False):
     engine: str | None
     runtime: str | None
     image: str | None
+    kernel: str | None
     time_zone: str | None
     pool: int | None
     preload: str | Sequence[str] | None

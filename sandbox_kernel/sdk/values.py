@@ -29,6 +29,16 @@ class Attached(NamedTuple):
     take: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One of the kernels of a sandbox: it has variables of its own."""
+
+    id: str
+    language: str
+    cwd: str
+    """The folder in which it began."""
+
+
 class Missed(NamedTuple):
     """What of a cell's output nobody kept."""
 

@@ -23,6 +23,7 @@ from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container
+from .nested_agents import NestedAgents
 
 MAX_QUEUED_BYTES = 256 << 20
 """Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
@@ -63,6 +64,8 @@ class Link:
         """Those of questions, with what is left of each while nothing flows."""
         self.spoke = -math.inf
         """When the last message to the kernel was sent, by the loop's clock."""
+        self.nested = NestedAgents(self)
+        """Further agents of the same container."""
         self.failure: Note | None = None
         """Why the link was given up, where it was not the container's end."""
 
@@ -74,7 +77,7 @@ class Link:
             frame = wire.encode(kind, tuple(parts))
         except wire.FrameError as error:
             raise ProtocolError(MessageCode.REQUEST_NOT_SENT.note(why=error)) from None
-        if kind not in {wire.AGENT, wire.STREAM}:
+        if kind not in {wire.AGENT, wire.STREAM, wire.NESTED}:
             self.spoke = asyncio.get_running_loop().time()
         size = sum(map(len, frame))
         if size > self._max_sent:
@@ -222,6 +225,7 @@ class Link:
 
     def _abandon(self) -> None:
         self._over = True  # no request would be answered from here on
+        self.nested.abandon()
         self._flowing.set()
         for future in self._asked.values():
             if not future.done():

@@ -101,6 +101,8 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
         return out_of_memory(limits.memory, Survived.NOTHING, "the whole sandbox was ended")
     if reason.kind == "out_of_processes":
         return SandboxDied(EndCode.OUT_OF_PROCESSES, limit=f"{limits.pids}", setting="pids", kept=Survived.NOTHING)
+    if reason.kind == "nested_ended":
+        return SandboxDied(EndCode.CONTEXT_DIED, kept=Survived.FILES)
     if reason.kind == "engine_lost":
         return SandboxDied(EndCode.ENGINE_STOPPED.note(why=detail), kept=Survived.NOTHING)
     if (code := OF_A_BROKER.get(reason.kind)) is not None:
@@ -365,6 +367,8 @@ class Lifecycle:
                 await self._event(link, parts, spec)
             elif kind == wire.STREAM:
                 self._streams.take(parts)
+            elif kind == wire.NESTED:
+                link.nested.take(parts)
             else:
                 await self._message(kind, parts)
 

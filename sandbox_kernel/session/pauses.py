@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.codes import EndCode, SnapshotCode
@@ -41,10 +41,12 @@ class Pauses:
         link: Callable[[], Link],
         ready: Callable[[], bool],
         touch: Callable[[], None],
+        beside: Callable[[], Sequence[tuple[Scheduler, Link]]],
     ) -> None:
         """`settings` say how long a pause has memory, and how much room there is for it then.
 
         `link` is the way to the container, and raises `SandboxDied` without one.
+        `beside` returns the requests of other kernels in the same container, each with the way to its agent.
         `ready` is whether cells may go in, and `touch` notes a use: the time of an unused sandbox begins again.
         """
         self._engine = engine
@@ -54,6 +56,7 @@ class Pauses:
         self._link = link
         self._ready = ready
         self._touch = touch
+        self._beside = beside
         self._resting: asyncio.Task[object] | None = None
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
@@ -94,6 +97,8 @@ class Pauses:
             container = link.container
             if link.is_held:
                 raise SandboxPaused(EndCode.SANDBOX_PAUSED)
+            if self._beside():
+                raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why="it has contexts besides its own kernel"))
             for _ in range(MAX_TRIES):
                 if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
                     raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a cell runs, or its kernel is on its way"))
@@ -124,19 +129,20 @@ class Pauses:
                 return False
             try:
                 async with asyncio.timeout(CALM_SECONDS):
-                    await self._requests.freeze()
+                    for requests, _ in self._all(link):
+                        await requests.freeze()
             except TimeoutError:
                 raise SandboxPaused(EndCode.NOT_PAUSED.note(why="a cell is being ended")) from None
             try:
                 if not self._ready():
                     raise SandboxPaused(EndCode.NOT_PAUSED.note(why="its kernel is on its way"))
                 self._touch()
-                link.hold()
+                for _, one in self._all(link):
+                    one.hold()
                 if isinstance(link.container, Pausable):
                     await link.container.pause()
             except BaseException:
-                link.let_go_on()
-                self._requests.thaw()
+                self._go_on(link)
                 raise
             self._emit("paused")
             if isinstance(link.container, Restful):
@@ -151,11 +157,18 @@ class Pauses:
             await self._stay_awake()
             if isinstance(link.container, Pausable):
                 await link.container.resume()
-            link.let_go_on()
             self._touch()
-            self._requests.thaw()
+            self._go_on(link)
             self._emit("resumed")
             return True
+
+    def _all(self, link: Link) -> list[tuple[Scheduler, Link]]:
+        return [(self._requests, link), *self._beside()]
+
+    def _go_on(self, link: Link) -> None:
+        for requests, one in self._all(link):
+            one.let_go_on()
+            requests.thaw()
 
     async def _rest(self, link: Link, container: Restful) -> None:
         """Have a container that stays paused give its memory back, if it can."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.model import Message, SandboxSample, SandboxSpec, Settings
+from ..core.model import Inside, Message, SandboxSample, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
@@ -45,7 +45,7 @@ class Idleness:
         """`watched` says whether there is a sandbox that could go, `working` whether it is in use by itself."""
         self._seconds = seconds
         self._watched = watched
-        self._working = working
+        self.is_working = working
         self._expired = expired
         self._used = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -59,7 +59,7 @@ class Idleness:
 
     def left(self) -> float | None:
         """Return the seconds until it is ended as unused; None while it is used, or there is none."""
-        if self._timer is None or not self._watched() or self._working():
+        if self._timer is None or not self._watched() or self.is_working():
             return None
         return max(0.0, self._used + self._seconds - asyncio.get_running_loop().time())
 
@@ -71,7 +71,7 @@ class Idleness:
         self._timer = None
         if not self._watched():
             return  # the next use begins again
-        if self._working():
+        if self.is_working():
             self.touch()
             return
         loop = asyncio.get_running_loop()
@@ -97,6 +97,7 @@ class Session:
         *,
         prepared: Preparations | None = None,
         identity: str | None = None,
+        within: Session | None = None,
     ) -> None:
         """Make it; its sandbox is started later.
 
@@ -107,6 +108,8 @@ class Session:
             first: The spec of the first container, if the engine was asked for it already.
             prepared: What plugins have prepared for it, if they were asked before.
             identity: That of a sandbox which another process began.
+            within: The session whose sandbox it runs in, beside the kernel of that one. Files, folders, connections and
+                idleness are that one's, and it ends with it.
 
         Raises:
             ConfigurationError: A plugin that the settings ask for cannot take part.
@@ -120,9 +123,12 @@ class Session:
         self._tasks = Tasks(noted_in(self.emit))
         self._interrupting: asyncio.Task[None] | None = None
         self.meter = Meter(self.ask, self._link, self.limits)
-        self.folders = Folders(settings, self.ask, self.emit)
+        self._within = within
+        self.beside: list[Session] = []
+        """Those within this one."""
+        self.folders: Folders = Folders(settings, self.ask, self.emit) if within is None else within.folders
         self._prepared = prepared if prepared is not None else Preparations(settings)
-        self._cells = RunningCells()
+        self.cells: RunningCells = RunningCells() if within is None else within.cells
         self.services = Services(self, self._tasks, self._prepared)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         installs = bool(settings.get("packages", ()))
@@ -135,7 +141,7 @@ class Session:
             self.emit,
             before_cell=self.folders.before_cell,
             after_cell=self.folders.after_cell,
-            observers=[self._cells, self.services],
+            observers=[self.cells, self.services],
             recorder=self.services,
             guards=self.services.guards,
             hints=self.hints,
@@ -149,13 +155,17 @@ class Session:
             link=self._link,
             ready=lambda: self._life.ready,
             touch=self.touch,
+            beside=lambda: [(one.requests, one.link) for one in self.beside if one.link is not None],
         )
         self._idleness = Idleness(
             self.limits.idle_timeout,
             watched=lambda: Event.IDLE in TABLE[self._life.state],
-            working=self._working,
+            working=self.is_working,
             expired=lambda: self._life.retire(),  # noqa: PLW0108 (there is another one later)
         )
+
+        if within is not None:
+            within.beside.append(self)
 
     @property
     def kernel_info(self) -> dict[str, Any]:
@@ -171,6 +181,16 @@ class Session:
     def held(self) -> bool | None:
         """Whether the machine itself enforces the sandbox's limits; None while there is no sandbox."""
         return None if self._life.link is None else self._life.link.container.held
+
+    @property
+    def link(self) -> Link | None:
+        """The way to its agent, while there is one."""
+        return self._life.link
+
+    @property
+    def inside(self) -> Inside | None:
+        """What plugins have in its sandboxes."""
+        return self._prepared.inside
 
     @property
     def is_new(self) -> bool:
@@ -211,7 +231,11 @@ class Session:
         """Start a container unless there is one."""
         if self.is_gone:
             self._life = self._next_life()
-        if self.is_new:
+        if self.is_new and self._within is not None:
+            self.services.begin(afresh=True)
+            spec = new_spec(self.settings, self.id, self._within.inside)
+            self._life.launch(lambda: self.engine.start(spec), None)
+        elif self.is_new:
             self.folders.forget_scratch()
             self.services.begin(afresh=True)
             first, self._first = self._first, None
@@ -307,16 +331,23 @@ class Session:
 
     def abandon(self) -> None:
         """Let go of the container, which ends then. For where no loop runs any more: a closed one, a forked child."""
+        for one in self.beside:
+            one.abandon()
         self._life.abandon()
         self.services.abandon()
 
     async def close(self) -> None:
         """End the session and its container; idempotent, bounded."""
         self._idleness.stop()
+        for one in list(self.beside):
+            await one.close()
         await self._life.close()
         await self.pauses.close()
         await self.requests.close()
-        self.folders.close()
+        if self._within is None:
+            self.folders.close()
+        elif self in self._within.beside:
+            self._within.beside.remove(self)
         await self.services.close()
         await self._tasks.close()
 
@@ -341,7 +372,9 @@ class Session:
 
     def touch(self) -> None:
         """Note that the sandbox is in use; its idleness counts from now."""
-        if not (self.is_closed or self.is_paused):
+        if self._within is not None:
+            self._within.touch()
+        elif not (self.is_closed or self.is_paused):
             self._idleness.touch()
 
     # --- its containers ---
@@ -362,7 +395,7 @@ class Session:
         if self.services.streams is None:
             return NoStreams()
         most = self.limits.network_connections
-        return Carrier(link, self.services.streams, self._cells, connections=most, report=noted_in(self.emit))
+        return Carrier(link, self.services.streams, self.cells, connections=most, report=noted_in(self.emit))
 
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""
@@ -370,7 +403,8 @@ class Session:
             raise SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
         return self._life.link
 
-    def _working(self) -> bool:
+    def is_working(self) -> bool:
         """Whether requests are under way that wait for no person."""
         waiting = any(request.awaiting_input for request in self.requests.queue.in_flight)
-        return self.requests.queue.active and not (waiting or self.is_paused)
+        working = self.requests.queue.active and not waiting
+        return (working or any(one.is_working() for one in self.beside)) and not self.is_paused

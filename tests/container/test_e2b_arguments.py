@@ -140,6 +140,17 @@ def test_what_a_call_is_told_of(sandbox: Sandbox) -> None:
     assert (out, err, results, errors) == (["b\n"], ["err\n"], ["42"], ["ZeroDivisionError"])
 
 
+def test_contexts_by_names(sandbox: Sandbox) -> None:
+    context = sandbox.create_code_context(cwd="/home/user", language="python", request_timeout=5)
+    assert sandbox.run_code(code="x = 1; x", context=context).text == "1"
+    assert sandbox.run_code("y = 2; y", language="python").text == "2"
+    assert context.id in [one.id for one in sandbox.list_code_contexts()]
+    sandbox.restart_code_context(context.id)
+    assert sandbox.run_code("'x' in globals()", context=context).text == "False"
+    sandbox.remove_code_context(context=context)
+    assert context.id not in [one.id for one in sandbox.list_code_contexts()]
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from ... import (
     ChartType,
     CommandExitException,
     CommandResult,
+    Context,
     EntryInfo,
     Execution,
     ExecutionError,
@@ -38,7 +39,7 @@ from ... import (
     ScatterChart,
     SuperChart,
 )
-from ...core.codes import EndCode, Note, UsageCode
+from ...core.codes import EndCode, Note
 from ...core.errors import CellTimeout, ConfigurationError, EngineError, FileNotThere, SandboxClosed, SandboxError
 from ...sdk import blocking, client
 from ...sdk.blocking import CommandHandle, WatchHandle
@@ -50,7 +51,7 @@ from .e2b_files import AsyncFilesystem, Filesystem
 __all__ = [
     "AsyncCommandHandle", "AsyncSandbox", "AsyncSandboxPaginator", "AsyncWatchHandle", "AuthenticationException",
     "BarChart", "BoxAndWhiskerChart", "Chart", "ChartType", "CommandExitException", "CommandHandle",
-    "CommandResult", "EntryInfo", "Execution", "ExecutionError", "FileNotFoundException", "FileType",
+    "CommandResult", "Context", "EntryInfo", "Execution", "ExecutionError", "FileNotFoundException", "FileType",
     "FilesystemEvent", "FilesystemEventType", "InvalidArgumentException", "LineChart", "Logs", "MIMEType",
     "NotEnoughSpaceException", "NotFoundException", "OutputHandler", "OutputMessage", "PieChart", "ProcessInfo",
     "PtyOutput", "PtySize", "RateLimitException", "Result", "RunCodeLanguage", "Sandbox", "SandboxException",
@@ -97,14 +98,10 @@ class SandboxNotFoundException(NotFoundException):
 
 
 _PORTS = "no port leads into a sandbox: files come and go through `files`"
-_ONE_PYTHON = "a sandbox has one Python: use a sandbox for each context"
 _ABSENT = {
     "list_snapshots": "use `snapshots`, which lists those of this user",
     **dict.fromkeys(("get_host", "upload_url", "download_url"), _PORTS),
     **dict.fromkeys(("get_mcp_url", "get_mcp_token"), "no server runs in a sandbox: `sandbox-kernel mcp` is one"),
-    **dict.fromkeys(
-        ("create_code_context", "list_code_contexts", "restart_code_context", "remove_code_context"), _ONE_PYTHON
-    ),
     "beta_pause": "use `pause`",
     "update_network": "the hosts that cells may reach are set when a sandbox is made",
     "git": "the image has no git, and cells have no network: upload a checkout",
@@ -135,7 +132,7 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
         self,
         code: str,
         language: str | None = None,
-        context: None = None,
+        context: Context | str | None = None,
         *,
         on_stdout: Handler[OutputMessage] | None = None,
         on_stderr: Handler[OutputMessage] | None = None,
@@ -148,9 +145,8 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
     ) -> Execution:
         """Run a cell. Raises `TimeoutException` for one that takes too long, or whose sandbox is killed meanwhile.
 
-        `timeout` is in seconds and may be up to `cell_timeout`. `language` may be "python".
+        `timeout` is in seconds and may be up to `cell_timeout`.
         """
-        _check_python(language, context)
         execution = await super().run_code(
             code,
             on_stdout=on_stdout,
@@ -158,6 +154,8 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
             on_result=_of_unquoted(on_result),
             on_error=on_error,
             envs=envs,
+            language=language,
+            context=context,
             timeout=timeout,
             **more,
         )
@@ -185,7 +183,7 @@ class Sandbox(_Absent, blocking.Sandbox):
         self,
         code: str,
         language: str | None = None,
-        context: None = None,
+        context: Context | str | None = None,
         *,
         on_stdout: Handler[OutputMessage] | None = None,
         on_stderr: Handler[OutputMessage] | None = None,
@@ -197,7 +195,6 @@ class Sandbox(_Absent, blocking.Sandbox):
         **more: Any,
     ) -> Execution:
         """Run a cell; see `AsyncSandbox.run_code`."""
-        _check_python(language, context)
         execution = super().run_code(
             code,
             on_stdout=on_stdout,
@@ -205,6 +202,8 @@ class Sandbox(_Absent, blocking.Sandbox):
             on_result=_of_unquoted(on_result),
             on_error=on_error,
             envs=envs,
+            language=language,
+            context=context,
             timeout=timeout,
             **more,
         )
@@ -221,14 +220,6 @@ class Sandbox(_Absent, blocking.Sandbox):
 def _not_found(identity: object, error: SandboxException) -> SandboxException:
     missing = isinstance(identity, str) and error.code in {EndCode.SANDBOX_NOT_HERE, EndCode.DETACHED_NOT_THERE}
     return SandboxNotFoundException(Note(error.code, error.message)) if missing else error
-
-
-def _check_python(language: object, context: object) -> None:
-    if context is not None:
-        raise InvalidArgumentException(UsageCode.WRONG_ARGUMENT, _ONE_PYTHON, setting="context")
-    if language not in {None, "python", "python3"}:
-        why = f"a sandbox runs Python, and not {language!r}"
-        raise InvalidArgumentException(UsageCode.WRONG_ARGUMENT, why, setting="language")
 
 
 def _of_unquoted(handler: Handler[Result] | None) -> Handler[Result] | None:

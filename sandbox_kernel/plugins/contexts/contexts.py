@@ -1,0 +1,186 @@
+"""The contexts of one sandbox: the sandbox's own kernel, and those that its caller adds.
+
+Each that is added is a session within the session of the sandbox. Imports the SDK and the session.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import replace
+from typing import Any
+
+from ...core.codes import EndCode, Survived, UsageCode
+from ...core.errors import ConfigurationError, KernelDied, SandboxDied, wrong_argument
+from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
+from ...engines.base import Container
+from ...engines.shipping import nested_config
+from ...sdk.cell_request import Front
+from ...sdk.instance import Instance
+from ...sdk.values import Context
+from ...session.session import Session
+from .codes import ContextCode
+
+KERNELS = {
+    "python": PYTHON_KERNEL,
+    "r": "ir",
+    "javascript": "deno",
+    "js": "deno",
+    "typescript": "deno",
+    "ts": "deno",
+}
+"""Languages whose kernels have another name. Any other is the name of a kernelspec, or the language that one says."""
+LANGUAGES = {PYTHON_KERNEL: "python", "ir": "r", "deno": "typescript"}
+OF_CALLERS = ("network", "secrets", "packages")
+"""What the sandbox's own session serves for all of its kernels."""
+MAX_PATH = 1000
+_WORD = re.compile(KERNEL_NAME)
+
+
+class NestedEngine:
+    """Starts the agents of contexts, where a sandbox runs."""
+
+    def __init__(self, session: Session, folder: str) -> None:
+        self._session = session
+        self._folder = folder
+
+    async def start(self, spec: SandboxSpec) -> Container:
+        """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
+        await self._session.started()
+        link = self._session.link
+        if link is None:
+            raise self._session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+        return await link.nested.open(nested_config(spec, self._folder))
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
+        raise NotImplementedError("a context ends with the process that made it")
+
+    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
+        raise NotImplementedError("a context ends with the process that made it")
+
+    async def reap(self) -> int:
+        return 0
+
+
+class Contexts:
+    """See the module. Methods raise `ConfigurationError` for what there is not, and `SandboxError` for what fails."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._own = Context(id=instance.session.id, language=_language(instance.settings.kernel), cwd=SCRATCH)
+        self._made: dict[str, tuple[Context, Session]] = {}
+        self._of_language: dict[str, str] = {}
+        """The context of each kernel that runs cells which name a language alone."""
+
+    async def create(self, language: str | None, cwd: str | None) -> Context:
+        """See `AsyncSandbox.create_context`."""
+        instance = self._instance
+        if instance.ownership.is_detached:
+            raise ConfigurationError(UsageCode.OF_THE_CALLER, setting="contexts")
+        await instance.ready(fresh=True)
+        kernel = await self._kernel(language)
+        folder = _folder(cwd)
+        settings = instance.settings.without(*OF_CALLERS)
+        session = Session(
+            replace(settings, kernel=kernel, uploads=None, downloads=None),
+            NestedEngine(instance.session, folder),
+            Front(instance.cells),
+            within=instance.session,
+        )
+        try:
+            await session.started()
+        except BaseException:
+            await session.close()
+            raise
+        context = Context(id=session.id, language=_language(kernel), cwd=folder)
+        self._made[context.id] = context, session
+        instance.session.emit("context", context=context.id, kernel=kernel, cwd=folder)
+        return context
+
+    def all(self) -> list[Context]:
+        """See `AsyncSandbox.list_contexts`."""
+        return [self._own, *(context for context, _ in self._made.values())]
+
+    async def restart(self, context: Context | str) -> None:
+        """See `AsyncSandbox.restart_context`."""
+        session = self._session(context)
+        await session.restart()
+        await session.settled()
+        if session.link is None:
+            raise session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+
+    async def remove(self, context: Context | str) -> None:
+        """See `AsyncSandbox.remove_context`."""
+        session = self._session(context)
+        if session is self._instance.session:
+            raise ConfigurationError(ContextCode.CONTEXT_OF_SANDBOX, value=session.id, setting="context")
+        del self._made[session.id]
+        self._of_language = {kernel: one for kernel, one in self._of_language.items() if one != session.id}
+        session.requests.sandbox_died(KernelDied(EndCode.CONTEXT_DIED, kept=Survived.FILES))
+        await session.close()
+
+    async def session(self, context: Context | str | None, language: str | None) -> Session:
+        """Return what runs a cell: in a context, or in the one of its language, which is made if there is none."""
+        if context is not None and language is not None:
+            raise ConfigurationError(
+                UsageCode.NOT_TOGETHER, "give a context or a language, and not both", setting="context"
+            )
+        if context is not None:
+            return self._session(context)
+        if (kernel := await self._kernel(language)) == self._instance.settings.kernel:
+            return self._instance.session
+        if kernel not in self._of_language:
+            self._of_language[kernel] = (await self.create(language, None)).id
+        return self._made[self._of_language[kernel]][1]
+
+    def _session(self, context: Context | str) -> Session:
+        identity = context.id if isinstance(context, Context) else context
+        if identity == self._own.id:
+            return self._instance.session
+        if not isinstance(identity, str) or identity not in self._made:
+            raise ConfigurationError(ContextCode.CONTEXT_UNKNOWN, value=str(identity)[:100], setting="context")
+        return self._made[identity][1]
+
+    async def _kernel(self, language: str | None) -> str:
+        """Return the kernelspec for a language. Raises `ConfigurationError` if the image has none."""
+        if language is None:
+            return self._instance.settings.kernel
+        if not isinstance(language, str) or not _WORD.fullmatch(language):
+            raise wrong_argument("language", f"{str(language)[:100]!r} is no name of a language")
+        word = language.lower()
+        if (kernel := KERNELS.get(word, word)) in {PYTHON_KERNEL, self._instance.settings.kernel}:
+            return kernel
+        found = await self._kernelspecs()
+        for name, said in found.items():
+            if name == kernel or said == word:
+                return name
+        has = ", ".join(["python", *(_language(name) for name in found)])
+        code = ContextCode.LANGUAGE_UNKNOWN.note(image=self._instance.settings.image, language=language, has=has)
+        raise ConfigurationError(code, value=language, setting="language")
+
+    async def _kernelspecs(self) -> dict[str, str]:
+        """Return the kernelspecs of the image, each with its language; the sandbox says what it likes."""
+        await self._instance.ready(fresh=True)
+        link = self._instance.session.link
+        if link is None:
+            raise self._instance.session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+        said = await link.nested.kernelspecs()
+        rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
+        return {
+            row["name"]: str(row.get("language"))[:100].lower()
+            for row in rows
+            if isinstance(row.get("name"), str) and _WORD.fullmatch(row["name"])
+        }
+
+
+def _language(kernel: str) -> str:
+    return LANGUAGES.get(kernel, kernel)
+
+
+def _folder(cwd: object) -> str:
+    """Return the folder in which a context begins. Raises `ConfigurationError`."""
+    if cwd is None:
+        return SCRATCH
+    if not isinstance(cwd, str) or not cwd or "\0" in cwd or len(cwd) > MAX_PATH:
+        raise wrong_argument("cwd", f"cwd is a path in the sandbox of up to {MAX_PATH} characters")
+    return posixpath.normpath(posixpath.join(SCRATCH, cwd))

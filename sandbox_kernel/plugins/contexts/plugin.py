@@ -1,0 +1,18 @@
+"""What this plugin adds: `create_context` and its like for callers of the SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..api import Plugin
+from .codes import ContextCode
+
+
+def sdk(sandbox: Any) -> Any:
+    """Return the contexts of one sandbox."""
+    from .contexts import Contexts
+
+    return Contexts(sandbox)
+
+
+PLUGIN = Plugin(name="contexts", page="docs/contexts.md", codes={"Contexts": ContextCode}, sdk=sdk)
