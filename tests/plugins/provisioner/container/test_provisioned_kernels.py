@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tests.plugins.provisioner.specs import leaves, manager, provisioned, spec
+from tests.plugins.provisioner.specs import NAME, leaves, manager, provisioned, spec
 from tests.support.jupyter_servers import EXTENSION, Server, asked, example_client, served
 from tests.support.kernel_images import FAKE, image_with
 from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually
@@ -110,6 +113,22 @@ def test_nbclient_runs_a_notebook_of_such_a_kernelspec(
     document.cells = [nbformat.v4.new_code_cell(INSIDE)]
     NotebookClient(document, timeout=60).execute()
     assert document.cells[0].outputs[0].text == "/mnt/data True\n"
+
+
+def test_a_variable_puts_the_kernels_of_nbclient_into_sandboxes(tmp_path: Path) -> None:
+    """The control is the same with jupyter_client's own."""
+    mark = tmp_path / "ran"
+    spec(tmp_path, "plain", leaves(mark))
+    document = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "plain", "display_name": "plain"}})
+    document.cells = [nbformat.v4.new_code_cell("import os; print(os.getcwd())")]
+    nbformat.write(document, tmp_path / "a.ipynb")
+    command = [sys.executable, "-c", "from nbclient.cli import main; main()", "--inplace", str(tmp_path / "a.ipynb")]
+    environment = os.environ | {"JUPYTER_PATH": str(tmp_path)}
+    for variable, where, ran in ((NAME, "/mnt/data\n", False), ("local-provisioner", f"{tmp_path}\n", True)):
+        chosen = environment | {"JUPYTER_DEFAULT_PROVISIONER_NAME": variable}
+        subprocess.run(command, env=chosen, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+        assert nbformat.read(tmp_path / "a.ipynb", 4).cells[0].outputs[0].text == where
+        assert mark.exists() is ran
 
 
 @pytest.mark.skipif(ENGINE != "docker", reason="it makes an image of Docker's")
@@ -224,3 +243,12 @@ def test_a_server_that_starts_sandboxes_only_may_name_such_kernelspecs(tmp_path:
         assert (status, "starts sandboxes only" in answer["message"]) == (403, True)
         assert asked(server, f"kernels/{kernel['id']}", {}, "DELETE")[0] == 204
     assert not mark.exists()
+
+
+def test_a_server_culls_them(tmp_path: Path, image: str) -> None:
+    words = [f"--MappingKernelManager.{name}=1" for name in ("cull_idle_timeout", "cull_interval")]
+    with served(tmp_path, image, BY_DEFAULT, *words) as server:
+        assert asked(server, "kernels", {"name": "python3"})[0] == 201
+        [process] = [one for one in server.kernels() if "sandbox_kernel" in one.cmdline()]
+        eventually(lambda: asked(server, "kernels", {}, "GET") == (200, []), 30, "the kernel is culled")
+        eventually(lambda: not containers_of(process.pid), 10, "its container is gone")
