@@ -15,6 +15,7 @@ from typing import Any
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from ...config.sources import by_name
+from ...config.table import NAME
 from ...core.errors import ConfigurationError
 from ...setup.install import check, is_ours, isolation_flags, kernel_spec, values_in
 
@@ -60,6 +61,8 @@ class SandboxProvisioner(LocalProvisioner):
                 values = values_in(argv)
             elif self.kernel_spec.language.lower() != PYTHON:
                 values = {"kernel": name}
+            if NAME.fullmatch(shown := self.kernel_spec.display_name):
+                values = {"display_name": shown} | values  # for `sandbox-kernel ps`
             values = by_name(values | self._settings)
             return kernel_spec(values, check(values), python=sys.executable, isolation=_isolation())
         except ConfigurationError as error:

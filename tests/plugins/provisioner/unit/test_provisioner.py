@@ -43,7 +43,15 @@ def started(found: KernelManager, **options: Any) -> tuple[dict[str, Any], dict[
     assert command[at + 1] == "sandbox_kernel"
     connection_file, values = read_argv(command[at + 2 :])
     assert connection_file == os.path.realpath(found.connection_file)
+    assert found.kernel_spec is not None
+    assert values.pop("display_name", "") == found.kernel_spec.display_name
     return values, launch["env"]
+
+
+def test_a_name_that_no_setting_can_be_is_left_out(tmp_path: Path) -> None:
+    specs = spec(tmp_path, "mine", display_name="a\nb", metadata=provisioned())
+    command, _ = manager(specs, "mine").pre_start_kernel()
+    assert not [word for word in command if word.startswith("--display-name")]
 
 
 def test_jupyter_finds_it_by_its_name() -> None:
