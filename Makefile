@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu properties lint bench fuzz fuzz-renderers lock blocking settings labextension clean
+.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -107,6 +107,13 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/engines/test_contract.py tests/container/engines/test_pause.py tests/plugins/qemu/container \
 		tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
+
+# Its images and roots are two gigabytes of downloads where nothing is there yet, and stay.
+test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap, and a kernelspec of one's own; 15 minutes with the builds
+	@for kind in r deno all; do \
+		$(BIN)/sandbox-kernel build --kind $$kind && $(BIN)/sandbox-kernel build --engine bubblewrap --kind $$kind || exit 1; \
+	done
+	@SANDBOX_KERNEL_LANGUAGES=1 $(BIN)/python -m pytest -p no:cacheprovider tests/languages $(PYTEST_ARGS)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter, 50 at most
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit tests/plugins/*/unit \

@@ -1,6 +1,7 @@
 """What is checked, a folder for what it needs; helpers of several folders lie in `support`.
 
 - `hub`: two people on a real JupyterHub, with users of the system of its own; `make hub` runs it.
+- `languages`: kernels of other languages, in images of their own; `make test-languages` runs it.
 - `unit`: this process and programs that it starts; neither an engine nor a browser. `make test-unit` runs them.
   Its folders are those of the package: `unit/core/test_tasks.py` is about `sandbox_kernel/core/tasks.py`.
 - `container`: an engine, and sandboxes in it.

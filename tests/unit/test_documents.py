@@ -34,6 +34,7 @@ MADE_BY_MAKE = {"output/", "output/lab/"}
 """Folders that a document may name although a checkout does not hold them."""
 
 OF_READERS = {"jupyter_sandbox_kernel_config.py", "NAME.ipynb", "notebook.ipynb", "pandas.py", "pip.py", "report.json"}
+OF_READERS |= {"kernel.json"}
 OF_READERS |= {"jupyter_server_config.py", "jupyterhub_config.py", "script.py", "stopwatch.py", "small.py", "ration.py"}
 """Files that are the reader's, and not the repository's."""
 
