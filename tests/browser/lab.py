@@ -155,6 +155,18 @@ class Lab:
                 return [one.text for one in self.output(cell).find_elements("css selector", ".jp-OutputArea-output")]
         pytest.fail(f"the outputs of cell {cell} were replaced {READS} times while they were read")
 
+    def language(self) -> dict[str, Any]:
+        """Return what the page knows of the language of the notebook's kernel."""
+        info = f"return {NOTEBOOK}.sessionContext.session.kernel.info.then(info => info.language_info)"
+        return dict(self.js(info))
+
+    def wait_for_pictures(self, place: WebElement) -> list[WebElement]:
+        """Return the pictures of an element, once there is one and all are drawn."""
+        drawn = """const all = [...arguments[0].querySelectorAll('img')];
+            return all.length && all.every(one => one.complete && one.naturalWidth > 0)"""
+        eventually(lambda: self.js(drawn, place), "pictures are drawn")
+        return place.find_elements("css selector", "img")
+
     def ask(self, path: str, method: str = "GET") -> Any:
         """Ask the server, not the page; None where it has nothing to say."""
         headers = {"Authorization": f"token {self.token}"}

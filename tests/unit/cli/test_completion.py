@@ -24,7 +24,7 @@ LINES = {
     "install --cell": {"--cell-timeout"},
     "install --outputs ": {"safe", "strict", "trusted"},
     "run --fail-on-policy ": {"violation", "any", "never"},
-    "build --kind d": {"data"},
+    "build --kind d": {"data", "deno"},
     "completion ": set(SHELLS),
     "verify --format ": {"table", "json", "html"},
     "run dat": {"data.csv"},
