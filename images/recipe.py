@@ -28,6 +28,13 @@ ACCOUNTS = "/tmp/.sandbox"  # noqa: S108 -- the sandbox's own
 FILES = ("plots.py", "measures.py", "unpack.js", "plotly_failures.js", "plotly_without_outlines.js")
 """What fits libraries into the sandbox; each kernel's start calls the first, and a figure brings the scripts along."""
 
+KERNELS = {
+    "bash": ("bash_kernel.py", "kernel_base.py"),
+    "deno": (),
+    "sql": ("sql_kernel.py", "kernel_base.py"),
+}
+"""Kernels of other languages, and our files in the folder of each."""
+
 MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- not ours
 
 UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "perl-base", "sqv")
@@ -162,11 +169,17 @@ def bring_fonts(packages: Path) -> None:
 
 
 def bring_kernelspecs() -> None:
-    """Say how kernels of other languages are started; R's package brings its own."""
-    if Path("/usr/local/bin/deno").exists():
-        folder = Path("/usr/local/share/jupyter/kernels/deno")
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(HERE / "kernels" / "deno.json", folder / "kernel.json")
+    """Say how kernels of other languages are started, and bring those that are ours; R's package brings its own."""
+    needed = {"bash": Path("/bin/bash"), "deno": Path("/usr/local/bin/deno")}
+    needed["sql"] = Path(sysconfig.get_path("purelib"), "duckdb")
+    for name, files in KERNELS.items():
+        if needed[name].exists():
+            folder = Path("/usr/local/share/jupyter/kernels", name)
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(HERE / "kernels" / f"{name}.json", folder / "kernel.json")
+            for file in files:
+                shutil.copyfile(HERE / "kernels" / file, folder / file)
+            compileall.compile_dir(folder, quiet=2)
 
 
 def compile_bytecode(folder: Path) -> None:

@@ -32,13 +32,13 @@ from ..wheels.requirements import read as read_requirements
 from . import engine_setup
 from .build_lock import alone
 from .command_steps import Say, Steps, tail
-from .image_kinds import KINDS, Kind, KindStages, bootstrapped
+from .image_kinds import KERNEL_FILES, KINDS, Kind, KindStages, bootstrapped
 
 ROOT_IMAGE = "python:3.13-slim-trixie"
 RECIPE_FILES = (
     *("recipe.py", "plots.py", "measures.py"),
     *("unpack.js", "plotly_failures.js", "plotly_without_outlines.js"),
-    "kernels/deno.json",
+    *(f"kernels/{name}" for name in KERNEL_FILES),
 )
 """Of images/: what is done inside, and what goes in besides packages."""
 

@@ -36,6 +36,15 @@ R_PACKAGES = (
 )
 """R with its kernel. Plots need a font, and matrices a fast BLAS. The recipe removes what these bring for the web."""
 
+KERNELS: dict[str, tuple[str, ...]] = {
+    "bash": ("bash_kernel.py", "kernel_base.py"),
+    "deno": (),
+    "sql": ("sql_kernel.py", "kernel_base.py"),
+}
+"""Kernels of other languages, and our files in the folder of each. `images/recipe.py` has the same table."""
+KERNEL_FILES = tuple(sorted({f"{name}.json" for name in KERNELS}.union(*KERNELS.values())))
+"""Of images/kernels/."""
+
 Stage = tuple[Kind, tuple[str, ...]]
 """A kind, and the locks of what it adds to the one before."""
 BOOTSTRAP_SECONDS = 1800.0

@@ -30,7 +30,7 @@ from . import debian_root, root_layout
 from .build_lock import alone
 from .command_steps import Say, Steps
 from .image_build import check_tag
-from .image_kinds import BY_NAME, KINDS, Kind
+from .image_kinds import BY_NAME, KERNEL_FILES, KERNELS, KINDS, Kind
 from .root_generations import Generation, folder_of, new_generation, read
 from .root_layout import ENVIRONMENT, HOME, PROGRAMS, Layout, lay_out
 from .root_steps import lent, run_step, with_more
@@ -44,10 +44,14 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
     packages = next((environment / "lib").glob("python*/site-packages"))
     _add_modules(recipes, packages, home)
     _link_fonts(packages, environment / "share" / "fonts")
-    if (environment / "bin" / "deno").exists():
-        folder = environment / "share" / "jupyter" / "kernels" / "deno"
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(recipes / "kernels" / "deno.json", folder / "kernel.json")
+    needed = {"bash": environment / "bin" / "bash", "deno": environment / "bin" / "deno", "sql": packages / "duckdb"}
+    for name, files in KERNELS.items():
+        if needed[name].exists():
+            folder = environment / "share" / "jupyter" / "kernels" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(recipes / "kernels" / f"{name}.json", folder / "kernel.json")
+            for file in files:
+                shutil.copyfile(recipes / "kernels" / file, folder / file)
 
 
 def _add_modules(recipes: Path, packages: Path, home: Path) -> None:
@@ -128,7 +132,8 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     python = root_layout.find_python()
     target = root_layout.target(python)
     laid = lay_out(python, root_layout.look(python))
-    texts = [(recipes / name).read_text() for name in (*FILES, "kernels/deno.json", "warm.py", "installer.lock")]
+    kernels = [f"kernels/{name}" for name in KERNEL_FILES]
+    texts = [(recipes / name).read_text() for name in (*FILES, *kernels, "warm.py", "installer.lock")]
     names = KINDS[kind].locks
     locks = [image_wheels.lock_of(recipes, name, python.minor).read_text() for name in names]
     # Not what the Python maps: an update of the machine's libraries changes nothing here.
@@ -274,7 +279,14 @@ def _point_at(python: str, programs: Path, before: str) -> None:
 def _compile(environment: Path, python: root_layout.Python) -> None:
     """Write the bytecode of the packages: a sandbox cannot keep it, and names files as it finds them."""
     command = [python.executable, "-I", "-S", "-m", "compileall", "-q", "-q", "-j", "0"]
-    command += ["-s", str(environment), "-p", ENVIRONMENT, str(environment / "lib")]
+    command += [
+        "-s",
+        str(environment),
+        "-p",
+        ENVIRONMENT,
+        str(environment / "lib"),
+        str(environment / "share" / "jupyter"),
+    ]
     run_step(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
 
 
