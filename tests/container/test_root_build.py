@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,16 @@ from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.engines.bubblewrap import root_lookup as places_of_roots
 from sandbox_kernel.engines.bubblewrap.discovery import reachable
 from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
-from sandbox_kernel.setup import engine_setup, exported_root, root_generations, root_layout, roots
+from sandbox_kernel.setup import (
+    debian_root,
+    engine_setup,
+    exported_root,
+    image_build,
+    root_generations,
+    root_layout,
+    root_steps,
+    roots,
+)
 from sandbox_kernel.setup import roots as additions
 from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import Target
@@ -298,3 +307,72 @@ def test_a_root_has_the_files_of_an_image(image: str, place: Place) -> None:
 def test_an_image_that_is_not_there_is_said(place: Place) -> None:
     with pytest.raises(ImageMissing, match="sandbox-kernel-tests/none"):
         exported_root.build("sandbox-kernel-tests/none", progress=place.lines.append)
+
+
+# --- of Debian's packages ---------------------------------------------------------------------------------------------
+
+
+RECIPE = """
+import json, os, pathlib, sys
+said = {
+    "steps": sys.argv[1:],
+    "ids": pathlib.Path("/proc/self/uid_map").read_text().split()[:2],
+    "network": [line.split(":")[0].strip() for line in open("/proc/net/dev") if ":" in line],
+    "machine": [path for path in PATHS if os.path.exists(path)],
+    "variables": sorted(os.environ),
+    "wheels": sorted(os.listdir("/opt/sandbox/build/wheels")),
+}
+pathlib.Path("/usr/share/said.json").write_text(json.dumps(said))
+pathlib.Path("/tmp/left").touch()
+"""
+"""Stands for the image's recipe, and says what it sees of the place where it runs."""
+
+
+@pytest.fixture
+def debian(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """What a root of Debian's packages is made of: the files of our image here, one wheel, and that recipe."""
+    program = bubblewrap_program()
+    if program is None or (os.geteuid() == 0 and not reachable(program)):
+        pytest.skip("there is no bwrap on this machine that everybody may start")
+    recipes = Path(shutil.copytree(brought("images"), tmp_path / "recipes"))
+    (recipes / "recipe.py").write_text(RECIPE.replace("PATHS", repr([str(tmp_path), "/root/.cache", "/etc/shadow"])))
+    archive = tmp_path / "debian.tar"
+    made = subprocess.run(["docker", "create", "sandbox-kernel:base"], check=True, capture_output=True, text=True)
+    try:
+        subprocess.run(["docker", "export", "-o", archive, made.stdout.strip()], check=True)
+    finally:
+        subprocess.run(["docker", "rm", made.stdout.strip()], check=True, capture_output=True)
+    wheels = image_wheels.Wheels(tuple(sorted(place.index.glob("*.whl"))), "")
+    monkeypatch.setattr(image_build, "brought", lambda _: recipes)
+    monkeypatch.setattr(debian_root, "bootstrapped", lambda *_: nullcontext(archive))
+    monkeypatch.setattr(debian_root, "_wheels", lambda *_, **__: wheels)
+    let_others_in(tmp_path)
+    yield place
+    archive.unlink()
+
+
+def test_a_root_of_debian_is_made_by_the_recipe_in_a_sandbox(debian: Place) -> None:
+    name = roots.build("r", progress=debian.lines.append)
+    folder = root_generations.folder_of(name)
+    tree = folder / root_generations.read(folder)["tree"]
+    said = json.loads((tree / "usr/share/said.json").read_text())
+    user = os.geteuid() or root_steps.NOBODY
+    assert (said["steps"], said["ids"], said["network"]) == (["system", "packages"], ["0", str(user)], ["lo"])
+    assert said["machine"] == []
+    assert set(said["variables"]) <= {"HOME", "LANG", "PATH", "PWD", "LC_CTYPE"}
+    assert said["wheels"] == sorted(path.name for path in debian.index.glob("*.whl"))
+    assert all((tree / "etc" / file).is_file() for file in exported_root.ETC)
+    assert not any((tree / name).exists() for name in ("dev", "proc", "tmp"))
+    assert {path.lstat().st_uid for path in tree.rglob("*")} == {os.geteuid()}
+    assert inside(name, "python3", "-c", "import ipykernel; print(ipykernel.__name__)") == "ipykernel\n"
+    assert roots.state(name).found.endswith("current")
+    roots.build("r", progress=debian.lines.append)
+    assert debian.lines[-1].endswith("is up to date")
+
+
+def test_a_recipe_that_fails_leaves_no_root(debian: Place, tmp_path: Path) -> None:
+    (tmp_path / "recipes" / "recipe.py").write_text("raise SystemExit('no room')")
+    with pytest.raises(EngineError, match="no room"):
+        roots.build("r", progress=debian.lines.append)
+    with pytest.raises(ImageMissing):
+        places_of_roots.find("sandbox-kernel:r")
