@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +157,7 @@ def install_packages() -> None:
         compile_bytecode(folder)
     bring_fonts(Path(sysconfig.get_path("purelib")))
     bring_kernelspecs()
+    bring_logos()
     warm_up()
 
 
@@ -180,6 +182,22 @@ def bring_kernelspecs() -> None:
             for file in files:
                 shutil.copyfile(HERE / "kernels" / file, folder / file)
             compileall.compile_dir(folder, quiet=2)
+
+
+def bring_logos() -> None:
+    """Have Deno write its logos, which front ends show."""
+    deno = Path("/usr/local/bin/deno")
+    if deno.exists():
+        with tempfile.TemporaryDirectory() as home:
+            subprocess.run(
+                [deno, "jupyter", "--install"],
+                check=True,
+                env={"HOME": home},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for logo in Path(home).rglob("logo-*"):
+                shutil.copyfile(logo, Path("/usr/local/share/jupyter/kernels/deno", logo.name))
 
 
 def compile_bytecode(folder: Path) -> None:
