@@ -128,7 +128,7 @@ class KernelDied(CellError):
 
 
 class CellInterrupted(CellError):
-    """An interrupt met the kernel outside the cell's own code, and the kernel forgot to answer."""
+    """An interrupt met the kernel outside the cell's code and was not answered, or the kernel has no error for it."""
 
     usual = EndCode.CELL_INTERRUPTED
 

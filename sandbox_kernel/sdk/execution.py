@@ -240,8 +240,6 @@ class Recorder:
             yield from self._fail(content, verdict)
         elif content["status"] == "aborted":
             yield from self._fail({"ename": "Aborted", "evalue": "an earlier cell failed"}, verdict)
-        elif content["status"] == "abort":  # R's kernel sends no error for a cell that was interrupted
-            yield from self._fail({"ename": "Interrupted", "evalue": "the cell was interrupted"}, verdict)
 
     def _fail(self, content: Mapping[str, Any], verdict: SandboxError | None) -> Iterator[Event]:
         if self._execution.error is not None:

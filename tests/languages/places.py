@@ -36,8 +36,6 @@ class Language:
     """What raises, and what name, text and traceback have of it."""
     busy: str
     """A loop without an end."""
-    interrupted: str
-    """What an error of it is named that was interrupted."""
     memory: str
     """Takes more memory than there is."""
     flood: str
@@ -69,7 +67,6 @@ R = Language(
         "1. g()",
     ),
     busy="while (TRUE) {}",
-    interrupted="Interrupted",
     memory="x <- list(); while (TRUE) x[[length(x) + 1]] <- rnorm(1e6)",
     flood="for (i in 1:20000) cat(strrep('x', 1000), '\\n')",
     death="tools::pskill(Sys.getpid(), 9)",
@@ -87,7 +84,6 @@ DENO = Language(
     output="console.log('hello, world')",
     error=("function f() { throw new TypeError('too deep') }; f()", "TypeError", "too deep", "at f ("),
     busy="while (true) {}",
-    interrupted="Error",
     memory="const all: Uint8Array[] = []; while (true) all.push(new Uint8Array(1 << 24).fill(1))",
     flood="while (true) console.log('x'.repeat(1000))",
     death="Deno.exit(3)",

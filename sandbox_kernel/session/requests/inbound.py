@@ -300,6 +300,8 @@ class Inbound:
             if request.verdict is not None and not request.finished and message.type == "error":
                 request.keep_traceback(cut(message.content["traceback"]))
                 return
+            if message.type == "error":
+                request.note_error()
             self._clocks.prolong(request)
         self._outbound.publish(message, request, verdict or self.judge(message))
 

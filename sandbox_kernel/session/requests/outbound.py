@@ -5,7 +5,7 @@ Everything leaves with a parent header that the host itself received. Knows no c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -132,6 +132,10 @@ class Outbound:
 
     def error(self, request: PendingRequest, error: SandboxError) -> None:
         self._say("error", error_content(request, error), request)
+
+    def failure(self, request: PendingRequest, content: Mapping[str, object]) -> None:
+        """Publish the error that a filtered reply has."""
+        self._say("error", {key: content[key] for key in ("ename", "evalue", "traceback")}, request)
 
     def notice(self, *notices: str) -> None:
         """Have something said on stderr of the next cell."""

@@ -63,6 +63,8 @@ class PendingRequest:
     """What guards found in it before it was sent."""
     beside: str | None = None
     """A file beside the notebook that the cell did not find."""
+    showed_error: bool = False
+    """Whether the kernel published an error of it."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
     id: str = field(init=False)
@@ -168,6 +170,10 @@ class PendingRequest:
     def find_beside(self, name: str | None) -> None:
         """Note what lies beside the notebook of what it did not find."""
         self.beside = name
+
+    def note_error(self) -> None:
+        """Note that the kernel published an error of it."""
+        self.showed_error = True
 
     def keep_traceback(self, lines: tuple[str, ...]) -> None:
         self.traceback = lines

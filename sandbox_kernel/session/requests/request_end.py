@@ -171,6 +171,8 @@ class Completion:
 
     def _reply(self, request: PendingRequest) -> Message | None:
         """Return the reply that a request gets, and say of a cell why it was ended or why it failed."""
+        if request.interrupted and _failed_in_silence(request):
+            request.condemn(CellInterrupted(EndCode.CELL_INTERRUPTED, kept=Survived.VARIABLES_AND_FILES))
         reply, error = request.reply, request.verdict
         if error is not None:
             if request.is_execute:
@@ -179,6 +181,8 @@ class Completion:
         if reply is None and request.reply_type is not None:
             return self._outbound.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
         if request.is_execute and request.is_heard:
+            if reply is not None and reply.content.get("status") == "error" and _failed_in_silence(request):
+                self._outbound.failure(request, reply.content)
             failure = _failure(request)
             said = None if failure is None else self._hints.of_failure(failure, request.beside)
             code = str(request.message.content.get("code", ""))
@@ -221,6 +225,12 @@ class Completion:
             if request.is_execute and request.message.content.get("stop_on_error", True):
                 aborting.add(request.queue)
             self.condemn_and_end(request, error)
+
+
+def _failed_in_silence(request: PendingRequest) -> bool:
+    """Return whether a kernel says a cell's failure in its reply alone, as Deno does of a syntax error."""
+    status = request.reply.content.get("status") if request.reply is not None else None
+    return request.is_execute and not request.showed_error and status in ("error", "abort")
 
 
 def _failure(request: PendingRequest) -> Failure | None:

@@ -1083,6 +1083,40 @@ async def test_an_interrupt_ends_a_cell_whose_files_are_being_copied(make: Calla
     assert [message.id for message in bench.sent] == [later.id]
 
 
+FAILURE = {"ename": "SyntaxError", "evalue": "no", "traceback": ["where"]}
+
+
+async def test_a_failure_that_a_kernel_has_in_its_reply_alone_is_shown(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.reply(cell, "error", **FAILURE)
+    bench.status("idle", cell)
+    assert await bench.ended(cell) == ["busy", "SyntaxError", "SyntaxError", "idle"]
+    shown, reply = (message for message, _ in bench.delivered if "ename" in message.content)
+    assert (shown.channel, shown.type, reply.type) == ("iopub", "error", "execute_reply")
+    assert shown.content["traceback"] == ["where"]
+
+
+async def test_a_failure_that_a_kernel_has_shown_is_shown_once(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.say("error", FAILURE, cell)
+    bench.reply(cell, "error", **FAILURE)
+    bench.status("idle", cell)
+    assert await bench.ended(cell) == ["busy", "SyntaxError", "SyntaxError", "idle"]
+
+
+@pytest.mark.parametrize("status", ["error", "abort"])
+async def test_an_interrupt_that_a_kernel_has_no_error_for_is_one(bench: Bench, status: str) -> None:
+    """Deno has an error that says nothing of it, and R a status of its own."""
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.requests.interrupted()
+    bench.reply(cell, status)
+    bench.status("idle", cell)
+    assert await bench.ended(cell) == ["busy", "KeyboardInterrupt", "KeyboardInterrupt", "idle"]
+
+
 async def test_an_interrupt_ends_the_cell_that_waits_for_a_kernel(bench: Bench) -> None:
     bench.ready = False
     first, second = bench.submit(), bench.submit(content={"stop_on_error": False})
