@@ -36,7 +36,8 @@ GATHER_SECONDS = 0.01
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.03, 0.5
 """How long a cell is silent before the kernel looks whether it waits for input: at first, and at most."""
 REPEAT_SECONDS = 0.1
-"""After an interrupt: when that is interrupted again which bash was starting, and which missed it."""
+"""From an interrupt to the next look whether something missed it."""
+MAX_REPEATS = 20
 KILL_SECONDS = 1.0
 """An interrupt so long after the first one kills what the first did not end."""
 QUERY_SECONDS = 2.0
@@ -179,15 +180,16 @@ class Shell:
                 return "commands"
         return ""
 
-    def interrupt_again(self, before: int) -> None:
-        """Interrupt what missed it: a command that bash was starting then.
+    def interrupt_again(self, before: int) -> int:
+        """Interrupt what an interrupt of the group `before` missed; return the group in the foreground.
 
-        `before` was in the foreground when it came. What still runs, and would have ended by it, has not got it.
+        Bash goes on where its command had just ended, or was about to start. And a command that still runs, and would
+        have ended by the signal, has not got it.
         """
         group = self.foreground()
-        if group != self.pid == before:
+        if group not in {self.pid, before}:
             self.signal(signal.SIGINT)
-            return
+            return group
         for pid in self.processes(group) if group != self.pid else ():
             try:
                 with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
@@ -198,6 +200,7 @@ class Shell:
                     os.kill(int(pid), signal.SIGINT)
             except (OSError, ValueError):
                 continue
+        return group
 
     def close(self) -> None:
         """End bash; what it left in the background loses its terminal."""
@@ -227,6 +230,8 @@ class BashKernel(Kernel):
         signal.signal(signal.SIGCHLD, lambda *_: None)  # it wakes the loop
         self.number = 0
         """Of what bash was last asked to do."""
+        self.repeats = 0
+        """How often it was asked for the exit code once more."""
         self.pending: list[tuple[str, str]] = []
         """What was taken and is not published yet: name and text."""
         self.size = self.heard = 0
@@ -272,8 +277,7 @@ class BashKernel(Kernel):
 
     def do(self, shell: Shell, command: str) -> int:
         """Have bash do something and report; return the number by which its report is known."""
-        self.number += 1
-        self.said = b""
+        self.number, self.said, self.repeats = self.number + 1, b"", 0
         self.feed(shell, f"\n{{ \\builtin printf '\\0+' >&{STATUS}; }} 2>/dev/null; {command}{self.report()}")
         return self.number
 
@@ -338,7 +342,7 @@ class BashKernel(Kernel):
 
     def follow(self, shell: Shell, *, allow_stdin: bool) -> int | None:
         """Publish what a cell writes until it is done; return its exit code, or None if the shell has ended."""
-        look, interrupts, first_at, again_at, group = FIRST_LOOK_SECONDS, 0, 0.0, 0.0, 0
+        look, interrupts, first_at, again_at, repeats, group = FIRST_LOOK_SECONDS, 0, 0.0, 0.0, 0, 0
         while (status := self.reported()) is None and not shell.has_ended():
             heard = self.heard
             self.wait(seconds=GATHER_SECONDS if self.pending else look)
@@ -348,10 +352,9 @@ class BashKernel(Kernel):
             if self.interrupts > interrupts and self.has_started():
                 group, first_at, interrupts = shell.foreground(), first_at or now, self.interrupts
                 shell.signal(signal.SIGKILL if now > first_at + KILL_SECONDS else signal.SIGINT)
-                look, again_at = FIRST_LOOK_SECONDS, now + REPEAT_SECONDS
-            elif again_at and now >= again_at:
-                again_at = 0.0
-                shell.interrupt_again(group)
+                look, again_at, repeats = FIRST_LOOK_SECONDS, now + REPEAT_SECONDS, MAX_REPEATS
+            elif repeats and now >= again_at:
+                group, again_at, repeats = shell.interrupt_again(group), now + REPEAT_SECONDS, repeats - 1
             elif self.pending or self.heard != heard:
                 look = FIRST_LOOK_SECONDS
             else:
@@ -363,8 +366,12 @@ class BashKernel(Kernel):
         reads = shell.reads()
         if reads == "input":
             self.give_input(shell, allow_stdin=allow_stdin)
-        elif reads == "commands" or (seconds == FIRST_LOOK_SECONDS and not SEES_CALLS):
-            # A syntax error or an interrupt made bash drop the line that asks for the exit code. Two do no harm.
+        elif reads == "commands" or not (SEES_CALLS or self.repeats):
+            # A syntax error or an interrupt made bash drop the line that asks for the exit code, and another does no
+            # harm. Some syntax errors leave its parser within a construct, which an interrupt ends.
+            if self.repeats and reads:
+                shell.signal(signal.SIGINT)
+            self.repeats += 1
             self.feed(shell, self.report())
         return FIRST_LOOK_SECONDS if reads else min(2 * seconds, MAX_LOOK_SECONDS)
 
