@@ -331,7 +331,7 @@ class BashKernel(Kernel):
         if status is None:
             self.end_shell(shell)
             text = f"the shell ended ({named(shell.code)}); the next cell has a new one, in {self.home}"
-            return self.error("ShellEnded", str(shell.code), text)
+            return self.error("ShellEnded", text, f"ShellEnded: {text}")
         self.read_all(shell)
         self.flush()
         if status == 0:
