@@ -257,8 +257,7 @@ class BashKernel(Kernel):
 
     def end_shell(self, shell: Shell) -> None:
         """Publish the last outputs of a bash, and forget it."""
-        self.read_all(shell)
-        self.flush()
+        self.finish(shell)
         for each in {shell.terminal, shell.errors, shell.status, shell.show} & self.readers.keys():
             self.unwatch(each)
         shell.close()
@@ -332,8 +331,7 @@ class BashKernel(Kernel):
             self.end_shell(shell)
             text = f"the shell ended ({named(shell.code)}); the next cell has a new one, in {self.home}"
             return self.error("ShellEnded", text, f"ShellEnded: {text}")
-        self.read_all(shell)
-        self.flush()
+        self.finish(shell)
         if status == 0:
             return {}
         if self.interrupts:
@@ -418,6 +416,12 @@ class BashKernel(Kernel):
         for source, name in ((shell.terminal, "stdout"), (shell.errors, "stderr")):
             while self.read_output(source, name):
                 pass
+
+    def finish(self, shell: Shell) -> None:
+        """Publish what is left of a cell, half characters too."""
+        self.read_all(shell)
+        self.pending += [(name, decoder.decode(b"", final=True)) for name, decoder in self.decoders.items()]
+        self.flush()
 
     def flush(self) -> None:
         """Publish what has been taken, in its order."""

@@ -100,8 +100,11 @@ def test_outputs_are_apart_and_in_the_order_of_time(bash: HostKernel) -> None:
 
 
 def test_a_cell_sees_a_terminal_of_80_columns_and_bytes_are_not_changed(bash: HostKernel) -> None:
-    ran = bash.run("[[ -t 1 && -t 2 ]] && tput cols; printf 'a\\tb\\r\\nü\\e[31m\\0'; printf '\\xff\\xfe'")
-    assert ran.text() == "80\na\tb\r\nü\x1b[31m\0\ufffd\ufffd"
+    ran = bash.run(
+        "[[ -t 1 && -t 2 ]] && tput cols; printf 'a\\tb\\r\\nü\\e]0;title\\a\\e[31m\\0\\e[2J'; printf '\\xff\\xc3'"
+    )
+    assert ran.text() == "80\na\tb\r\nü\x1b]0;title\a\x1b[31m\0\x1b[2J\ufffd\ufffd"
+    assert bash.run("echo next").text() == "next\n"
 
 
 def test_no_descriptor_of_the_kernel_is_in_a_command(bash: HostKernel) -> None:
@@ -210,6 +213,7 @@ def test_display_shows_files_in_their_place(bash: HostKernel) -> None:
     ran = bash.run(
         "echo 1; display a.png; rm a.png; echo 2; display b.json; echo '<b>x</b>' > c; display -t text/html c"
     )
+    assert ran.text("stderr") == ""
     assert [kind for kind, _ in ran.outputs] == ["stdout", "display_data", "stdout", "display_data", "display_data"]
     assert [list(data) for data in ran.shown] == [["image/png"], ["application/json"], ["text/html"]]
     assert base64.b64decode(ran.shown[0]["image/png"]) == PIXEL
