@@ -174,6 +174,13 @@ def parser(*others: Plugin) -> Parser:
     one = command("install", subcommands.install_kernelspec)
     _where(one, "install")
     one.add_argument("--force", action="store_true", help="install the kernel even if it cannot work on this machine")
+    one.add_argument(
+        "--join",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="have its notebooks run in one sandbox, that of this name; each has variables of its own",
+    )
     _where(command("uninstall", subcommands.uninstall_kernelspec, settings=False), "remove it", NAME)
     _doctor(command("doctor", subcommands.doctor))
     command("ps", subcommands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")

@@ -338,6 +338,8 @@ def install_kernelspec(options: argparse.Namespace) -> int:
     """
     from ..setup.install import look
 
+    if options.join is not None:
+        _join(options)
     seen = _kernel_of_image(options, check(options.values).kernel)
     if options.name != NAME:
         options.values.setdefault("display_name", f"Python 3 ({options.name})")
@@ -468,6 +470,17 @@ def _place(options: argparse.Namespace) -> tuple[bool, str | None]:
 def _install(options: argparse.Namespace, seen: ImageKernelspec | None) -> Path:
     user, prefix = _place(options)
     return install(options.values, name=options.name, user=user, prefix=prefix, seen=seen)
+
+
+def _join(options: argparse.Namespace) -> None:
+    """Give a kernel the engine of a shared sandbox, and a name of its own. Raises `ConfigurationError`."""
+    if "engine" in options.values:
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, "give --join or --engine, and not both", setting="--join")
+    options.values["engine"] = f"shared:///{options.join}" if options.join else "shared"
+    check(options.values)
+    if options.name is None:
+        options.name = f"sandbox-shared-{options.join.lower()}" if options.join else "sandbox-shared"
+        options.values.setdefault("display_name", f"Python 3 (shared{': ' if options.join else ''}{options.join})")
 
 
 def _kernel_of_image(options: argparse.Namespace, kernel: str) -> ImageKernelspec | None:

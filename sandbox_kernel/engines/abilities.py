@@ -79,6 +79,13 @@ class Pausable(Protocol):
 
 
 @runtime_checkable
+class Nested(Protocol):
+    """The pipe of a further agent in a container that is attested already: its first word is awaited, and no report."""
+
+    is_nested: bool
+
+
+@runtime_checkable
 class Sampled(Protocol):
     """A container whose processes the machine's kernel counts and shows."""
 

@@ -31,11 +31,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "qemu": (),
     "record": ("receipt", "audit"),
     "screen": ("screen",),
+    "shared": (),
     "tools": (),
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""
-ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",)}
+ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",), "shared": ("shared",)}
 """Those of our plugins that bring engines, each with their names."""
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker": ("pool", "preload"),

@@ -29,6 +29,7 @@ from ..core.errors import (
 )
 from ..core.model import KERNEL_NAME, ExitReason, Limits, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect
+from ..engines.abilities import Nested
 from ..engines.base import Container, Handover
 from ..files.file_rules import printable
 from . import protocol
@@ -280,7 +281,7 @@ class Lifecycle:
             log_defect("the start of a sandbox", defect)
             error = EngineError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at starting a sandbox: {defect!r}")
         else:
-            error = await self._attached(container, spec, deadline)
+            error = await self._attached(container, None if isinstance(container, Nested) else spec, deadline)
         if self._state not in LET_GO:
             self._ended(self._verdict or error)
 

@@ -101,6 +101,8 @@ class NestedAgents:
 class NestedPipe:
     """The pipe of one of them: a `Container` that is none by itself."""
 
+    is_nested = True
+
     def __init__(self, link: Link, number: int) -> None:
         self.number = number
         self.id = link.container.id

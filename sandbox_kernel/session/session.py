@@ -231,15 +231,12 @@ class Session:
         """Start a container unless there is one."""
         if self.is_gone:
             self._life = self._next_life()
-        if self.is_new and self._within is not None:
-            self.services.begin(afresh=True)
-            spec = new_spec(self.settings, self.id, self._within.inside)
-            self._life.launch(lambda: self.engine.start(spec), None)
-        elif self.is_new:
-            self.folders.forget_scratch()
+        if self.is_new:
+            if self._within is None:
+                self.folders.forget_scratch()
             self.services.begin(afresh=True)
             first, self._first = self._first, None
-            spec = first or new_spec(self.settings, self.id, self._prepared.inside)
+            spec = first or new_spec(self.settings, self.id, (self._within or self).inside)
 
             async def start() -> Container:
                 return await self.engine.start(spec)

@@ -1,0 +1,20 @@
+"""Why a kernel cannot join a shared sandbox, as codes."""
+
+from __future__ import annotations
+
+from ...core.codes import Code
+
+_END = "End the kernels that share it, or give this one another name: engine shared:///NAME."
+
+
+class SharedCode(Code):
+    """Why a kernel cannot join a shared sandbox."""
+
+    SHARED_OTHER_SETTINGS = "failure", "the shared sandbox {name!r} has other settings than this kernel", _END
+    SHARED_SERVES_NOTHING = (
+        "failure",
+        "a shared sandbox has no connections that one kernel's settings allow",
+        "Leave out network, secrets, packages and tools, or use another engine.",
+    )
+    SHARED_NOT_STARTED = "failure", "the owner of the shared sandbox {name!r} does not answer: {why}", _END
+    SHARED_NOT_OURS = "failure", "the folder {folder} is not this user's alone", "Remove it."

@@ -1,0 +1,203 @@
+"""One sandbox that several kernels share: what they have in common, and what each has for itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+from sandbox_kernel import ConfigurationError, EngineError, Sandbox
+from sandbox_kernel.engines import broker_sockets
+from sandbox_kernel.plugins.shared import meeting_point
+from sandbox_kernel.plugins.shared.codes import SharedCode
+
+ENGINE = "shared:///tests"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of the user's own for each test; and no owner is left when it ends."""
+    monkeypatch.setattr(broker_sockets, "own_folder", lambda: str(tmp_path / "own"))
+    yield tmp_path / "own" / "shared"
+    until = time.monotonic() + 30
+    while owners(tmp_path):
+        assert time.monotonic() < until, "its owner outlives the kernels"
+        time.sleep(0.05)
+    assert list((tmp_path / "own").glob("shared/*")) == []
+
+
+def owners(folder: Path) -> list[psutil.Process]:
+    """Return the processes that own a sandbox of a test."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if "sandbox_kernel.plugins.shared.owner" in words and any(word.startswith(str(folder)) for word in words):
+            found.append(process)
+    return found
+
+
+def joined(image: str, **more: str) -> Sandbox:
+    return Sandbox(engine=ENGINE, image=image, **more)  # type: ignore[arg-type]
+
+
+def test_kernels_share_files_and_have_variables_of_their_own(image: str, tmp_path: Path) -> None:
+    with joined(image) as one, joined(image) as other:
+        one.run_code("word = 'one'; open('shared.txt', 'w').write('here')")
+        other.run_code("word = 'other'")
+        assert one.run_code("word").text == "'one'"
+        assert other.run_code("word").text == "'other'"
+        assert other.run_code("open('shared.txt').read()").text == "'here'"
+        assert other.files.read("shared.txt") == "here"
+        assert len(owners(tmp_path)) == 1
+
+
+def test_an_end_of_one_leaves_the_other(image: str) -> None:
+    with joined(image) as one:
+        with joined(image) as other:
+            one.run_code("kept = 1")
+            died = other.run_code("import os; os._exit(3)")
+            assert died.error is not None
+            assert died.error.name == "KernelDied"
+            other.restart()
+            assert other.run_code("1 + 1").text == "2"
+            assert one.run_code("kept").text == "1"
+            pid = other.run_code("import subprocess; subprocess.Popen(['setsid', 'sleep', '600']).pid").text
+        runs = f"import os; os.path.exists('/proc/{pid}/cwd') and os.readlink('/proc/{pid}/exe')"
+        until = time.monotonic() + 30
+        while one.run_code(runs).text not in {"False", None}:
+            assert time.monotonic() < until, "what it left runs on"
+        assert one.run_code("kept").text == "1"
+
+
+def test_other_settings_are_refused_by_name(image: str) -> None:
+    with joined(image):
+        with pytest.raises(EngineError) as caught:
+            joined(image, memory="1G").start()
+        assert caught.value.code is SharedCode.SHARED_OTHER_SETTINGS
+        with joined(image) as other:
+            assert other.run_code("6 * 7").text == "42", "the control: the same settings"
+
+
+def test_what_one_kernel_alone_may_have_is_refused(image: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        joined(image, network="api.example.org").start()
+    assert caught.value.code is SharedCode.SHARED_SERVES_NOTHING
+
+
+def test_an_owner_that_is_killed_takes_the_sandbox_along_and_the_next_cell_has_another(
+    image: str, tmp_path: Path
+) -> None:
+    with joined(image) as one:
+        one.run_code("kept = 1")
+        (owner,) = owners(tmp_path)
+        owner.send_signal(signal.SIGKILL)
+        owner.wait(30)
+        lost = one.run_code("'kept' in globals()")
+        if lost.error is not None:
+            assert lost.error.name == "SandboxDied"
+            lost = one.run_code("'kept' in globals()")
+        assert lost.text == "False"
+
+
+def test_a_socket_of_another_folder_owner_is_not_believed(folder: Path, image: str) -> None:
+    with joined(image) as control:
+        assert control.run_code("6 * 7").text == "42"
+        folder.chmod(0o777)
+        with pytest.raises(EngineError) as caught:
+            joined(image).start()
+        assert caught.value.code is SharedCode.SHARED_NOT_OURS
+        folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".", "", "x" * 41])
+def test_what_is_no_name_is_refused(name: str, image: str) -> None:
+    with pytest.raises((ConfigurationError, EngineError)):
+        Sandbox(engine=f"shared:///{name}", image=image).start()
+
+
+HOSTILE = [b"", b"{", b"[]\n", b'{"digest": 1}\n', b'{"digest": "x", "config": {}}\n', b"x" * (1 << 21)]
+
+
+@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: repr(said[:12]))
+def test_what_is_no_request_gets_no_kernel(said: bytes, image: str) -> None:
+    with joined(image) as one:
+        path = meeting_point.meeting_point(ENGINE).socket
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(30)
+            sock.connect(str(path))
+            try:
+                sock.sendall(said)
+                sock.shutdown(socket.SHUT_WR)
+                answer = sock.recv(1 << 16)
+            except OSError:
+                answer = b""
+        assert not answer or json.loads(answer)["ok"] is False
+        assert one.run_code("6 * 7").text == "42"
+
+
+def test_a_kernel_of_a_notebook_joins_by_its_kernelspec(image: str, tmp_path: Path) -> None:
+    """`install --join`, and a restart of the kernel process: the files and the other notebook's variables stay."""
+    name = f"t{os.getpid()}"
+    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(tmp_path), "--join", name]
+    subprocess.run([*command, "--image", image], check=True, capture_output=True)
+    spec = json.loads((tmp_path / f"share/jupyter/kernels/sandbox-shared-{name}/kernel.json").read_text())
+    assert spec["display_name"] == f"Python 3 (shared: {name})"
+    assert any(f"shared:///{name}" in word for word in spec["argv"]), spec["argv"]
+    specs = KernelSpecManager(kernel_dirs=[str(tmp_path / "share/jupyter/kernels")])
+    with notebook(specs, name) as one, notebook(specs, name) as other:
+        assert said(one, "word = 'one'; open('f', 'w').write('x'); print(word)") == "one\n"
+        assert said(other, "word = 'other'; print(open('f').read())") == "x\n"
+        one[0].restart_kernel()
+        one[1].wait_for_ready(timeout=60)
+        assert said(one, "print('word' in globals(), open('f').read())") == "False x\n"
+        assert said(other, "print(word)") == "other\n"
+    place = Path(NOT_OF_TESTS(), "shared")
+    until = time.monotonic() + 30
+    while list(place.glob(f"{name}-*")):
+        assert time.monotonic() < until, "its owner outlives the kernels"
+        time.sleep(0.05)
+
+
+Notebook = tuple[KernelManager, Any]
+NOT_OF_TESTS = broker_sockets.own_folder
+"""Where kernel processes meet: they know nothing of the folder of a test."""
+
+
+@contextmanager
+def notebook(specs: KernelSpecManager, name: str) -> Iterator[Notebook]:
+    manager = KernelManager(kernel_name=f"sandbox-shared-{name}", kernel_spec_manager=specs)
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        yield manager, client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+
+
+def said(one: Notebook, code: str) -> str:
+    texts: list[str] = []
+
+    def hear(message: dict[str, Any]) -> None:
+        texts.append(message["content"].get("text", message["content"].get("evalue", "")))
+
+    one[1].execute_interactive(code, timeout=60, output_hook=hear)
+    return "".join(texts)
