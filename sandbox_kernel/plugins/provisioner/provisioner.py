@@ -43,8 +43,10 @@ class SandboxProvisioner(LocalProvisioner):
         """Return what is started. Raises `ConfigurationError` for settings that are wrong: then nothing is."""
         if not self._argv:  # a restart has the same
             ours = await asyncio.to_thread(self._ours)
-            # The kernel process ignores SIGINT, and gets no variable of another program's.
+            # The kernel process ignores SIGINT, gets no variable of another program's, and can encrypt.
             self.kernel_spec.interrupt_mode, self.kernel_spec.env = ours["interrupt_mode"], ours["env"]
+            able = {"supported_encryption": ours["metadata"]["supported_encryption"]}
+            self.kernel_spec.metadata = self.kernel_spec.metadata | able
             self._argv = ours["argv"]
         added = kwargs.get("extra_arguments", [])
         launch = await super().pre_launch(**kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -135,6 +136,16 @@ def test_an_interrupt_is_a_message_whatever_the_kernelspec_says(tmp_path: Path) 
     started(found)
     assert found.kernel_spec is not None
     assert found.kernel_spec.interrupt_mode == "message"
+
+
+@pytest.mark.parametrize(("metadata", "keys"), [(provisioned(), True), ({}, False)])
+def test_connections_are_encrypted_as_with_an_installed_kernel(
+    tmp_path: Path, metadata: dict[str, Any], keys: bool
+) -> None:
+    """The control is the kernelspec as it is, which does not say that its kernel can."""
+    found = manager(spec(tmp_path, "mine", metadata=metadata), "mine")
+    found.pre_start_kernel(transport_encryption="auto")
+    assert ("curve_publickey" in json.loads(Path(found.connection_file).read_text())) is keys
 
 
 def test_a_restart_starts_the_same(tmp_path: Path) -> None:
