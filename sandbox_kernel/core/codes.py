@@ -633,7 +633,7 @@ class UsageCode(Code):
     # --- what a run takes and makes ---
     NOTEBOOK_UNREADABLE = "failure", "the notebook or script cannot be read", _OTHER_PLACE
     NOTEBOOK_TOO_LARGE = "limit", "the notebook or script is too large", "Split it."
-    NOT_A_NOTEBOOK = "failure", "it is not a Python notebook or script", _OTHER_PLACE
+    NOT_A_NOTEBOOK = "failure", "it is no notebook or script that the kernel can run", _OTHER_PLACE
     PLACE_UNFIT = "failure", "a file cannot be written there", _OTHER_PLACE
 
     # --- packages and installations ---

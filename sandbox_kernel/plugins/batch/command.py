@@ -282,7 +282,7 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
     )
     with stopper.waiting():
         data = fetch(options.source)
-    found = source_notebook.read(options.source, data)
+    found = source_notebook.read(options.source, data, settings.kernel)
     report.source |= {"kind": found.kind, "sha256": found.sha256}
     source_notebook.parameterize(found, parameters)
     report.source["parameters"] = found.parameters

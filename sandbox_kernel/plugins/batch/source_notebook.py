@@ -20,6 +20,7 @@ from typing import Any
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
+from ...core.model import PYTHON_KERNEL
 from ...core.pip_extras import install_words
 from ...files.host_paths import open_file
 from ...session.handshake import KernelHandshake
@@ -50,8 +51,11 @@ class Source:
         return Path(self.name).stem if self.name != "-" else "stdin"
 
 
-def read(name: str, data: bytes) -> Source:
-    """Read what was fetched. Raises `ConfigurationError` for what is neither a notebook nor a script."""
+def read(name: str, data: bytes, kernel: str = PYTHON_KERNEL) -> Source:
+    """Read what was fetched, which `kernel` is to run.
+
+    Raises `ConfigurationError` for what is neither a notebook nor a script, or is of another language.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -61,7 +65,7 @@ def read(name: str, data: bytes) -> Source:
     suffix = Path(name).suffix.lower()
     is_notebook = suffix == ".ipynb" or (suffix != ".py" and _looks_like_a_notebook(text))
     with _quiet():
-        notebook = _notebook(name, text) if is_notebook else _script(name, text)
+        notebook = _notebook(name, text, kernel) if is_notebook else _script(name, text, kernel)
     if len(notebook.cells) > MAX_CELLS:
         raise ConfigurationError(
             UsageCode.NOTEBOOK_TOO_LARGE,
@@ -101,7 +105,10 @@ def parameterize(source: Source, parameters: Mapping[str, Any]) -> None:
     values = dict(parameters)
     try:
         with _quiet():
-            source.notebook = parameterize_notebook(notebook, values, kernel_name=KERNEL["name"], language="python")
+            spec = notebook.metadata["kernelspec"]
+            source.notebook = parameterize_notebook(
+                notebook, values, kernel_name=spec["name"].removeprefix("sandbox-"), language=spec["language"]
+            )
     except Exception as error:  # papermill's own, and what a value of a strange type makes of it
         raise ConfigurationError(
             BatchCode.PARAMETERS_WRONG, f"the parameters cannot be put into the notebook: {error}"
@@ -193,7 +200,7 @@ def _looks_like_a_notebook(text: str) -> bool:
     return isinstance(document, dict) and "nbformat" in document
 
 
-def _notebook(name: str, text: str) -> Any:
+def _notebook(name: str, text: str, kernel: str) -> Any:
     import nbformat
 
     problem: dict[str, Any] = {}
@@ -211,24 +218,37 @@ def _notebook(name: str, text: str) -> Any:
     language = notebook.metadata.get("kernelspec", {}).get("language") or notebook.metadata.get(
         "language_info", {}
     ).get("name", "python")
-    if str(language).lower() not in ("python", "ipython", "python3"):
-        raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is a notebook in {language}; cells here are Python")
+    if (str(language).lower() in ("python", "ipython", "python3")) != (kernel == PYTHON_KERNEL):
+        cells = "cells here are Python" if kernel == PYTHON_KERNEL else f"the kernel is {kernel}"
+        raise ConfigurationError(
+            UsageCode.NOT_A_NOTEBOOK, f"{name} is a notebook in {str(language)[:100]}; {cells}", setting="kernel"
+        )
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     notebook.metadata.pop("widgets", None)
     if "language_info" in notebook.metadata:  # nbconvert imports the exporter that is named there
-        said = KernelHandshake()
+        said = KernelHandshake(kernel)
         said.restore(notebook.metadata)
         notebook.metadata["language_info"] = notebook_node(said.known["language_info"])
-    notebook.metadata["kernelspec"] = notebook_node(KERNEL)
+    notebook.metadata["kernelspec"] = notebook_node(_kernelspec(kernel, str(language)))
     return notebook
 
 
-def _script(name: str, text: str) -> Any:
+def _kernelspec(kernel: str, language: str) -> dict[str, str]:
+    """Return what the executed notebook says its kernel is: that of `install --kernel`, if it is not Python."""
+    if kernel == PYTHON_KERNEL:
+        return KERNEL
+    return {"name": f"sandbox-{kernel}", "display_name": f"{kernel} (sandbox)", "language": language[:100]}
+
+
+def _script(name: str, text: str, kernel: str) -> Any:
     """Return a script as a notebook: a cell for each `# %%` of the percent format, otherwise one cell."""
     import nbformat
 
+    if kernel != PYTHON_KERNEL:
+        words = f"{name} is no notebook: a script is run as Python, and the kernel is {kernel}"
+        raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, words, setting="kernel")
     if "\0" in text:
         raise ConfigurationError(
             UsageCode.NOT_A_NOTEBOOK, f"{name} is neither a notebook nor a script: it contains NUL bytes"

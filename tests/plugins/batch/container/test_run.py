@@ -592,3 +592,38 @@ def test_figures_of_a_run_share_their_library(start: Callable[..., Done]) -> Non
     sizes = [len(json.dumps(cell.outputs)) for cell in done.notebook.cells]
     assert max(sizes[1:]) < sizes[0] < len(library) / 5
     assert "data-packed" in json.dumps(done.notebook.cells[2].outputs)
+
+
+# --- notebooks of other languages ------------------------------------------------------------------------------------
+
+
+def of_bash(folder: Path, *cells: str) -> Path:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata["kernelspec"] = {"name": "bash", "display_name": "Bash", "language": "bash"}
+    path = folder / "notebook.ipynb"
+    nbformat.write(notebook, path)
+    return path
+
+
+def test_a_notebook_of_another_language_is_run_by_its_kernel(tmp_path: Path, image: str) -> None:
+    path = of_bash(tmp_path, "word=six", "echo $word > out.txt; cat out.txt", "false")
+    done = run(tmp_path, path, "--image", image, "--kernel", "bash")
+    executed = nbformat.read(tmp_path / "out" / "notebook.ipynb", 4)
+    assert executed.cells[1].outputs[0].text == "six\n"
+    assert executed.cells[2].outputs[0].ename == "ExitCode"
+    assert executed.metadata.kernelspec == {
+        "name": "sandbox-bash",
+        "display_name": "bash (sandbox)",
+        "language": "bash",
+    }
+    assert (tmp_path / "out" / "files" / "out.txt").read_text() == "six\n"
+    assert done.code == 1
+
+
+def test_a_notebook_of_another_language_than_the_kernel_s_is_refused(tmp_path: Path, image: str) -> None:
+    refused = run(tmp_path, of_bash(tmp_path, "echo 1"), "--image", image)
+    assert refused.code == 2
+    assert "notebook in bash" in refused.stderr
+    refused = run(tmp_path, write(tmp_path, "x = 1"), "--image", image, "--kernel", "bash")
+    assert refused.code == 2
+    assert "the kernel is bash" in refused.stderr
