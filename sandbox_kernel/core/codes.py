@@ -624,6 +624,11 @@ class UsageCode(Code):
         "{what} is for Python alone, and the kernel is {kernel}",
         "Leave it out, or use kernel python3.",
     )
+    NO_ENVS_OF_A_CALL = (
+        "failure",
+        "the kernel {kernel} takes no variables for one call",
+        "Give envs to the sandbox, or set the variables in the cell.",
+    )
     SANDBOX_IN_TOOL = (
         "failure",
         "a tool cannot use the sandbox whose cell waits for it",
