@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -29,6 +30,10 @@ READ = 1 << 16
 PR_SET_CHILD_SUBREAPER = 36
 MAX_ROUNDS = 100
 """How often processes are looked for that another one began meanwhile."""
+
+
+class FolderError(OSError):
+    """A kernel cannot begin in a folder."""
 
 
 class NestedAgent(Agent):
@@ -66,6 +71,8 @@ class Child:
         self.credit = flow.Credit(flow.WINDOW)
         self.out: collections.deque[memoryview] = collections.deque()
         self.polled: dict[int, int] = {}
+        self.closed = False
+        """Whether the host wants nothing of it any more."""
 
 
 class NestedAgents:
@@ -83,18 +90,33 @@ class NestedAgents:
         if op == "nested.open":
             try:
                 self.open(int(request["number"]), request["config"])
+            except FolderError as error:
+                return self.refused(request, "folder", error)
             except OSError as error:
-                return {"ok": False, "error": "not_started", "message": error.strerror or str(error)}
+                return self.refused(request, "not_started", error)
             return {"ok": True}
         if op == "nested.close":
             child = self.children.get(int(request["number"]))
-            return {"ok": child is None or end_all(lambda: {child.pid} | below(child.pid))}
+            if child is None:
+                return {"ok": True}
+            child.closed = True
+            return {"ok": end_all(lambda: {child.pid} | below(child.pid))}
         return {"ok": False, "error": "unknown", "message": "the agent knows no " + op}
 
+    def refused(self, request: dict[str, Any], error: str, why: OSError) -> dict[str, Any]:
+        """Return why one was not started; its end is told, too, for a host that does not wait for the answer."""
+        self.agent.send(wire.NESTED, flow.frame(flow.END, int(request["number"])))
+        return {"ok": False, "error": error, "message": why.strerror or str(why)}
+
     def open(self, number: int, config: dict[str, Any]) -> None:
-        """Start one. Raises OSError if the system has no room for it."""
-        if not os.path.isdir(config["scratch"]):
-            os.makedirs(config["scratch"])
+        """Start one. Raises `FolderError` if no kernel can begin there, OSError if the system has no room for it."""
+        folder = config["scratch"]
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise FolderError(error.errno, error.strerror) from None
+        if not os.access(folder, os.X_OK):
+            raise FolderError(errno.EACCES, os.strerror(errno.EACCES))
         pipes = [os.pipe() for _ in range(2)]
         try:
             pid = os.fork()
@@ -135,14 +157,16 @@ class NestedAgents:
             self.watch(child)
 
     def may_read(self, child: Child) -> bool:
-        return child.credit.may_send > 0 and self.agent.pending_bytes <= MAX_PENDING
+        return child.closed or (child.credit.may_send > 0 and self.agent.pending_bytes <= MAX_PENDING)
 
     def read(self, child: Child) -> None:
         try:
-            data = os.read(child.stdout, min(READ, child.credit.may_send))
+            data = os.read(child.stdout, READ if child.closed else min(READ, child.credit.may_send))
         except BlockingIOError:
             return
-        if data:
+        if data and child.closed:
+            pass  # the host reads nothing of it, and gives no credit
+        elif data:
             child.credit.spend(len(data))
             self.agent.send(wire.NESTED, flow.data_frame(child.number, data))
         else:

@@ -438,6 +438,7 @@ class EndCode(Code):
     )
 
     NO_NESTED_AGENT = "failure", "the sandbox cannot have one more kernel: {why}", "Remove a context, or raise pids."
+    NO_FOLDER = "failure", "a kernel cannot begin in this folder: {why}", "Choose a folder that cells can enter."
 
     # --- sandboxes ---
     SANDBOX_DIED = "failure", "the sandbox ended", _AGAIN

@@ -325,7 +325,7 @@ class Sandbox:
             on_input: Answers `input()`, which raises StdinNotImplementedError without it. If it fails, the cell is
                 interrupted.
             stop_on_error: Whether a failure ends the calls that wait behind this one.
-            envs: Variables of the environment for this call, in Python.
+            envs: Variables of the environment for this call, in Python, R, JavaScript, TypeScript and Bash.
             language: Run it in the context of this language, which is made with the first such call.
             context: Run it in this context, by itself or its id.
             request_timeout: No effect.
@@ -421,13 +421,16 @@ class Sandbox:
         """
         return self._inner.screen(code)
 
-    def interrupt(self) -> bool:
+    def interrupt(self, context: Context | str | None = None) -> bool:
         """Raise KeyboardInterrupt in the cell that runs. One that waits for its start ends without having run.
+
+        Args:
+            context: The context whose cell that is. None is that of the sandbox's own kernel.
 
         Returns:
             Whether there was a cell to interrupt.
         """
-        return self._call(self._inner.interrupt)
+        return self._call(self._inner.interrupt, context)
 
     def restart(self) -> None:
         """Start Python again: variables are gone, files stay. A cell that runs ends as `KernelDied`."""

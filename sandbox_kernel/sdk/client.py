@@ -211,7 +211,7 @@ class AsyncSandbox:
             on_input: Answers `input()`, which raises StdinNotImplementedError without it. If it fails, the cell is
                 interrupted.
             stop_on_error: Whether a failure ends the calls that wait behind this one.
-            envs: Variables of the environment for this call, in Python.
+            envs: Variables of the environment for this call, in Python, R, JavaScript, TypeScript and Bash.
             language: Run it in the context of this language, which is made with the first such call.
             context: Run it in this context, by itself or its id.
             request_timeout: No effect.
@@ -315,13 +315,18 @@ class AsyncSandbox:
         found: Screened = self._instance.part("screen").preview(code)
         return found
 
-    async def interrupt(self) -> bool:
+    async def interrupt(self, context: Context | str | None = None) -> bool:
         """Raise KeyboardInterrupt in the cell that runs. One that waits for its start ends without having run.
+
+        Args:
+            context: The context whose cell that is. None is that of the sandbox's own kernel.
 
         Returns:
             Whether there was a cell to interrupt.
         """
-        return await self._instance.interrupt()
+        self._instance.check()
+        session = None if context is None else await self._instance.part("contexts").session(context, None)
+        return await self._instance.interrupt(session)
 
     async def restart(self) -> None:
         """Start Python again: variables are gone, files stay. A cell that runs ends as `KernelDied`."""

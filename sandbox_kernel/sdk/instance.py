@@ -158,7 +158,8 @@ class Instance:
 
     @property
     def runs_a_cell(self) -> bool:
-        return any(self.session.requests.queue.running_cells())
+        sessions = (self.session, *self.session.beside)
+        return any(any(one.requests.queue.running_cells()) for one in sessions)
 
     def part(self, plugin: str) -> Any:
         """Return what a plugin has for callers of this sandbox. Raises `ConfigurationError` if it is not here."""
@@ -211,13 +212,14 @@ class Instance:
         if works_for.get() == self.session.id:  # a tool that one of its cells waits for
             raise ConfigurationError(UsageCode.SANDBOX_IN_TOOL)
         limit = None if timeout is None else seconds(timeout)
+        is_own = context is None or context is self.session
         interrupts = self._interrupts
-        self._calls += 1
+        self._calls += is_own
         try:
             if not self.session.is_open:
                 await self.ready(fresh=True)
             self.check()
-            if interrupts != self._interrupts:
+            if is_own and interrupts != self._interrupts:
                 error = ExecutionError.of(CellInterrupted(EndCode.CELL_NOT_RUN))
                 if "error" in wanted:
                     await tell("error", error)
@@ -225,7 +227,7 @@ class Instance:
             cell = Cell(code, wanted, context or self.session, reads, handle.notebook_cell)
             return await cell.run(self.cells, limit, stop_on_error, tell, around)
         finally:
-            self._calls -= 1
+            self._calls -= is_own
 
     async def run_python(self, *arguments: Any, **named: Any) -> Execution:
         """Run a cell of Python, as `run` does; in a context if the sandbox's own kernel takes another language."""
@@ -234,13 +236,15 @@ class Instance:
             context = await self.part("contexts").session(None, "python")
         return await self.run(*arguments, **named, context=context)
 
-    async def interrupt(self) -> bool:
-        """See `AsyncSandbox.interrupt`."""
+    async def interrupt(self, context: Session | None = None) -> bool:
+        """See `AsyncSandbox.interrupt`; `context` is the session of another kernel of the sandbox."""
         self.check()
-        if not (self._calls or self.runs_a_cell):
+        session = context or self.session
+        is_own = session is self.session
+        if not ((is_own and self._calls) or session.requests.queue.active):
             return False
-        self._interrupts += 1
-        await self.session.interrupt()
+        self._interrupts += is_own
+        await session.interrupt()
         return True
 
     # --- from start to end ---

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ..container import flow, wire
 from ..core.codes import EndCode
-from ..core.errors import EngineError, SandboxDied, SandboxError, WireError
+from ..core.errors import ConfigurationError, EngineError, SandboxDied, SandboxError, WireError
 from ..core.model import ExitReason, SandboxSpec
 from ..core.package_files import PACKAGE
 from ..engines.base import Check, Container, Handover
@@ -57,17 +57,24 @@ class NestedAgents:
         return reply.get("kernelspecs")
 
     async def open(self, config: Mapping[str, Any]) -> NestedPipe:
-        """Start one more agent. Raises `SandboxDied`."""
+        """Start one more agent. Raises `SandboxDied`, and `ConfigurationError` if its kernel cannot begin there."""
         await self._ship()
         if len(self._pipes) >= MAX_NESTED:
             raise SandboxDied(EndCode.NO_NESTED_AGENT.note(why="it has too many"), limit=f"{MAX_NESTED}")
         self._last += 1
         pipe = self._pipes[self._last] = NestedPipe(self._link, self._last)
-        reply, _ = await self._link.ask("nested.open", number=pipe.number, config=dict(config))
-        if reply.get("ok") is not True:
-            del self._pipes[pipe.number]
-            raise SandboxDied(EndCode.NO_NESTED_AGENT.note(why=printable(str(reply.get("message"))[:200], 200)))
-        return pipe
+        try:
+            reply, _ = await self._link.ask("nested.open", number=pipe.number, config=dict(config))
+        except BaseException:
+            with contextlib.suppress(SandboxError):  # it may be on its way, and nobody waits for it
+                self._link.tell("nested.close", number=pipe.number)
+            raise
+        if reply.get("ok") is True:
+            return pipe
+        why = printable(str(reply.get("message"))[:200], 200)
+        if reply.get("error") == "folder":
+            raise ConfigurationError(EndCode.NO_FOLDER.note(why=why), value=str(config["scratch"]), setting="cwd")
+        raise SandboxDied(EndCode.NO_NESTED_AGENT.note(why=why))
 
     async def _ship(self) -> None:
         async with self._shipping:
@@ -179,9 +186,7 @@ class NestedPipe:
         self.end(lost=not ended)
 
     def abandon(self) -> None:
-        if not self._over:
-            with contextlib.suppress(SandboxError):
-                self._link.tell("nested.close", number=self.number)
+        """Do nothing: it goes with its container. A forked child shares that one's pipe, and must not write to it."""
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         raise NotImplementedError("its container was attested")

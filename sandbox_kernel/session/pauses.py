@@ -58,6 +58,8 @@ class Pauses:
         self._touch = touch
         self._beside = beside
         self._resting: asyncio.Task[object] | None = None
+        self._paused: list[tuple[Scheduler, Link]] = []
+        """What stands still: requests, each with the way to their agent. Some may have ended meanwhile."""
         self._turn = asyncio.Lock()
         self._tasks = Tasks()
 
@@ -128,21 +130,22 @@ class Pauses:
             if link.is_held:
                 return False
             try:
+                self._paused = [(self._requests, link), *self._beside()]
                 async with asyncio.timeout(CALM_SECONDS):
-                    for requests, _ in self._all(link):
+                    for requests, _ in self._paused:
                         await requests.freeze()
-            except TimeoutError:
-                raise SandboxPaused(EndCode.NOT_PAUSED.note(why="a cell is being ended")) from None
-            try:
                 if not self._ready():
                     raise SandboxPaused(EndCode.NOT_PAUSED.note(why="its kernel is on its way"))
                 self._touch()
-                for _, one in self._all(link):
+                for _, one in self._paused:
                     one.hold()
                 if isinstance(link.container, Pausable):
                     await link.container.pause()
+            except TimeoutError:
+                self._go_on()
+                raise SandboxPaused(EndCode.NOT_PAUSED.note(why="a cell is being ended")) from None
             except BaseException:
-                self._go_on(link)
+                self._go_on()
                 raise
             self._emit("paused")
             if isinstance(link.container, Restful):
@@ -158,16 +161,14 @@ class Pauses:
             if isinstance(link.container, Pausable):
                 await link.container.resume()
             self._touch()
-            self._go_on(link)
+            self._go_on()
             self._emit("resumed")
             return True
 
-    def _all(self, link: Link) -> list[tuple[Scheduler, Link]]:
-        return [(self._requests, link), *self._beside()]
-
-    def _go_on(self, link: Link) -> None:
-        for requests, one in self._all(link):
-            one.let_go_on()
+    def _go_on(self) -> None:
+        paused, self._paused = self._paused, []
+        for requests, link in paused:
+            link.let_go_on()
             requests.thaw()
 
     async def _rest(self, link: Link, container: Restful) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ from ..plugins.api import (
     TransferListener,
 )
 from .agent_messages import Usage
-from .cell_streams import RESET_UNSERVED, Service
+from .cell_streams import RESET_UNSERVED, RunningCells, Service
 from .cell_usage import Meter
 from .requests.queue import PendingRequest
 from .requests.scheduler import Scheduler
@@ -133,7 +133,10 @@ class _Session(Protocol):
     settings: Settings
     requests: Scheduler
     meter: Meter
+    cells: RunningCells
 
+    @property
+    def beside(self) -> Sequence[_Session]: ...
     @property
     def is_open(self) -> bool: ...
     @property
@@ -174,10 +177,14 @@ class _Handle:
         self._session.requests.say(text)
 
     def tell(self, text: str) -> None:
-        self._session.requests.inbound.tell(text)
+        charged = self._session.cells.charged
+        sessions = (self._session, *self._session.beside)
+        found = (one for one in sessions if charged is not None and one.requests.queue.find(charged.id) is not None)
+        next(found, self._session).requests.inbound.tell(text)
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
-        self._session.requests.hold_clock(cell, held=held)
+        for session in (self._session, *self._session.beside):
+            session.requests.hold_clock(cell, held=held)
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         return await self._session.ask(op, data, **fields)
@@ -201,9 +208,10 @@ class _Handle:
 class Services:
     """See the module; a `CellObserver` and a `TransferListener` for all of them, and what tells them of events."""
 
-    def __init__(self, session: _Session, tasks: Tasks, prepared: Preparations) -> None:
+    def __init__(self, session: _Session, tasks: Tasks, prepared: Preparations, outer: Services | None = None) -> None:
         """Make the parts that the settings ask for, or that were prepared.
 
+        `outer` are those of the session within which this one is: its cells have the connections of that one.
         Raises `ConfigurationError` for one that cannot be had.
         """
         self._handle = _Handle(session, tasks, self.emit)
@@ -215,11 +223,18 @@ class Services:
         self._listeners: list[EventListener] = []
         self._recorders: list[CellRecorder] = []
         self._transfers: list[TransferListener] = []
+        if outer is not None:
+            self._observers += outer.observers_of_streams
         for plugin in index.services(session.settings, prepared.given):
             self._make(plugin)
         connected = [one for one in self._made.values() if isinstance(one, StreamService)]
         self.streams: Service | None = switch(connected, session.settings.limits.network_timeout)
         """What serves the connections of cells; None if nothing does."""
+
+    @property
+    def observers_of_streams(self) -> list[CellObserver]:
+        """Those that serve connections and count them by cells."""
+        return [one for one in self._observers if isinstance(one, StreamService)]
 
     def of(self, name: str) -> SessionService | None:
         """Return the part of a plugin, None if it has none."""

@@ -26,7 +26,7 @@ from .agent_link import Link
 from .agent_messages import Usage
 from .cell_streams import Carrier, NoStreams, RunningCells, Streams
 from .cell_usage import Meter
-from .container_states import LET_GO, OPEN, TABLE, Event, State
+from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, Event, State
 from .handshake import KernelHandshake
 from .hints import Hints
 from .lifecycle import Lifecycle
@@ -129,7 +129,8 @@ class Session:
         self.folders: Folders = Folders(settings, self.ask, self.emit) if within is None else within.folders
         self._prepared = prepared if prepared is not None else Preparations(settings)
         self.cells: RunningCells = RunningCells() if within is None else within.cells
-        self.services = Services(self, self._tasks, self._prepared)
+        outer = None if within is None else within.services
+        self.services: Services = Services(self, self._tasks, self._prepared, outer)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         installs = bool(settings.get("packages", ()))
         self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=installs)
@@ -153,7 +154,7 @@ class Session:
             self.requests,
             self.emit,
             link=self._link,
-            ready=lambda: self._life.ready,
+            ready=lambda: self._life.ready and not any(one.is_starting for one in self.beside),
             touch=self.touch,
             beside=lambda: [(one.requests, one.link) for one in self.beside if one.link is not None],
         )
@@ -196,6 +197,11 @@ class Session:
     def is_new(self) -> bool:
         """Whether no container was asked for yet."""
         return self._life.state is State.NEW
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a container or its kernel is on its way."""
+        return self._life.state is State.STARTING or self._life.state in AWAITING_KERNEL
 
     @property
     def is_open(self) -> bool:
@@ -336,9 +342,9 @@ class Session:
     async def close(self) -> None:
         """End the session and its container; idempotent, bounded."""
         self._idleness.stop()
-        for one in list(self.beside):
-            await one.close()
         await self._life.close()
+        for one in list(self.beside):  # after their container, with which they end at once, paused or not
+            await one.close()
         await self.pauses.close()
         await self.requests.close()
         if self._within is None:

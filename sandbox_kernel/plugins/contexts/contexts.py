@@ -5,14 +5,17 @@ Each that is added is a session within the session of the sandbox. Imports the S
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import re
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 from ...core.codes import EndCode, Survived, UsageCode
 from ...core.errors import ConfigurationError, KernelDied, SandboxDied, wrong_argument
 from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
+from ...core.tasks import Tasks, noted_in
 from ...engines.base import Container
 from ...engines.shipping import nested_config
 from ...sdk.cell_request import Front
@@ -30,6 +33,7 @@ KERNELS = {
     "ts": "deno",
 }
 """Languages whose kernels have another name. Any other is the name of a kernelspec, or the language that one says."""
+SHORT = {"js": "javascript", "ts": "typescript"}
 LANGUAGES = {PYTHON_KERNEL: "python", "ir": "r", "deno": "typescript"}
 OF_CALLERS = ("network", "secrets", "packages")
 """What the sandbox's own session serves for all of its kernels."""
@@ -68,9 +72,12 @@ class Contexts:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._own = Context(id=instance.session.id, language=_language(instance.settings.kernel), cwd=SCRATCH)
+        self._tasks = Tasks(noted_in(instance.session.emit))
         self._made: dict[str, tuple[Context, Session]] = {}
         self._of_language: dict[str, str] = {}
         """The context of each kernel that runs cells which name a language alone."""
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By kernel, so that calls which begin together make one context and not several."""
 
     async def create(self, language: str | None, cwd: str | None) -> Context:
         """See `AsyncSandbox.create_context`."""
@@ -89,10 +96,12 @@ class Contexts:
         )
         try:
             await session.started()
+            instance.check()
         except BaseException:
-            await session.close()
+            await self._close(session)
+            instance.check()  # killed meanwhile: that is the reason, then
             raise
-        context = Context(id=session.id, language=_language(kernel), cwd=folder)
+        context = Context(id=session.id, language=_language(kernel, language), cwd=folder)
         self._made[context.id] = context, session
         instance.session.emit("context", context=context.id, kernel=kernel, cwd=folder)
         return context
@@ -104,7 +113,7 @@ class Contexts:
     async def restart(self, context: Context | str) -> None:
         """See `AsyncSandbox.restart_context`."""
         session = self._session(context)
-        await session.restart()
+        await (session.started() if session.link is None else session.restart())
         await session.settled()
         if session.link is None:
             raise session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
@@ -117,7 +126,11 @@ class Contexts:
         del self._made[session.id]
         self._of_language = {kernel: one for kernel, one in self._of_language.items() if one != session.id}
         session.requests.sandbox_died(KernelDied(EndCode.CONTEXT_DIED, kept=Survived.FILES))
-        await session.close()
+        await self._close(session)
+
+    async def _close(self, session: Session) -> None:
+        """End one, to the end even if the caller gives up."""
+        await asyncio.shield(self._tasks.hold(session.close(), "the end of a context"))
 
     async def session(self, context: Context | str | None, language: str | None) -> Session:
         """Return what runs a cell: in a context, or in the one of its language, which is made if there is none."""
@@ -129,9 +142,10 @@ class Contexts:
             return self._session(context)
         if (kernel := await self._kernel(language)) == self._instance.settings.kernel:
             return self._instance.session
-        if kernel not in self._of_language:
-            self._of_language[kernel] = (await self.create(language, None)).id
-        return self._made[self._of_language[kernel]][1]
+        async with self._turns[kernel]:
+            if kernel not in self._of_language:
+                self._of_language[kernel] = (await self.create(language, None)).id
+            return self._made[self._of_language[kernel]][1]
 
     def _session(self, context: Context | str) -> Session:
         identity = context.id if isinstance(context, Context) else context
@@ -173,8 +187,10 @@ class Contexts:
         }
 
 
-def _language(kernel: str) -> str:
-    return LANGUAGES.get(kernel, kernel)
+def _language(kernel: str, asked: str | None = None) -> str:
+    """Return the language of a kernel, by the name that it was `asked` for if it has several."""
+    word = "" if asked is None else asked.lower()
+    return SHORT.get(word, word) if KERNELS.get(word) == kernel else LANGUAGES.get(kernel, kernel)
 
 
 def _folder(cwd: object) -> str:

@@ -198,11 +198,17 @@ class ToolCalls(SessionService):
         self._running[cell.id] = 0
 
     def cell_ended(self, cell: Identified) -> None:
-        """Give up what a cell's threads still wait for: nobody sees it any more."""
+        """Give up what a cell's threads still wait for: nobody sees it any more.
+
+        Where other cells run, it may be one of theirs that waits: a call counts for the cell that began last.
+        """
         self._running.pop(cell.id, None)
         self._told = {told for told in self._told if told[0] != cell.id}
+        other = next(reversed(self._running), None)
         for call in self._calls:
-            if call.cell == cell.id:
+            if call.cell == cell.id and other is not None:
+                call.cell = other
+            elif call.cell == cell.id:
                 call.give_up("its cell ended")
 
     async def close(self) -> None:

@@ -1,0 +1,228 @@
+"""Contexts while something else happens: a pause, an interrupt, a call that is given up, the end of their sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+import pytest
+
+from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, SandboxClosed, SandboxPaused, Tool, Tools
+from sandbox_kernel.core.codes import EndCode
+from tests.support.patience import within
+
+COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
+DEAF = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(600)"
+LOOP = "import time\nwhile True: time.sleep(0.01)"
+
+
+def pipes(sandbox: AsyncSandbox) -> dict[int, Any]:
+    """Return the pipes of further agents that the host knows of."""
+    link = sandbox._instance.session.link  # noqa: SLF001
+    assert link is not None
+    return link.nested._pipes  # noqa: SLF001
+
+
+async def no_pipe(sandbox: AsyncSandbox) -> None:
+    """Wait until no further agent is left."""
+    async with within(30):
+        while pipes(sandbox):  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.01)
+
+
+async def begun(sandbox: AsyncSandbox, context: Context, code: str, **named: Any) -> asyncio.Task[Any]:
+    """Start a cell and wait until it runs."""
+    running = asyncio.Event()
+    cell = f"print('begun')\n{code}"
+    task = asyncio.create_task(sandbox.run_code(cell, context=context, on_stdout=lambda _: running.set(), **named))
+    async with within(30):
+        await running.wait()
+    return task
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_interrupt_is_for_one_context(image: str) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        own, made = (await sandbox.list_contexts())[0], await sandbox.create_context()
+        assert not await sandbox.interrupt(made)
+        running = [await begun(sandbox, one, LOOP, timeout=60) for one in (own, made)]
+        assert sandbox.info.busy
+        assert await sandbox.interrupt(made)
+        assert (await running[1]).error.name == "KeyboardInterrupt"
+        assert not await sandbox.interrupt(made)
+        assert not running[0].done()
+        assert await sandbox.interrupt()
+        assert (await running[0]).error.name == "KeyboardInterrupt"
+        assert not await sandbox.interrupt()
+
+
+async def test_a_cell_of_a_context_alone_is_none_of_the_sandboxs_own(image: str) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        made = await sandbox.create_context()
+        running = await begun(sandbox, made, LOOP)
+        assert not await sandbox.interrupt()
+        assert await sandbox.interrupt(made.id)
+        await running
+
+
+# --- calls that are given up ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", [1, 3, 10, 30, 100])
+async def test_a_context_that_nobody_waits_for_leaves_nothing(image: str, turns: int) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        await sandbox.remove_context(await sandbox.create_context())
+        await no_pipe(sandbox)
+        before = int((await sandbox.run_code(COUNT)).text or 0)
+        making = asyncio.create_task(sandbox.create_context())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+        await no_pipe(sandbox)
+        assert len(await sandbox.list_contexts()) == 1
+        assert int((await sandbox.run_code(COUNT)).text or 0) <= before
+
+
+async def test_one_that_floods_and_is_removed_leaves_no_pipe(image: str) -> None:
+    """Its agent has no credit left then, so that what it wrote last is read by nobody."""
+    async with AsyncSandbox(image=image, output_limit="1G", pids=512) as sandbox:
+        for _ in range(3):
+            made = await sandbox.create_context()
+            flooding = await begun(sandbox, made, "while True: print('x' * 100_000)")
+            await sandbox.remove_context(made)
+            assert (await flooding).error is not None
+        await no_pipe(sandbox)
+
+
+async def test_a_kill_while_contexts_start_says_so(image: str) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        await sandbox.run_code("1")
+        making = [asyncio.create_task(sandbox.create_context()) for _ in range(3)]
+        await asyncio.sleep(0)
+        await sandbox.kill()
+        for found in await asyncio.gather(*making, return_exceptions=True):
+            assert isinstance(found, SandboxClosed)
+
+
+# --- pauses -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_paused_sandbox_ends_at_once_with_its_contexts(image: str) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        running = await begun(sandbox, await sandbox.create_context(), LOOP)
+        assert await sandbox.pause()
+        begin = time.monotonic()
+        await sandbox.kill()
+        assert time.monotonic() - begin < 10
+        assert (await running).error.code == EndCode.SANDBOX_ENDED_BY_OWNER.code
+
+
+async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str) -> None:
+    async with AsyncSandbox(image=image, interrupt_grace=30) as sandbox:
+        made = await sandbox.create_context()
+        deaf = await begun(sandbox, made, DEAF, timeout=0.2)
+        pausing = asyncio.create_task(sandbox.pause())
+        with pytest.raises(SandboxPaused):
+            await pausing
+        async with within(20):
+            ended = await sandbox.run_code(LOOP, timeout=1)
+        assert ended.error is not None
+        assert ended.error.name == "CellTimeout"
+        await sandbox.remove_context(made)
+        await deaf
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_process_leaves_the_contexts_of_its_parent(image: str) -> None:
+    with Sandbox(image=image) as sandbox:
+        made = sandbox.create_context()
+        sandbox.run_code("kept = 1", context=made)
+        if (child := os.fork()) == 0:
+            try:
+                sandbox.kill()
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert sandbox.run_code("kept", context=made).text == "1"
+
+
+async def test_one_whose_agent_has_ended_is_restarted(image: str) -> None:
+    async with AsyncSandbox(image=image) as sandbox:
+        made = await sandbox.create_context()
+        agent = (await sandbox.run_code("import os; os.getppid()", context=made)).text
+        await sandbox.run_code(f"import os; os.kill({agent}, 9)")
+        await no_pipe(sandbox)
+        await sandbox.restart_context(made)
+        assert (await sandbox.run_code("6 * 7", context=made)).text == "42"
+
+
+def test_a_folder_that_cells_cannot_enter_is_refused_with_the_reason(image: str) -> None:
+    with Sandbox(image=image) as sandbox:
+        for folder in ("/root", "/etc/passwd", "/proc/new"):
+            with pytest.raises(ConfigurationError) as refused:
+                sandbox.create_context(cwd=folder)
+            assert refused.value.code.code == EndCode.NO_FOLDER.code
+            assert refused.value.setting == "cwd"
+        assert len(sandbox.list_contexts()) == 1
+        assert sandbox.create_context(cwd="new/folder").cwd == "/mnt/data/new/folder"
+
+
+# --- tools and connections, which the sandbox's own session serves for all -------------------------------------------
+
+
+def slow() -> str:
+    time.sleep(2)
+    return "done"
+
+
+def test_a_tool_stops_the_clock_of_a_context(image: str) -> None:
+    with Sandbox(image=image, tools=Tools([Tool.of(slow, stops_clock=True)])) as sandbox:
+        made = sandbox.create_context()
+        found = sandbox.run_code("import sandbox_tools as tools; tools.slow()", context=made, timeout=1)
+        assert (found.error, found.text) == (None, "'done'")
+        ended = sandbox.run_code("tools.slow()\nwhile True: pass", context=made, timeout=1)
+        assert ended.error is not None, "the control: its clock goes on"
+        assert ended.error.name == "CellTimeout"
+
+
+async def test_a_call_of_one_cell_outlasts_a_cell_of_another_context(image: str) -> None:
+    called, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        called.set()
+        await ended.wait()
+        return "done"
+
+    async with AsyncSandbox(image=image, tools=[wait]) as sandbox:
+        made = await sandbox.create_context()
+        code = "import pathlib, sandbox_tools, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.01)\n"
+        calling = await begun(sandbox, (await sandbox.list_contexts())[0], f"{code}await sandbox_tools.wait()")
+        other = await begun(
+            sandbox, made, "import pathlib; open('go', 'w').close()\nwhile not pathlib.Path('end').exists(): pass"
+        )
+        async with within(30):
+            await called.wait()
+        await sandbox.files.write("end", "")
+        await other
+        ended.set()
+        assert (await calling).text == "'done'"
+
+
+def test_a_host_that_is_not_allowed_is_told_in_the_cell_that_asked(image: str) -> None:
+    ask = (
+        "import urllib.request\ntry: urllib.request.urlopen('http://other.example.org')\nexcept OSError as e: print(e)"
+    )
+    with Sandbox(image=image, network=["api.example.org"]) as sandbox:
+        made = sandbox.create_context()
+        for context in (made, sandbox.list_contexts()[0]):
+            found = sandbox.run_code(f"{ask}\n" * 3, context=context)
+            assert "".join(found.logs.stderr).count("NetworkDenied") == 1
+            assert [denial.host for denial in found.denied] == ["other.example.org"] * 3
