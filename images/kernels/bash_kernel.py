@@ -351,6 +351,7 @@ class BashKernel(Kernel):
                 group, first_at, interrupts = shell.foreground(), first_at or now, self.interrupts
                 shell.signal(signal.SIGKILL if now > first_at + KILL_SECONDS else signal.SIGINT)
                 look, again_at, repeats = FIRST_LOOK_SECONDS, now + REPEAT_SECONDS, MAX_REPEATS
+                self.repeats = 0
             elif repeats and now >= again_at:
                 group, again_at, repeats = shell.interrupt_again(group), now + REPEAT_SECONDS, repeats - 1
             elif self.pending or self.heard != heard:

@@ -27,8 +27,6 @@ MAX_VALUE, MAX_PLAIN_VALUE = 1000, 60
 MAX_MATCHES = 500
 INTERRUPT_SECONDS = 0.05
 """From one try to interrupt to the next: one that comes before a statement begins has no effect."""
-MEMORY_SHARE = 0.6
-"""Of the memory there is. The kernel itself needs some, and files of a sandbox are in memory, too."""
 NOWHERE = "/nonexistent"
 
 OPTIONS: dict[str, Any] = {
@@ -62,8 +60,6 @@ class SqlKernel(Kernel):
     def __init__(self, connection_file: str) -> None:
         super().__init__(connection_file)
         self.database = duckdb.connect(":memory:", config=OPTIONS | {"temp_directory": temporary_folder()})
-        if limit := memory_limit():
-            self.database.execute(f"SET memory_limit = '{limit}B'")
 
     def execute(self, code: str, *, allow_stdin: bool) -> Content:
         try:
@@ -259,15 +255,6 @@ def files(start: str) -> list[str]:
 def temporary_folder() -> str:
     """Return where DuckDB puts what does not fit into memory; it makes the folder when it needs it."""
     return os.path.join(os.environ.get("TMPDIR", "/tmp"), f"duckdb-{os.getpid()}")  # noqa: S108 (DuckDB makes it)
-
-
-def memory_limit() -> int:
-    """Return the bytes that DuckDB may use, or 0 for what it chooses itself: where no limit can be read."""
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-            return int(int(file.read()) * MEMORY_SHARE)
-    except (OSError, ValueError):
-        return 0
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import pytest
+
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.policy import frame_libraries
 from sandbox_kernel.setup import roots as additions
@@ -28,6 +30,17 @@ def test_fonts_of_packages_lie_where_programs_look_for_them(tmp_path: Path) -> N
         *("sandbox_unpack.js", "sandbox_plotly_failures.js", "sandbox_plotly_without_outlines.js"),
     }
     assert "sandbox_plots" in (home / ".ipython" / "profile_default" / "startup" / "00-plots.py").read_text()
+
+
+@pytest.mark.parametrize(("needs", "kernel"), [("bin/bash", "bash"), ("lib/python3.13/site-packages/duckdb", "sql")])
+def test_a_kernel_is_there_where_its_program_is(needs: str, kernel: str, tmp_path: Path) -> None:
+    environment = tmp_path / "env"
+    (environment / "lib" / "python3.13" / "site-packages").mkdir(parents=True)
+    (environment / needs).mkdir(parents=True)
+    additions.add(brought("images"), environment, tmp_path / "home")
+    [folder] = (environment / "share" / "jupyter" / "kernels").iterdir()
+    assert folder.name == kernel
+    assert {path.name for path in folder.iterdir()} == {"kernel.json", f"{kernel}_kernel.py", "kernel_base.py"}
 
 
 def test_a_figure_packs_its_libraries_as_the_host_would_and_its_scripts_run_in_their_order(tmp_path: Path) -> None:

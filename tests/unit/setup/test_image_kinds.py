@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -120,6 +121,22 @@ def test_deno_is_started_as_its_kernel_needs_it() -> None:
     assert spec["argv"] == ["/usr/local/bin/deno", "jupyter", "--kernel", "--conn", "{connection_file}"]
     assert (spec["display_name"], spec["language"], spec["interrupt_mode"]) == ("Deno", "typescript", "message")
     assert spec["env"]["DENO_DIR"].startswith("/tmp/home/")
+
+
+def test_the_recipe_brings_the_kernels_that_are_sent_along() -> None:
+    recipe = runpy.run_path(str(RECIPES / "recipe.py"))
+    assert recipe["KERNELS"] == image_kinds.KERNELS
+    assert {path.name for path in (RECIPES / "kernels").iterdir() if path.is_file()} == set(image_kinds.KERNEL_FILES)
+
+
+@pytest.mark.parametrize(("name", "language"), [("bash", "bash"), ("sql", "sql")])
+def test_our_kernels_are_started_from_their_own_folder(name: str, language: str) -> None:
+    """And not from the folder of the cells, where anybody may put a module."""
+    spec = json.loads((RECIPES / "kernels" / f"{name}.json").read_text())
+    assert spec["argv"][:2] == ["python3", "-c"]
+    assert spec["argv"][2].startswith("import sys; sys.path[0] = sys.argv[1]; ")
+    assert spec["argv"][3:] == ["{resource_dir}", "{connection_file}"]
+    assert (spec["language"], spec["interrupt_mode"]) == (language, "signal")
 
 
 def test_locks_together_have_each_wheel_once_and_the_installer_last(
