@@ -38,6 +38,8 @@ FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.03, 0.5
 REPEAT_SECONDS = 0.1
 """From an interrupt to the next look whether something missed it."""
 MAX_REPEATS = 20
+YOUNG_SECONDS = 0.1
+"""Of a command that may have been interrupted before it was more than a copy of bash, which forgets that."""
 KILL_SECONDS = 1.0
 """An interrupt so long after the first one kills what the first did not end."""
 QUERY_SECONDS = 2.0
@@ -164,6 +166,14 @@ class Shell:
             except (OSError, ValueError, IndexError):
                 continue  # it has ended
         return found
+
+    def is_young(self, group: int) -> bool:
+        try:
+            with open(f"/proc/{group}/stat", "rb") as file:
+                started = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            return False
+        return time.clock_gettime(time.CLOCK_BOOTTIME) < started + YOUNG_SECONDS
 
     def reads(self) -> str:
         """Return what the foreground is in the midst of reading: "input", "commands", or "" for neither."""
@@ -352,6 +362,8 @@ class BashKernel(Kernel):
                 shell.signal(signal.SIGKILL if now > first_at + KILL_SECONDS else signal.SIGINT)
                 look, again_at, repeats = FIRST_LOOK_SECONDS, now + REPEAT_SECONDS, MAX_REPEATS
                 self.repeats = 0
+                if group != shell.pid and shell.is_young(group):
+                    group = 0  # and all of it is interrupted again
             elif repeats and now >= again_at:
                 group, again_at, repeats = shell.interrupt_again(group), now + REPEAT_SECONDS, repeats - 1
             elif self.pending or self.heard != heard:
@@ -363,9 +375,12 @@ class BashKernel(Kernel):
     def look(self, shell: Shell, seconds: float, *, allow_stdin: bool) -> float:
         """See what a cell waits for that is silent; return the seconds until the next look."""
         reads = shell.reads()
+        self.read_status(shell)  # what bash said just before it read on
+        if self.reported() is not None:
+            return seconds
         if reads == "input":
             self.give_input(shell, allow_stdin=allow_stdin)
-        elif reads == "commands" or not (SEES_CALLS or self.repeats):
+        elif (reads == "commands" and self.has_started()) or not (SEES_CALLS or self.repeats):
             # A syntax error or an interrupt made bash drop the line that asks for the exit code, and another does no
             # harm. Some syntax errors leave its parser within a construct, which an interrupt ends.
             if self.repeats and reads:
@@ -440,6 +455,7 @@ class BashKernel(Kernel):
     def read_status(self, shell: Shell) -> None:
         try:
             self.said = (self.said + os.read(shell.status, PIECE))[-MAX_ANSWER:]
+            self.heard += 1
         except BlockingIOError:
             pass
 
