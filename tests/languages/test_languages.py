@@ -271,6 +271,15 @@ def test_the_image_of_all_has_each_language(engine: str, kernel: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_the_image_of_all_has_bash_and_sql(engine: str) -> None:
+    engine_is_here(engine)
+    with Sandbox(image="sandbox-kernel:all", kernel="bash", engine=engine) as one:
+        assert "".join(one.run_code("echo $((6 * 7))").logs.stdout).strip() == "42"
+    with Sandbox(image="sandbox-kernel:all", kernel="sql", engine=engine) as one:
+        assert "42" in str(one.run_code("SELECT 6 * 7 AS a").results[0].text)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_image_of_all_has_the_packages_of_data(engine: str) -> None:
     engine_is_here(engine)
     with Sandbox(image="sandbox-kernel:all", engine=engine) as one:

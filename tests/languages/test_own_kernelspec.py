@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.engines.bubblewrap import root_lookup
-from sandbox_kernel.setup import engine_setup, image_build, root_generations, roots
+from sandbox_kernel.setup import engine_setup, exported_root, image_build, root_generations, roots
 from tests.languages.places import ENGINES, asked_for, engine_is_here
 from tests.support.roots import let_others_in
 
@@ -71,6 +72,16 @@ def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@contextmanager
+def place_of_roots() -> Iterator[None]:
+    """Have roots lie in a folder of the test's own, which every user may enter."""
+    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-root-") as folder, pytest.MonkeyPatch.context() as patch:
+        let_others_in(Path(folder))
+        patch.setattr(root_lookup, "folders", lambda: [folder])
+        patch.setattr(root_generations, "root_folders", lambda: [folder])
+        yield
+
+
 @pytest.fixture(scope="module", params=ENGINES)
 def engine(request: pytest.FixtureRequest, requirements: Path) -> Iterator[str]:
     """An engine that has an image, or a root, with the kernelspec."""
@@ -86,10 +97,7 @@ def engine(request: pytest.FixtureRequest, requirements: Path) -> Iterator[str]:
             with closing(engine_setup.connect(host, seconds=60)) as client, suppress(ImageNotFound):
                 client.images.remove(NAME, force=True)
         return
-    with tempfile.TemporaryDirectory(prefix="sandbox-kernel-root-") as folder, pytest.MonkeyPatch.context() as patch:
-        let_others_in(Path(folder))
-        patch.setattr(root_lookup, "folders", lambda: [folder])
-        patch.setattr(root_generations, "root_folders", lambda: [folder])
+    with place_of_roots():
         roots.build("base", tag=NAME, requirements=requirements, progress=lambda _: None)
         yield request.param
 
@@ -111,3 +119,40 @@ def test_a_kernelspec_that_is_not_there_is_said_with_those_that_are(engine: str)
     ):
         one.run_code("x")
     assert "lower" in str(caught.value)
+
+
+DERIVED = f"{NAME}-derived"
+DOCKERFILE = """\
+FROM sandbox-kernel:base
+COPY upper_kernel.py /opt/upper/
+COPY kernel.json /usr/local/share/jupyter/kernels/upper/
+"""
+
+
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image of a user's own Dockerfile."""
+    folder = tmp_path_factory.mktemp("derived")
+    (folder / "upper_kernel.py").write_text(KERNEL)
+    argv = ["python3", "/opt/upper/upper_kernel.py", "-f", "{connection_file}"]
+    (folder / "kernel.json").write_text(json.dumps({**SPEC, "argv": argv}))
+    (folder / "Dockerfile").write_text(DOCKERFILE)
+    command = ["docker", "build", "--quiet", "--network", "none", "--tag", DERIVED, str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    try:
+        yield DERIVED
+    finally:
+        subprocess.run(["docker", "rmi", DERIVED], check=False, capture_output=True)
+
+
+def test_an_image_of_ones_own_dockerfile_has_another_kernel(derived: str) -> None:
+    with Sandbox(image=derived, kernel="upper") as one:
+        assert one.run_code("a cell").text == "A CELL"
+
+
+def test_a_root_of_that_image_has_it_too(derived: str) -> None:
+    engine_is_here("bubblewrap")
+    with place_of_roots():
+        exported_root.build(derived, progress=lambda _: None)
+        with Sandbox(image=derived, kernel="upper", engine="bubblewrap") as one:
+            assert one.run_code("a cell").text == "A CELL"
