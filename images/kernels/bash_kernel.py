@@ -38,6 +38,8 @@ FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.03, 0.5
 REPEAT_SECONDS = 0.1
 """From an interrupt to the next look whether something missed it."""
 MAX_REPEATS = 20
+MAX_REPORTS = 5
+"""How often a bash that waits for commands is asked for an exit code, before it is ended."""
 YOUNG_SECONDS = 0.1
 """Of a command that may have been interrupted before it was more than a copy of bash, which forgets that."""
 KILL_SECONDS = 1.0
@@ -382,9 +384,10 @@ class BashKernel(Kernel):
             self.give_input(shell, allow_stdin=allow_stdin)
         elif (reads == "commands" and self.has_started()) or not (SEES_CALLS or self.repeats):
             # A syntax error or an interrupt made bash drop the line that asks for the exit code, and another does no
-            # harm. Some syntax errors leave its parser within a construct, which an interrupt ends.
+            # harm. Some syntax errors leave its parser within a construct, which an interrupt ends. A bash that still
+            # says nothing lacks what the line needs.
             if self.repeats and reads:
-                shell.signal(signal.SIGINT)
+                shell.signal(signal.SIGINT if self.repeats < MAX_REPORTS else signal.SIGKILL)
             self.repeats += 1
             self.feed(shell, self.report())
         return FIRST_LOOK_SECONDS if reads else min(2 * seconds, MAX_LOOK_SECONDS)

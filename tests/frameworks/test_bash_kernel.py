@@ -153,7 +153,9 @@ def test_a_second_interrupt_kills_what_ignores_the_first(bash: HostKernel) -> No
     assert bash.run("echo $kept").text() == "1\n"
 
 
-@pytest.mark.parametrize("code", ["exit 3", "kill -9 $$", "exec false", "set -e; false; echo no", "exec true"])
+@pytest.mark.parametrize(
+    "code", ["exit 3", "enable -n printf", "kill -9 $$", "exec false", "set -e; false; echo no", "exec true"]
+)
 def test_a_cell_that_ends_the_shell_says_so_and_the_next_has_a_new_one(code: str, bash: HostKernel) -> None:
     bash.run("x=1; cd /")
     ran = bash.run(f"echo before; {code}")
