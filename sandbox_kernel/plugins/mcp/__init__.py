@@ -11,6 +11,7 @@ imported when the command runs.
 - `tool_descriptions`: What a model is told before it calls anything.
 - `tool_functions`: What the tools take, do and give back.
 - `server`: Tools and resources for whoever is connected, without a transport.
-- `http_server`: The server over HTTP: tokens, checks of requests, clocks of connections, the address to listen on.
+- `web_server`: A web server that others reach: checks of requests, clocks of connections, the address to listen on.
+- `http_server`: The server over HTTP: its path, its tokens, the ends of connections.
 - `command`: `sandbox-kernel mcp`: its options, start and end.
 """

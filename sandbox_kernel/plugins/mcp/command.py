@@ -25,7 +25,7 @@ from ...core.pip_extras import install_words
 
 if TYPE_CHECKING:
     from .clients import ServerLimits
-    from .http_server import Place
+    from .web_server import Place
 
 NEEDED = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
 CLOSE_SECONDS = 8.0
@@ -105,7 +105,8 @@ def serve(options: argparse.Namespace) -> int:
     )
     if not options.http:
         return asyncio.run(_stdio(settings, limits))
-    from .http_server import Place, new_token, tokens_of
+    from .http_server import new_token, tokens_of
+    from .web_server import Place
 
     if settings.downloads is not None:
         raise ConfigurationError(
@@ -146,8 +147,9 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
 
 async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: list[str], said: str) -> int:
     from .clients import Clients
-    from .http_server import PATH, WebServer, application
+    from .http_server import PATH, application
     from .server import make_server
+    from .web_server import WebServer
 
     clients = Clients(settings, limits)
     server = make_server(settings, limits, clients, http=True)

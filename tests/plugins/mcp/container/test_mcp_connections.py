@@ -15,8 +15,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from sandbox_kernel.plugins.mcp import http_server
-from sandbox_kernel.plugins.mcp.http_server import Config, Names, RequestFilter, network_of
+from sandbox_kernel.plugins.mcp import web_server
+from sandbox_kernel.plugins.mcp.web_server import Config, Names, RequestFilter, network_of
 from tests.plugins.mcp.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import HttpServer, run, text_of
@@ -98,10 +98,10 @@ async def ended(reader: asyncio.StreamReader) -> None:
 
 async def test_honest_clients_get_through_while_half_sent_heads_are_held() -> None:
     async with serving() as (server, port):
-        held = [await connect(port, HALF) for _ in range(http_server.MAX_WAITING + 60)]
+        held = [await connect(port, HALF) for _ in range(web_server.MAX_WAITING + 60)]
         for _ in range(20):
             assert await asked(port) == b"HTTP/1.1 200 OK\r\n"
-        assert len(server.server_state.connections) <= http_server.MAX_WAITING
+        assert len(server.server_state.connections) <= web_server.MAX_WAITING
         for _, writer in held:
             writer.close()
 
@@ -116,7 +116,7 @@ async def test_control_uvicorn_as_it_comes_is_closed_by_half_sent_heads() -> Non
 
 
 async def test_a_head_has_few_seconds_however_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.3)
     async with serving() as (_, port):
         for said in (b"", b"\r\n", HALF, WHOLE + HALF):
             reader, writer = await connect(port, said)
@@ -150,7 +150,7 @@ async def test_control_without_a_clock_a_head_may_drip_for_as_long_as_it_likes()
 @pytest.mark.parametrize(("path", "setting"), [(b"/body", "BODY_SECONDS"), (b"/", "HEAD_SECONDS")])
 async def test_a_body_that_drips_is_given_up(path: bytes, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that nobody reads, because the answer was there before it: a request without a token."""
-    monkeypatch.setattr(http_server, setting, 0.3)
+    monkeypatch.setattr(web_server, setting, 0.3)
     async with serving() as (_, port):
         head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" % path
         reader, writer = await connect(port, head)
@@ -161,8 +161,8 @@ async def test_a_body_that_drips_is_given_up(path: bytes, setting: str, monkeypa
 
 
 async def test_a_reader_that_stops_is_given_up_and_one_that_goes_on_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "READER_SECONDS", 0.3)
-    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(web_server, "READER_SECONDS", 0.3)
+    monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.3)
     async with serving() as (server, port):
         large = WHOLE.replace(b"/mcp", b"/large")
         reader, writer = await connect(port, large)
@@ -189,7 +189,7 @@ async def test_control_uvicorn_waits_for_a_reader_for_ever() -> None:
 
 
 async def test_only_so_many_requests_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox_kernel.plugins.mcp.http_server.MAX_REQUESTS", 1)
+    monkeypatch.setattr("sandbox_kernel.plugins.mcp.web_server.MAX_REQUESTS", 1)
     release, statuses = asyncio.Event(), []
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:

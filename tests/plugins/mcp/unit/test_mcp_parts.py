@@ -22,9 +22,10 @@ from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import server as catalogue
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
 from sandbox_kernel.plugins.mcp.clients import ServerLimits
-from sandbox_kernel.plugins.mcp.http_server import Place, Tokens, new_token, tokens_of
+from sandbox_kernel.plugins.mcp.http_server import Tokens, new_token, tokens_of
 from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
 from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
+from sandbox_kernel.plugins.mcp.web_server import Place
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 
 

@@ -1,0 +1,407 @@
+"""A web server that everybody may reach: which requests it takes up, what each connection may cost, where it listens.
+
+No connection is held for longer than it is used, and those half open make room for others. Everybody who reaches the
+port can open connections without a token. So a request's head has few seconds, its body a bounded time, a reader of
+answers must go on reading, and only so many connections without a request under way are kept: the oldest goes first. A
+client that sends its request is never among the oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ...core.codes import Code, EndCode, UsageCode
+from ...core.errors import ConfigurationError
+from ...files.host_paths import open_file, open_parent, usable
+from .codes import McpCode
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = re.compile(
+    r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?))(?::([0-9]{1,5}))?"
+)
+_ORIGIN = re.compile(r"https?://([^/?#\\@\s]+)")
+
+
+class Authority(NamedTuple):
+    """A host and a port, None if none is said."""
+
+    host: str
+    """In small letters; an IPv6 address in its short form, without brackets."""
+    port: int | None
+
+
+def authority(text: str) -> Authority | None:
+    """Return what `text` says, if it is a host with or without a port and nothing else: no user, no path, no space."""
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        return None
+    address, name, digits = found.groups()
+    if digits is not None and (not 1 <= int(digits) <= 65535 or digits[0] == "0"):
+        return None
+    port = int(digits) if digits is not None else None
+    if address is None:
+        return Authority(name.lower(), port)
+    try:
+        return Authority(ipaddress.IPv6Address(address).compressed, port)
+    except ValueError:
+        return None
+
+
+def origin(text: str) -> Authority | None:
+    """Return host and port of an Origin with the scheme http or https, None for anything else."""
+    found = _ORIGIN.fullmatch(text)
+    return authority(found[1]) if found is not None else None
+
+
+class Names:
+    """The names under which a server is reached: those of loopback, and those that its operator gave."""
+
+    def __init__(self, given: Iterable[Authority] = ()) -> None:
+        self._known = frozenset((*(Authority(name, None) for name in LOOPBACK), *given))
+
+    def host(self, values: Sequence[str]) -> bool:
+        """Return whether these values of the header Host are one, and name this server."""
+        return len(values) == 1 and self._knows(authority(values[0]))
+
+    def origin(self, values: Sequence[str]) -> bool:
+        """Return whether these values of the header Origin are none, as from a program, or one of this server's."""
+        return not values or (len(values) == 1 and self._knows(origin(values[0])))
+
+    def _knows(self, found: Authority | None) -> bool:
+        """A name that was given without a port goes with every port: tunnels and proxies have their own."""
+        return found is not None and (found in self._known or found._replace(port=None) in self._known)
+
+
+MAX_REQUESTS = 512
+"""Under way at once; each connection may keep one open for what the server has to say."""
+TOKEN_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the server listens, and under which names it is reached."""
+
+    host: str = "127.0.0.1"
+    port: int = 8808
+    names: tuple[str, ...] = ()
+    """Host names besides those of loopback that requests may carry."""
+    remote: bool = False
+    """Whether an address that is not of loopback is meant."""
+
+    def listen(self) -> socket.socket:
+        """Return the socket to serve on. Raises `ConfigurationError`."""
+        try:
+            family, kind, _, _, address = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(
+                UsageCode.ADDRESS_UNUSABLE, f"there is no address {self.host!r}: {error}", setting="host"
+            ) from None
+        if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+            self.check_remote()
+        self.known()
+        listener = socket.socket(family, kind)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            raise ConfigurationError(
+                UsageCode.ADDRESS_UNUSABLE,
+                f"port {self.port} of {self.host} cannot be used: {error.strerror}",
+                setting="port",
+            ) from None
+        return listener
+
+    def check_remote(self) -> None:
+        """Raise `ConfigurationError` if this is no place for a server that other machines can reach."""
+        if not self.remote:
+            raise ConfigurationError(
+                McpCode.SERVER_EXPOSED,
+                f"{self.host} can be reached from other machines. Add --allow-remote if that is meant, and put a proxy "
+                "with TLS before it: the token is sent as it is",
+                setting="host",
+            )
+        if not self.names:
+            raise ConfigurationError(
+                McpCode.SERVER_EXPOSED,
+                "with --allow-remote, say with --allowed-host under which names clients reach the server: a request "
+                "for any other is refused",
+                setting="allowed-host",
+            )
+
+    def known(self) -> Names:
+        """Return which Host and Origin a request may carry: a page of another site has neither.
+
+        Raises `ConfigurationError` for a name that no request could carry.
+        """
+        return Names(self._parsed())
+
+    def _parsed(self) -> Iterator[Authority]:
+        for name in self.names:
+            found = authority(name)
+            if found is None:
+                raise ConfigurationError(
+                    EndCode.WRONG_SETTING,
+                    "a name is what stands in a request's Host: box.example.com, box.example.com:8443 or [::1]",
+                    value=repr(name),
+                    setting="allowed-host",
+                )
+            yield found
+
+
+def token_lines(path: Path, code: Code, first: Callable[[], str]) -> list[str]:
+    """Return the lines of a token file, without comments; if there is no file, make it with the line `first`.
+
+    Raises `ConfigurationError` with `code`, also for a file that others may read or write.
+    """
+    with usable(code, f"{path} cannot be made", setting="token-file"):
+        folder, name = open_parent(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, 0o600, dir_fd=folder.handle)
+        except FileExistsError:
+            return _read(path, code)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        line = first()
+        file.write(line + "\n")
+    return [line]
+
+
+def _read(path: Path, code: Code) -> list[str]:
+    with usable(code, f"{path} cannot be read", setting="token-file"):
+        descriptor = open_file(path)
+    status = os.fstat(descriptor)
+    with os.fdopen(descriptor, "rb") as file:
+        if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
+            raise ConfigurationError(
+                code,
+                f"{path} can be read or changed by others: chmod 600",
+                setting="token-file",
+            )
+        lines = file.read(TOKEN_FILE_BYTES).decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+class RequestFilter:
+    """The first thing that a request meets: does it come from a page of another site, and is there room for it?"""
+
+    def __init__(self, app: ASGIApp, known: Names) -> None:
+        self._app = app
+        self._known = known
+        self._requests = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._known.host(_values(scope, b"host")):
+            await Response("Invalid Host header", 421)(scope, receive, send)
+        elif not self._known.origin(_values(scope, b"origin")):
+            await Response("Invalid Origin header", 403)(scope, receive, send)
+        elif self._requests >= MAX_REQUESTS:
+            await Response("Too many requests under way", 503)(scope, receive, send)
+        else:
+            self._requests += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._requests -= 1
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for given, value in scope["headers"] if given.lower() == name]
+
+
+class WebServer(uvicorn.Server):
+    """The web server, whose owner looks after signals."""
+
+    def __init__(self, app: Starlette, **options: Any) -> None:
+        super().__init__(
+            Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                lifespan="on",
+                ws="none",
+                timeout_graceful_shutdown=1,
+                **options,
+            )
+        )
+
+    def capture_signals(self) -> Any:
+        return nullcontext()
+
+
+HEAD_SECONDS = 5.0
+"""For the head of a request, from the connection or the last answer on; also how long an idle connection is kept."""
+BODY_SECONDS = 120.0
+"""For the body, 30 MB at most."""
+READER_SECONDS = 30.0
+READER_BYTES = 256 * 1024
+"""A reader takes so much of a waiting answer in READER_SECONDS, or all that is left of it."""
+HEAD_BYTES = 16 * 1024
+MAX_WAITING = 256
+"""Connections without a request under way, of all peers together."""
+MAX_WAITING_OF_PEER = 224
+BACKLOG = 64
+"""Accepted in one step: fewer than a third of those that may wait, so that a new one has time to say what it wants."""
+
+
+class Waiting:
+    """The connections on which no request is under way, the oldest first."""
+
+    def __init__(self) -> None:
+        self._connections: dict[Connection, str] = {}
+        self._of_peer: Counter[str] = Counter()
+
+    def add(self, connection: Connection, peer: str) -> None:
+        """Note a connection, and drop the oldest if there are too many."""
+        self.discard(connection)
+        if self._of_peer[peer] >= MAX_WAITING_OF_PEER:
+            self._drop(next(one for one, whose in self._connections.items() if whose == peer))
+        elif len(self._connections) >= MAX_WAITING:
+            self._drop(next(iter(self._connections)))
+        self._connections[connection] = peer
+        self._of_peer[peer] += 1
+
+    def discard(self, connection: Connection) -> None:
+        peer = self._connections.pop(connection, None)
+        if peer is not None:
+            self._of_peer[peer] -= 1
+            if not self._of_peer[peer]:
+                del self._of_peer[peer]
+
+    def _drop(self, connection: Connection) -> None:
+        self.discard(connection)
+        connection.transport.abort()
+
+
+class Config(uvicorn.Config):
+    """uvicorn's, with what all connections of one server share."""
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        super().__init__(
+            app,
+            http=Connection,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            timeout_keep_alive=int(HEAD_SECONDS),
+            backlog=BACKLOG,
+            **options,
+        )
+        self.waiting = Waiting()
+
+
+class Connection(H11Protocol):
+    """One connection, with a clock for whatever it waits for."""
+
+    config: Config
+    _phase = ""
+    _clock: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.config.waiting.discard(self)
+        self._phase = "lost"
+        for clock in (self._clock, self._reader):
+            if clock is not None:
+                clock.cancel()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look(anew=True)
+        self._watch_reader()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader()
+
+    # --- clocks ---
+
+    def _now(self) -> str:
+        """Return what this connection waits for: a head, a body that will be read, or an answer of ours."""
+        if self.conn.their_state is h11.IDLE:
+            return "head"
+        if self.conn.their_state is h11.SEND_BODY:
+            return "body" if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE, h11.SEND_BODY} else "head"
+        return "answer"
+
+    def _look(self, *, anew: bool = False) -> None:
+        """Start the clock of what this connection waits for now, if that is something else than before."""
+        now = self._now()
+        if self._phase == "lost" or (now == self._phase and not anew):
+            return
+        self._phase = now
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        if now == "head":
+            peer = self.client[0] if self.client else ""
+            self.config.waiting.add(self, network_of(peer))
+        else:
+            self.config.waiting.discard(self)
+        if now != "answer":
+            self._clock = self.loop.call_later(HEAD_SECONDS if now == "head" else BODY_SECONDS, self._late)
+
+    def _late(self) -> None:
+        self._clock = None
+        if not self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()  # the clock of the reader goes on
+            self._watch_reader()
+
+    def _watch_reader(self) -> None:
+        if self._reader is None and self._phase != "lost" and (left := self.transport.get_write_buffer_size()):
+            self._reader = self.loop.call_later(READER_SECONDS, self._check_reader, left)
+
+    def _check_reader(self, before: int) -> None:
+        self._reader = None
+        left = self.transport.get_write_buffer_size()
+        if left > before - READER_BYTES and (self.flow.write_paused or self._phase == "head"):
+            self.transport.abort()
+        else:
+            self._watch_reader()
+
+
+def network_of(peer: str) -> str:
+    """Return whose connection it is: an address, or the 64 bits of an IPv6 address that one machine has to itself."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.IPv6Network((address, 64), strict=False))
+    return str(address)
