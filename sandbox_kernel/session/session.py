@@ -342,9 +342,8 @@ class Session:
     async def close(self) -> None:
         """End the session and its container; idempotent, bounded."""
         self._idleness.stop()
-        await self._life.close()
-        for one in list(self.beside):  # after their container, with which they end at once, paused or not
-            await one.close()
+        # Together: with the container the others end at once, paused or not, and none of them has lost it.
+        await asyncio.gather(self._life.close(), *(one.close() for one in self.beside))
         await self.pauses.close()
         await self.requests.close()
         if self._within is None:

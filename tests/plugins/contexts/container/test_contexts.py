@@ -269,6 +269,7 @@ def test_cells_of_all_are_in_the_audit(image: str, tmp_path: Path) -> None:
     text = json.dumps([line for line in lines if line.get("event") == "source"])
     assert "of the sandbox" in text
     assert "of the context" in text
+    assert "sandbox_ended" not in {line.get("event") for line in lines}, "its owner ended it"
 
 
 def test_twenty_in_one_sandbox_and_one_killed_by_memory(image: str) -> None:
