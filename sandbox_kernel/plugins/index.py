@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "qemu": (),
     "record": ("receipt", "audit"),
     "screen": ("screen",),
+    "serve": ("serve",),
     "shared": (),
     "tools": (),
     "verify": ("verify",),
@@ -68,7 +69,7 @@ SERVICES: dict[str, dict[str, object]] = {
 
 One without settings takes part where a caller gives it something.
 """
-REQUIRES: dict[str, tuple[str, ...]] = {"frameworks": ("tools",), "packages": ("tools",)}
+REQUIRES: dict[str, tuple[str, ...]] = {"frameworks": ("tools",), "packages": ("tools",), "serve": ("mcp",)}
 """Those that import others, each with these."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 

@@ -1,0 +1,17 @@
+"""Sandboxes over the wires that other people's clients speak already: one process, one port, one file of tokens.
+
+Imports nothing, so that it costs nothing: the web server is an extra, and what needs it is imported when the command
+runs.
+
+- `plugin`: What this plugin adds: the command `serve`, and its codes.
+- `codes`: What the server refuses, of its clients and at its start.
+- `token_file`: Names and tokens of those who may use the server.
+- `tenants`: Who uses the server, and the sandboxes of each.
+- `requests`: What a request must be before it is looked at: whose, how large, of which form.
+- `e2b_control`: E2B's wire outside of a sandbox: made, found, listed, paused, ended.
+- `e2b_cells`: E2B's wire in a sandbox: cells, whose output is streamed, and contexts.
+- `e2b_files`: E2B's wire in a sandbox: files that come and go.
+- `place`: Where the server listens.
+- `application`: All routes behind the checks that they share.
+- `command`: `sandbox-kernel serve`: its options, start and end.
+"""

@@ -1,0 +1,232 @@
+"""`sandbox-kernel serve`: its options, its start and its end. What needs the extra is imported when it runs.
+
+Whatever ends the server, a signal or SIGKILL, ends all sandboxes: each hangs on a pipe of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import logging
+import shlex
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...config.forms import seconds
+from ...config.sources import from_files_for_all, resolve
+from ...core.codes import EndCode, UsageCode
+from ...core.errors import ConfigurationError
+from ...core.model import Settings
+from ...core.pip_extras import install_words
+from .codes import ServeCode
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .tenants import ServeLimits
+    from .token_file import Tokens
+
+NEEDED = ("python_multipart", "starlette", "uvicorn")
+CLOSE_SECONDS = 8.0
+"""For the end of all sandboxes; what is left then ends with the process."""
+TEMPLATES = ("base", "code-interpreter-v1")
+"""What clients of E2B ask for if nobody says: the image of the settings."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=_count, default=8809, help="the port; 0 for any free port (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="who may use the server: a name and a token on each line. A missing file is created with a new token. "
+        "Without this option, it is a file in the data folder of this user",
+    )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate with its chain, as PEM")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate, as PEM")
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which clients reach the server, besides localhost; may be repeated",
+    )
+    parser.add_argument(
+        "--template",
+        action="append",
+        default=[],
+        metavar="NAME=IMAGE",
+        help="an image that clients may choose, by a name; may be repeated. base and code-interpreter-v1 are the image "
+        "of the settings",
+    )
+    parser.add_argument(
+        "--sandboxes-per-tenant", type=_count, default=8, metavar="N", help="sandboxes of one name (default: 8)"
+    )
+    parser.add_argument(
+        "--sandboxes", type=_count, default=32, metavar="N", help="sandboxes of all names (default: 32)"
+    )
+    parser.add_argument(
+        "--lifetime-limit",
+        default="86400",
+        metavar="SECONDS",
+        help="how long a sandbox may be asked to last (default: %(default)s)",
+    )
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve sandboxes to the clients of hosted interpreters (E2B), over HTTP.
+
+    The official clients take it as it is; the variables to set are printed. Each name of the token file has sandboxes
+    of its own, with the settings below. All sandboxes end with the server. It needs the packages starlette, uvicorn
+    and python-multipart. docs/serve.md shows what clients can do.
+    """
+    files = from_files_for_all()
+    files.pop("downloads", None)  # of kernels: here all tenants would share it
+    settings = resolve(files | options.values)
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise ConfigurationError(
+            UsageCode.PACKAGE_MISSING,
+            f"the server needs more packages ({', '.join(missing)}): {install_words('serve')}",
+        )
+    from .tenants import ServeLimits
+
+    if settings.downloads is not None:
+        raise ConfigurationError(
+            UsageCode.NOT_TOGETHER,
+            "downloads is one folder, where tenants would replace each other's files",
+            setting="downloads",
+        )
+    for name in ("sandboxes", "sandboxes_per_tenant"):
+        if not 1 <= getattr(options, name) <= 1000:
+            raise ConfigurationError(EndCode.WRONG_SETTING, f"{name} must be 1 to 1000", setting=name.replace("_", "-"))
+    if options.port > 65535:
+        raise ConfigurationError(EndCode.WRONG_SETTING, "port must be 0 to 65535", setting="port")
+    limits = ServeLimits(
+        sandboxes=options.sandboxes,
+        sandboxes_per_tenant=options.sandboxes_per_tenant,
+        lifetime=seconds(1)("lifetime-limit", options.lifetime_limit),
+    )
+    return asyncio.run(_serve(options, templates(settings, options.template), limits))
+
+
+def templates(settings: Settings, given: list[str]) -> dict[str, Settings]:
+    """Return the settings for each template. Raises `ConfigurationError` for one that is not `NAME=IMAGE`."""
+    found = dict.fromkeys(TEMPLATES, settings)
+    for one in given:
+        name, _, image = one.partition("=")
+        if not name or not image or not name.isprintable():
+            words = "a template is a name and an image: data=sandbox-kernel:data"
+            raise ConfigurationError(EndCode.WRONG_SETTING, words, value=repr(one), setting="template")
+        found[name] = replace(settings, image=image)
+    return found
+
+
+async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limits: ServeLimits) -> int:
+    from ..mcp.web_server import WebServer
+    from .application import application
+    from .place import Place
+    from .tenants import Tenants
+
+    place = Place(
+        host=options.host,
+        port=options.port,
+        names=tuple(options.allowed_host),
+        tls=options.tls_cert is not None,
+        token_file=options.token_file is not None,
+    )
+    context = _tls(options.tls_cert, options.tls_key)
+    listener = place.listen()
+    tokens, path = _tokens(options.token_file)
+    tenants = Tenants(offered, limits)
+    web = WebServer(application(tenants, tokens, place.known()), **context)
+    stop = _signalled()
+    serving = asyncio.create_task(web.serve(sockets=[listener]))
+    _say(_words(listener.getsockname(), place.names, path, tokens, tls=bool(context)))
+    await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
+    web.should_exit = True
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await tenants.close()
+    except TimeoutError:
+        _say("some sandboxes did not end in time; they end with this process")
+    await serving
+    return 0
+
+
+def _tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
+    """Return what uvicorn takes for TLS. Raises `ConfigurationError` for one of the files without the other."""
+    if certificate is None and key is None:
+        return {}
+    if certificate is None or key is None:
+        words = "a certificate and its key go together: --tls-cert and --tls-key"
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, words, setting="tls-cert")
+    try:
+        _context().load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        words = f"the certificate {certificate} and the key {key} cannot be used: {error}"
+        raise ConfigurationError(EndCode.WRONG_SETTING, words, setting="tls-cert") from None
+    return {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+
+
+def _context() -> ssl.SSLContext:
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+def _tokens(given: Path | None) -> tuple[Tokens, Path]:
+    from ...files.path_walk import home_folder
+    from .token_file import tokens_of
+
+    path = given
+    if path is None:
+        path = Path(home_folder() or "/", ".local/share/sandbox-kernel/serve-tokens")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            words = f"{path.parent} cannot be made: {error.strerror}; name a file with --token-file"
+            raise ConfigurationError(ServeCode.SERVE_TOKENS_UNFIT, words, setting="token-file") from None
+    return tokens_of(path), path
+
+
+def _words(address: tuple[Any, ...], names: tuple[str, ...], path: Path, tokens: Tokens, *, tls: bool) -> str:
+    """Return what the operator is told: the address, where the tokens lie, and what clients set."""
+    host, port = address[:2]
+    scheme = "https" if tls else "http"
+    if names:
+        url = f"{scheme}://{names[0]}" if ":" in names[0] else f"{scheme}://{names[0]}:{port}"
+    else:
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    key = f"$(awk '$1 == \"{tokens.names[0]}\" {{print $2; exit}}' {shlex.quote(str(path.absolute()))})"
+    return (
+        f"{url}\ntokens: in {path.absolute()}\n"
+        f'for clients of E2B: export E2B_API_URL={url} E2B_SANDBOX_URL={url} E2B_API_KEY="{key}"'
+    )
+
+
+def _signalled() -> asyncio.Event:
+    """Return an event that is set when this process is asked to end."""
+    event = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)
+    return event
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return int(text)

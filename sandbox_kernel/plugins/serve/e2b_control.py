@@ -1,0 +1,238 @@
+"""E2B's wire outside of a sandbox: made, found, listed, paused, given time, ended.
+
+Clients find it by `E2B_API_URL`. Templates are the names that the operator gave to images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.codes import UsageCode
+from ...core.model import Settings
+from ...sdk.values import SandboxQuery
+from .codes import ServeCode
+from .requests import Body, Refusal, answer, improper, json_of
+from .tenants import Lease, Tenant, Tenants
+
+ENVD_VERSION = "0.5.7"
+"""Which of E2B's agents a sandbox is to clients: the first that takes files as they are."""
+DEFAULT_SECONDS = 300.0
+"""How long a sandbox lasts if its client does not say."""
+MAX_PAGE = 100
+CLIENT_ID = "sandbox-kernel"
+EVERYTHING = ("0.0.0.0/0",)
+"""What denying all destinations is to E2B."""
+
+Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
+
+
+async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Make a sandbox. What is asked for and not offered is refused by its name."""
+    body = await json_of(request)
+    template = body.text("templateID") or ""
+    if template not in tenants.templates:
+        words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
+        raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, words)
+    for name in ("autoPause", "mcp", "iam", "volumeMounts"):
+        body.refuse(name)
+    body.refuse("autoResume", {"enabled": False})
+    settings = _network(body, tenants.templates[template])
+    lifetime = body.seconds("timeout", tenants.limits.lifetime)
+    lease = await tenants.create(
+        tenant,
+        template,
+        replace(settings, charts=True),
+        max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime),
+        metadata=body.texts("metadata"),
+        envs=body.texts("envVars"),
+    )
+    return answer(_credentials(lease), 201)
+
+
+def _network(body: Body, settings: Settings) -> Settings:
+    """Return settings with what a client asks of the network: no more than the operator allows, or nothing."""
+    asked = body.fields.get("network") or {}
+    if not isinstance(asked, dict):
+        raise improper("network", "is an object")
+    internet = body.fields.get("allow_internet_access")
+    rest = {name for name, value in asked.items() if value and name not in {"denyOut", "allowPublicTraffic"}}
+    if internet is True:
+        rest.add("allow_internet_access")
+    if asked.get("allowPublicTraffic") is True:
+        rest.add("allowPublicTraffic")
+    denied = asked.get("denyOut") or []
+    off = internet is False or (isinstance(denied, list) and any(one in EVERYTHING for one in denied))
+    if denied and not off and settings.has_way_out:
+        rest.add("denyOut")
+    if rest:
+        words = f"This server does not offer {', '.join(sorted(rest))}: its operator says which hosts cells may reach"
+        raise Refusal(400, ServeCode.NOT_OFFERED, words)
+    return settings.without("network", "packages") if off else settings
+
+
+def _credentials(lease: Lease) -> dict[str, Any]:
+    return {
+        "templateID": lease.template,
+        "sandboxID": lease.id,
+        "clientID": CLIENT_ID,
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": lease.access_token,
+        "trafficAccessToken": lease.traffic_token,
+        "domain": None,
+    }
+
+
+def _described(lease: Lease) -> dict[str, Any]:
+    info = lease.sandbox.info
+    started = info.started_at or datetime.now(UTC)
+    return {
+        "templateID": lease.template,
+        "sandboxID": lease.id,
+        "clientID": CLIENT_ID,
+        "startedAt": started.isoformat(),
+        "endAt": (info.end_at or started).isoformat(),
+        "envdVersion": ENVD_VERSION,
+        "cpuCount": info.cpu_count,
+        "memoryMB": info.memory_mb,
+        "diskSizeMB": info.limits.scratch_size >> 20,
+        "state": info.state,
+        "metadata": dict(info.metadata),
+    }
+
+
+async def show(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Say what a sandbox is."""
+    return answer(_described(_found(request, tenants, tenant)))
+
+
+async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """List the sandboxes of the tenant, a page of them: the newest first, unless another order is asked for."""
+    asked = request.query_params
+    states = [one for value in asked.getlist("state") for one in value.split(",") if one]
+    metadata = {unquote(name): unquote(value) for name, value in parse_qsl(asked.get("metadata", ""))}
+    query = SandboxQuery(metadata=metadata, state=states or None, started_after=_moment(asked.get("startedAfter")))
+    size, begin = _number(asked.get("limit"), MAX_PAGE), _number(asked.get("nextToken"), 0)
+    if not 1 <= size <= MAX_PAGE:
+        raise improper("limit", f"is 1 to {MAX_PAGE}")
+    template = asked.get("template")
+    found = [
+        lease
+        for lease in tenants.all_of(tenant)
+        if query.matches(lease.sandbox.info) and template in {None, "", lease.template}
+    ]
+    found.sort(key=lambda lease: str(lease.sandbox.info.started_at), reverse=asked.get("order") != "asc")
+    more = {"x-next-token": str(begin + size)} if begin + size < len(found) else {}
+    return answer([_described(lease) for lease in found[begin : begin + size]], headers=more)
+
+
+def _number(text: str | None, usual: int) -> int:
+    if not text:
+        return usual
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise improper("limit and nextToken", "are numbers")
+    return int(text)
+
+
+def _moment(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise improper("startedAfter", "is a time as ISO 8601 has it") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+async def end(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """End a sandbox."""
+    await tenants.end(_found(request, tenants, tenant))
+    return Response(status_code=204)
+
+
+async def connect(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Give the tokens of a sandbox again; one that is paused goes on. Its time is made longer, and not shorter."""
+    body, lease = await json_of(request), _found(request, tenants, tenant)
+    seconds = body.seconds("timeout", tenants.limits.lifetime)
+    if body.fields.get("memory") is False:
+        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a paused sandbox keeps its own")
+    paused = lease.sandbox.is_paused
+    if paused:
+        await lease.sandbox.resume()
+    wanted = DEFAULT_SECONDS if seconds is None else seconds
+    ends = lease.sandbox.info.end_at
+    if ends is None or (ends - datetime.now(UTC)).total_seconds() < wanted:
+        await lease.sandbox.set_timeout(max(1.0, wanted))
+    return answer(_credentials(lease), 201 if paused else 200)
+
+
+async def set_timeout(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Have a sandbox end some seconds from now on."""
+    body, lease = await json_of(request), _found(request, tenants, tenant)
+    seconds = body.seconds("timeout", tenants.limits.lifetime)
+    if seconds is None:
+        raise improper("timeout", "is missing")
+    if seconds < 1:
+        await tenants.end(lease)
+    else:
+        await lease.sandbox.set_timeout(seconds)
+    return Response(status_code=204)
+
+
+async def pause(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Freeze a sandbox, with its memory."""
+    body, lease = await json_of(request), _found(request, tenants, tenant)
+    if body.fields.get("memory") is False:
+        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a paused sandbox keeps its own")
+    if not await lease.sandbox.pause():
+        raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"Sandbox {lease.id!r} is paused already")
+    return Response(status_code=204)
+
+
+async def metrics(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Say what a sandbox uses now: one row."""
+    lease = _found(request, tenants, tenant)
+    rows = await lease.sandbox.get_metrics()
+    return answer(
+        [
+            {
+                "timestamp": row.timestamp.isoformat(),
+                "timestampUnix": int(row.timestamp.timestamp()),
+                "cpuCount": row.cpu_count,
+                "cpuUsedPct": row.cpu_used_pct,
+                "memUsed": row.mem_used,
+                "memTotal": row.mem_total,
+                "memCache": row.mem_cache,
+                "diskUsed": row.disk_used,
+                "diskTotal": row.disk_total,
+            }
+            for row in rows
+        ]
+    )
+
+
+def _found(request: Request, tenants: Tenants, tenant: Tenant) -> Lease:
+    return tenants.find(tenant, request.path_params["sandbox_id"])
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/sandboxes", create),
+    ("POST", "/v2/sandboxes", create),
+    ("GET", "/sandboxes", every),
+    ("GET", "/v2/sandboxes", every),
+    ("GET", "/sandboxes/{sandbox_id}", show),
+    ("DELETE", "/sandboxes/{sandbox_id}", end),
+    ("POST", "/sandboxes/{sandbox_id}/connect", connect),
+    ("POST", "/v2/sandboxes/{sandbox_id}/connect", connect),
+    ("POST", "/sandboxes/{sandbox_id}/resume", connect),
+    ("POST", "/sandboxes/{sandbox_id}/timeout", set_timeout),
+    ("POST", "/sandboxes/{sandbox_id}/pause", pause),
+    ("GET", "/sandboxes/{sandbox_id}/metrics", metrics),
+)
+"""Each with what a tenant's token opens."""

@@ -1,0 +1,146 @@
+"""E2B's wire in a sandbox: files that come, as they are or in a form of several parts, and files that go.
+
+A file that comes is on disk here, without a name, until its last byte is here: what fails leaves no part of it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import PurePosixPath
+from typing import IO, Any, cast
+
+from python_multipart.exceptions import MultipartParseError
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
+from ...sdk.folder_entries import FileInfo
+from .codes import ServeCode
+from .e2b_cells import HOME
+from .requests import Refusal, answer, improper, pieces_of
+from .tenants import Lease, Tenants
+
+PORT = "49983"
+MAX_FORM = 1 << 20
+"""Bytes of a form besides its files."""
+MAX_FILES = 1000
+"""Of one form."""
+MAX_MEMORY = 1 << 20
+"""Bytes of a file that comes, before it is written to disk."""
+_GZIP = 16 + zlib.MAX_WBITS
+
+Handler = Callable[[Request, Tenants, Lease], Awaitable[Any]]
+
+
+async def health(request: Request, tenants: Tenants, lease: Lease) -> Response:
+    """Say that the sandbox runs."""
+    return Response(status_code=204)
+
+
+async def download(request: Request, tenants: Tenants, lease: Lease) -> Response:
+    """Send a file."""
+    pieces = await lease.sandbox.files.read(_path(request), "stream", user=_user(request))
+    first = await anext(pieces, b"")  # which finds out whether there is such a file
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment", "Cache-Control": "no-store"}
+    return StreamingResponse(whole(), headers=headers, media_type="application/octet-stream")
+
+
+async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
+    """Take files: one as the body, or those of a form, whose names are their paths unless a path is given for one."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    limit = FileLimits.of(lease.sandbox.settings.limits).file_bytes
+    user = _user(request)
+    if kind == "application/octet-stream":
+        path = _path(request)
+        with _spool() as file:
+            async for piece in _unpacked(request, limit):
+                file.write(piece)
+            file.seek(0)
+            return answer([_written(await lease.sandbox.files.write(path, file, user=user))])
+    if kind != "multipart/form-data":
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
+    parser = MultiPartParser(
+        request.headers, pieces_of(request, limit + MAX_FORM), max_files=MAX_FILES, max_fields=0, max_part_size=0
+    )
+    try:
+        form = await parser.parse()
+    except (MultiPartException, MultipartParseError, KeyError) as error:
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, f"The form is not proper: {error}") from None
+    try:
+        files = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
+        if not files:
+            raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The form has no file")
+        paths = [one.filename or "" for one in files]
+        if len(files) == 1 and "path" in request.query_params:
+            paths = [_path(request)]
+        written = [
+            await lease.sandbox.files.write(path, cast("IO[bytes]", one.file), user=user)
+            for path, one in zip(paths, files, strict=True)
+        ]
+        return answer([_written(info) for info in written])
+    finally:
+        await form.close()
+
+
+def _spool() -> IO[bytes]:
+    return cast("IO[bytes]", tempfile.SpooledTemporaryFile(MAX_MEMORY, prefix="sandbox-upload-"))
+
+
+async def _unpacked(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """Yield a body as its file was before it was packed, no more of it than a file may have."""
+    packing = request.headers.get("content-encoding", "identity").lower()
+    pieces = pieces_of(request, limit)
+    if packing == "identity":
+        async for piece in pieces:
+            yield piece
+        return
+    if packing != "gzip":
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "Content-Encoding is gzip, or it is not there")
+    unpacking, done = zlib.decompressobj(_GZIP), 0
+    try:
+        async for piece in pieces:
+            rest = piece
+            while rest and not unpacking.eof:
+                found = unpacking.decompress(rest, CHUNK_BYTES)
+                done += len(found)
+                check_size(done, limit)
+                yield found
+                rest = unpacking.unconsumed_tail
+    except zlib.error as error:
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, f"The body is no gzip: {error}") from None
+    if not unpacking.eof:
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body is no gzip to its end")
+
+
+def _path(request: Request) -> str:
+    paths = request.query_params.getlist("path")
+    if len(paths) != 1:
+        raise improper("path", "is given once, in the address")
+    return paths[0]
+
+
+def _user(request: Request) -> str | None:
+    return request.query_params.get("username") or None
+
+
+def _written(info: FileInfo) -> dict[str, str]:
+    path = PurePosixPath(HOME, info.path)
+    return {"name": path.name, "type": "file", "path": str(path)}
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/health", health),
+    ("GET", "/files", download),
+    ("POST", "/files", upload),
+)
+"""Each with what the access token of a sandbox opens, on the port of E2B's agent."""

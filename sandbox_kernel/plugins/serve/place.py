@@ -1,0 +1,36 @@
+"""Where the server listens: on loopback as it comes, elsewhere with TLS and a token file only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...core.errors import ConfigurationError
+from ..mcp import web_server
+from .codes import ServeCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(web_server.Place):
+    """See the module."""
+
+    tls: bool = False
+    token_file: bool = False
+    """Whether the operator says who may use the server."""
+
+    def check_remote(self) -> None:
+        """Raise `ConfigurationError` without TLS, tokens and a name."""
+        missing = [
+            option
+            for option, there in (
+                ("--tls-cert and --tls-key", self.tls),
+                ("--token-file", self.token_file),
+                ("--allowed-host", bool(self.names)),
+            )
+            if not there
+        ]
+        if missing:
+            raise ConfigurationError(
+                ServeCode.SERVE_EXPOSED,
+                f"{self.host} can be reached from other machines: that needs {', and '.join(missing)}",
+                setting="host",
+            )

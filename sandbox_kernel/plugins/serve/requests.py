@@ -1,0 +1,158 @@
+"""What a request must be before it is looked at: whose, how large, of which form; and how it is refused.
+
+Errors are JSON with a `message` and the status as `code`, as E2B's clients read them, and our own code as `error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from ...core.codes import Code, EndCode, UsageCode
+from ...core.errors import (
+    AbilityMissing,
+    ConfigurationError,
+    FileNotThere,
+    FileRefused,
+    QuotaExceeded,
+    SandboxClosed,
+    SandboxDied,
+    SandboxError,
+    SandboxPaused,
+)
+from .codes import ServeCode
+
+MAX_JSON = 4 << 20
+"""Bytes of a body that is JSON: code, mostly."""
+
+
+NO_CONTEXT = "context-unknown"
+"""The code of another plugin, which may be missing."""
+
+
+class Refusal(Exception):
+    """A request that is not served; `status` is HTTP's."""
+
+    def __init__(self, status: int, code: Code, words: str | None = None) -> None:
+        super().__init__(words or code.text.capitalize())
+        self.status = status
+        self.code = code
+
+    def response(self) -> Response:
+        return error(self.status, self.code, str(self))
+
+
+_STATUS: tuple[tuple[type[SandboxError], int], ...] = (
+    (FileNotThere, 404),
+    (FileRefused, 400),
+    (QuotaExceeded, 429),
+    (SandboxPaused, 409),
+    (AbilityMissing, 400),
+    (ConfigurationError, 400),
+    (SandboxClosed, 502),
+    (SandboxDied, 502),
+)
+
+
+def refusal_of(found: SandboxError) -> Refusal:
+    """Return how an error of a sandbox is told."""
+    if isinstance(found, (SandboxClosed, SandboxDied)) or found.code is EndCode.SANDBOX_ENDED_BY_OWNER:
+        return Refusal(502, ServeCode.NO_SUCH_SANDBOX)
+    if found.code.code == NO_CONTEXT:
+        return Refusal(404, found.code, found.message)
+    status = next((status for kind, status in _STATUS if isinstance(found, kind)), 500)
+    return Refusal(status, found.code, str(found))
+
+
+def error(status: int, code: Code, message: str) -> Response:
+    headers = {"Should-Retry": "false"} if status == 429 else {}
+    return answer({"code": status, "message": message, "error": code.code}, status, headers)
+
+
+def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return JSON."""
+    return Response(orjson.dumps(value), status, headers, media_type="application/json")
+
+
+def one_header(request: Request, name: str) -> str | None:
+    """Return the value of a header that may be there once. Raises `Refusal` for more."""
+    values = request.headers.getlist(name)
+    if len(values) > 1:
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, f"{name} is there {len(values)} times")
+    return values[0] if values else None
+
+
+async def pieces_of(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
+    """Yield the body. Raises `Refusal` once it is over the limit, and for a client that goes meanwhile."""
+    said = request.headers.get("content-length", "0")
+    if not said.isascii() or not said.isdigit() or len(said) > 18 or int(said) > limit:
+        raise _too_large(limit)
+    done = 0
+    try:
+        async for piece in request.stream():
+            done += len(piece)
+            if done > limit:
+                raise _too_large(limit)
+            yield piece
+    except ClientDisconnect:
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body was not sent to its end") from None
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, ServeCode.BODY_TOO_LARGE, f"The body of this request may have {limit:,} bytes")
+
+
+async def json_of(request: Request) -> Body:
+    """Return a body that is an object of JSON; none is an empty one. Raises `Refusal`."""
+    content = b"".join([piece async for piece in pieces_of(request, MAX_JSON)])
+    try:
+        value = orjson.loads(content) if content else {}
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body of this request is an object in JSON")
+    return Body(value)
+
+
+class Body:
+    """An object of JSON whose fields are looked at one by one. Methods raise `Refusal`."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def text(self, name: str) -> str | None:
+        """Return a text; None and an empty one are the same."""
+        value = self.fields.get(name)
+        if value is None or isinstance(value, str):
+            return value or None
+        raise improper(name, "is text")
+
+    def seconds(self, name: str, most: float) -> float | None:
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        if type(value) not in {int, float} or not 0 <= value <= most:
+            raise improper(name, f"is 0 to {most:g} seconds")
+        return float(value)
+
+    def texts(self, name: str) -> dict[str, str]:
+        value = self.fields.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+            raise improper(name, "maps text to text")
+        return value
+
+    def refuse(self, name: str, *allowed: object) -> None:
+        """Refuse a field that asks for something which is not offered; none, and `allowed`, ask for nothing."""
+        value = self.fields.get(name)
+        if value and value not in allowed:
+            raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer {name}")
+
+
+def improper(name: str, what: str) -> Refusal:
+    return Refusal(400, UsageCode.WRONG_ARGUMENT, f"{name} {what}")

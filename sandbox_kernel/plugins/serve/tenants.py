@@ -1,0 +1,156 @@
+"""Who uses the server, and the sandboxes of each.
+
+A sandbox is found through its tenant, or by a token of its own: to everybody else it is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ...core.errors import SandboxError
+from ...core.model import Settings
+from ...core.tasks import Tasks
+from ...sdk.client import AsyncSandbox
+from .codes import ServeCode
+from .requests import Refusal
+
+CLOSE_SECONDS = 6.0
+"""For the ends of sandboxes that are under way when the server stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeLimits:
+    """What tenants may have of one server."""
+
+    sandboxes_per_tenant: int = 8
+    sandboxes: int = 32
+    """Of all tenants together."""
+    requests_per_tenant: int = 128
+    calls_per_sandbox: int = 32
+    lifetime: float = 86400.0
+    """Seconds that a sandbox may be asked to last from now on."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lease:
+    """One sandbox of a tenant."""
+
+    sandbox: AsyncSandbox
+    tenant: Tenant
+    template: str
+    access_token: str = field(default_factory=lambda: secrets.token_hex(24))
+    """For its files."""
+    traffic_token: str = field(default_factory=lambda: secrets.token_hex(24))
+    """For its cells."""
+    calls: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.sandbox.id
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it runs or is paused; one that is lost does not come back."""
+        return self.sandbox.info.state in {"running", "paused"}
+
+
+@dataclass(slots=True, eq=False)
+class Tenant:
+    """One name of the token file."""
+
+    name: str
+    leases: dict[str, Lease] = field(default_factory=dict)
+    starting: int = 0
+    requests: int = 0
+
+
+class Tenants:
+    """All tenants of a server."""
+
+    def __init__(self, templates: Mapping[str, Settings], limits: ServeLimits) -> None:
+        """`templates` are the settings of sandboxes by the names that clients have for them."""
+        self.templates = templates
+        self.limits = limits
+        self._tenants: dict[str, Tenant] = {}
+        self.tasks = Tasks()
+        """Cells, and ends of sandboxes."""
+        self._closed = False
+
+    def tenant(self, name: str) -> Tenant:
+        return self._tenants.setdefault(name, Tenant(name))
+
+    def all_of(self, tenant: Tenant) -> list[Lease]:
+        """Return the sandboxes of a tenant that are there."""
+        for lease in list(tenant.leases.values()):
+            if not lease.is_there:
+                self.tasks.start(self.end(lease), "the end of a sandbox that was lost")
+        return [lease for lease in tenant.leases.values() if lease.is_there]
+
+    def find(self, tenant: Tenant, identity: str) -> Lease:
+        """Return a sandbox of a tenant. Raises `Refusal`."""
+        lease = tenant.leases.get(identity)
+        if lease is None or not lease.is_there:
+            raise Refusal(404, ServeCode.NO_SUCH_SANDBOX, f"Sandbox {identity[:64]!r} was not found")
+        return lease
+
+    def find_by_token(self, identity: str, kind: str, token: str) -> Lease:
+        """Return the sandbox whose token of a kind this is.
+
+        Raises `Refusal`, alike for no sandbox, one that is paused and another's.
+        """
+        for tenant in self._tenants.values():
+            lease = tenant.leases.get(identity)
+            if lease is not None and lease.is_there and not lease.sandbox.is_paused:
+                own: str = getattr(lease, kind)
+                if hmac.compare_digest(own.encode(), token.encode(errors="backslashreplace")):
+                    return lease
+        raise Refusal(502, ServeCode.NO_SUCH_SANDBOX)
+
+    async def create(
+        self, tenant: Tenant, template: str, settings: Settings, lifetime: float, **given: Mapping[str, str]
+    ) -> Lease:
+        """Return a new sandbox. Raises `Refusal`, and `SandboxError` if none can be started."""
+        self._check_room(tenant)
+        tenant.starting += 1
+        try:
+            sandbox = AsyncSandbox(settings, timeout=lifetime, metadata=given.get("metadata"), envs=given.get("envs"))
+            try:
+                await sandbox.start()
+                if self._closed:
+                    raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
+            except BaseException:
+                await asyncio.shield(self.tasks.hold(sandbox.kill(), "the end of a sandbox that did not start"))
+                raise
+        finally:
+            tenant.starting -= 1
+        lease = tenant.leases[sandbox.id] = Lease(sandbox=sandbox, tenant=tenant, template=template)
+        return lease
+
+    async def end(self, lease: Lease) -> None:
+        """End a sandbox. Idempotent."""
+        lease.tenant.leases.pop(lease.id, None)
+        with suppress(SandboxError):  # its pipe is closed then, and with it the container
+            await lease.sandbox.kill()
+
+    async def close(self) -> None:
+        """End all sandboxes. Idempotent."""
+        self._closed = True
+        leases = [lease for tenant in self._tenants.values() for lease in tenant.leases.values()]
+        await asyncio.gather(*(self.end(lease) for lease in leases), return_exceptions=True)
+        await self.tasks.close(CLOSE_SECONDS)
+
+    def _check_room(self, tenant: Tenant) -> None:
+        if self._closed:
+            raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
+        counts = {one.name: len(self.all_of(one)) + one.starting for one in self._tenants.values()}
+        if counts.get(tenant.name, 0) >= self.limits.sandboxes_per_tenant:
+            words = f"You have {counts[tenant.name]} sandboxes, which is the limit. Kill one of them"
+            raise Refusal(429, ServeCode.SANDBOXES_OF_TENANT, words)
+        if sum(counts.values()) >= self.limits.sandboxes:
+            words = f"The server has {self.limits.sandboxes} sandboxes, which is its limit, all users taken together"
+            raise Refusal(429, ServeCode.SANDBOXES_OF_TENANT, words)

@@ -1,0 +1,144 @@
+"""E2B's wire as it is, against a real server with real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.plugins.serve.container.conftest import TOKENS
+from tests.plugins.serve.container.server import Server
+from tests.support.kernels import containers_of
+from tests.support.patience import within
+
+
+@asynccontextmanager
+async def sandbox(server: Server, **asked: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, Any]]]:
+    """Give a client with the tokens of a new sandbox, and what the server said of it."""
+    async with httpx2.AsyncClient(base_url=server.url, headers={"X-API-Key": TOKENS["ann"]}, timeout=30) as client:
+        made = await client.post("/v2/sandboxes", json={"templateID": "base", **asked})
+        assert made.status_code == 201, made.text
+        said = made.json()
+        client.headers.update(
+            {
+                "E2b-Sandbox-Id": said["sandboxID"],
+                "E2b-Sandbox-Port": "49999",
+                "E2B-Traffic-Access-Token": said["trafficAccessToken"],
+                "X-Access-Token": said["envdAccessToken"],
+            }
+        )
+        try:
+            yield client, said
+        finally:
+            await client.delete(f"/sandboxes/{said['sandboxID']}")
+
+
+async def run(client: httpx2.AsyncClient, code: str, **more: Any) -> list[dict[str, Any]]:
+    answer = await client.post("/execute", json={"code": code, **more})
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+async def test_a_cell_s_output_comes_as_lines(server: Server) -> None:
+    async with sandbox(server, envVars={"A": "a"}) as (client, _):
+        lines = await run(client, "import os, sys\nprint('out')\nprint('err', file=sys.stderr)\nos.environ['A'] + 'b'")
+        kinds = {line["type"]: line for line in lines}
+        assert kinds["stdout"]["text"] == "out\n"
+        assert kinds["stderr"]["text"] == "err\n"
+        assert kinds["result"] == {"type": "result", "is_main_result": True, "text": "ab"}
+        assert kinds["number_of_executions"]["execution_count"] == 1
+        [error, _] = await run(client, "1/0")
+        assert (error["type"], error["name"], error["value"]) == ("error", "ZeroDivisionError", "division by zero")
+        assert "1/0" in error["traceback"]
+
+
+async def test_a_client_that_goes_interrupts_its_cell(server: Server) -> None:
+    async with sandbox(server) as (client, _):
+        code = "import time\nprint('begun', flush=True)\ntry:\n    time.sleep(100)\nfinally:\n    ended = True"
+        async with client.stream("POST", "/execute", json={"code": code}) as answer:
+            assert json.loads(await anext(answer.aiter_lines()))["text"] == "begun\n"
+        async with within(20):
+            [result, _] = await run(client, "ended")
+        assert result["text"] == "True"
+
+
+async def test_a_sandbox_that_is_killed_cuts_its_cell_and_is_not_found(server: Server) -> None:
+    async with sandbox(server) as (client, said):
+        code = "import time\nprint('begun', flush=True)\ntime.sleep(100)"
+        async with within(20), client.stream("POST", "/execute", json={"code": code}) as answer:
+            lines = answer.aiter_lines()
+            assert json.loads(await anext(lines))["text"] == "begun\n"
+            assert (await client.delete(f"/sandboxes/{said['sandboxID']}")).status_code == 204
+            with pytest.raises(httpx2.RemoteProtocolError):
+                [line async for line in lines]
+        assert (await client.post("/execute", json={"code": "1"})).status_code == 502
+        assert (await client.get(f"/sandboxes/{said['sandboxID']}")).status_code == 404
+
+
+async def test_the_time_of_a_sandbox_is_made_longer_by_connect_and_set_by_timeout(server: Server) -> None:
+    async with sandbox(server, timeout=100) as (client, said):
+        path = f"/sandboxes/{said['sandboxID']}"
+
+        async def left() -> float:
+            found = (await client.get(path)).json()
+            started, ends = (datetime.fromisoformat(found[name]) for name in ("startedAt", "endAt"))
+            return (ends - started).total_seconds()
+
+        assert 99 <= await left() <= 101
+        for path_of in ("", "/v2"):
+            again = await client.post(f"{path_of}{path}/connect", json={"timeout": 10})
+            assert (again.status_code, again.json()) == (200, said)
+        assert 99 <= await left() <= 101
+        await client.post(f"{path}/connect", json={"timeout": 500})
+        assert 499 <= await left() <= 530
+        assert (await client.post(f"{path}/timeout", json={"timeout": 50})).status_code == 204
+        assert 49 <= await left() <= 80
+        assert (await client.post(f"{path}/timeout", json={"timeout": 0})).status_code == 204
+        assert (await client.get(path)).status_code == 404
+
+
+async def test_a_tenant_runs_nothing_in_another_s_sandbox(server: Server) -> None:
+    key = {"X-API-Key": TOKENS["bob"]}
+    async with sandbox(server) as (_, said), httpx2.AsyncClient(base_url=server.url, headers=key) as other:
+        path = f"/sandboxes/{said['sandboxID']}"
+        for method, end in (("GET", ""), ("DELETE", ""), ("POST", "/connect"), ("POST", "/pause")):
+            assert (await other.request(method, path + end)).status_code == 404
+        assert (await other.get("/sandboxes")).json() == []
+
+
+async def test_sandboxes_made_at_once_stay_within_the_limit(server: Server) -> None:
+    async with httpx2.AsyncClient(base_url=server.url, headers={"X-API-Key": TOKENS["bob"]}, timeout=60) as client:
+        body = {"templateID": "base", "timeout": 60}
+        made = await asyncio.gather(*(client.post("/sandboxes", json=body) for _ in range(5)))
+        assert sorted(one.status_code for one in made) == [201, 201, 201, 429, 429]
+        for one in (await client.get("/sandboxes")).json():
+            assert (await client.delete(f"/sandboxes/{one['sandboxID']}")).status_code == 204
+
+
+def test_what_is_printed_has_the_address_and_not_the_token(server: Server) -> None:
+    said = "".join(server.said)
+    assert not any(token in said for token in TOKENS.values())
+    command = server.said[2].partition(": ")[2]
+    command += "\necho $E2B_API_URL $E2B_SANDBOX_URL $E2B_API_KEY"
+    shown = subprocess.check_output(["bash", "-c", command], text=True)
+    assert shown.split() == [server.url, server.url, TOKENS["ann"]]
+
+
+def test_the_end_of_the_server_ends_all_sandboxes(tmp_path: Path) -> None:
+    server = Server("--token-file", str(tmp_path / "tokens"), "--memory", "512M")
+    try:
+        key = {"X-API-Key": (tmp_path / "tokens").read_text().split()[1]}
+        made = httpx2.post(f"{server.url}/sandboxes", json={"templateID": "base"}, headers=key, timeout=30)
+        assert made.status_code == 201
+        assert len(containers_of(server.process.pid)) == 1
+    finally:
+        code = server.close()
+    assert (code, server.log) == (0, [])

@@ -1,0 +1,124 @@
+"""The official client of E2B, as it comes from PyPI, against a real server."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.plugins.serve.container.conftest import TOKENS
+from tests.plugins.serve.container.server import Server
+
+e2b = pytest.importorskip("e2b_code_interpreter", reason="make recipes has it")
+errors = pytest.importorskip("e2b.exceptions", reason="make recipes has it")
+
+
+@pytest.fixture(scope="module")
+def where(server: Server) -> dict[str, str]:
+    return {"api_url": server.url, "sandbox_url": server.url, "api_key": TOKENS["ann"]}
+
+
+@pytest.fixture(scope="module")
+def box(where: dict[str, str]) -> Iterator[Any]:
+    made = e2b.Sandbox.create(timeout=120, metadata={"job": "a b"}, envs={"X": "1"}, **where)
+    yield made
+    made.kill()
+
+
+def test_run_code(box: Any) -> None:
+    heard: list[str] = []
+    code = "import os, sys\nprint('out')\nprint('err', file=sys.stderr)\nos.environ['X'] + 'é'"
+    execution = box.run_code(code, on_stdout=lambda message: heard.append(message.line))
+    assert (execution.text, execution.logs.stdout, execution.logs.stderr) == ("1é", ["out\n"], ["err\n"])
+    assert heard == ["out\n"]
+    assert box.run_code("1/0").error.name == "ZeroDivisionError"
+    assert box.run_code("os.environ['Q']", envs={"Q": "q"}).text == "q"
+
+
+def test_contexts(box: Any) -> None:
+    context = box.create_code_context(cwd="/home/user")
+    assert (context.language, context.cwd) == ("python", "/home/user")
+    box.run_code("y = 5", context=context)
+    assert box.run_code("y", context=context).text == "5"
+    assert box.run_code("y").error.name == "NameError"
+    assert [one.id for one in box.list_code_contexts()] == [box.sandbox_id, context.id]
+    box.restart_code_context(context)
+    assert box.run_code("y", context=context).error.name == "NameError"
+    box.remove_code_context(context)
+    with pytest.raises(errors.NotFoundException):
+        box.run_code("1", context=context)
+    with pytest.raises(errors.SandboxException, match="klingon"):
+        box.run_code("1", language="klingon")
+
+
+def test_files(box: Any) -> None:
+    assert box.files.write("/home/user/d/a.txt", "text").path == "/home/user/d/a.txt"
+    box.files.write("b.bin", b"\0\1")
+    box.files.write("c.bin", io.BytesIO(b"z" * 3_000_000))
+    box.files.write("g.txt", "packed", gzip=True)
+    many = [{"path": "m1", "data": "1"}, {"path": "m/2", "data": b"2"}]
+    assert [one.path for one in box.files.write_files(many)] == ["/home/user/m1", "/home/user/m/2"]
+    assert box.files.read("d/a.txt") == "text"
+    assert box.files.read("/home/user/b.bin", format="bytes") == b"\0\1"
+    assert sum(map(len, box.files.read("c.bin", format="stream"))) == 3_000_000
+    assert (box.files.read("g.txt"), box.files.read("m/2")) == ("packed", "2")
+    assert box.run_code("open('d/a.txt').read()").text == "text"
+    with pytest.raises(errors.FileNotFoundException):
+        box.files.read("nonesuch")
+    with pytest.raises(errors.InvalidArgumentException):
+        box.files.write("../../etc/passwd", "x")
+
+
+def test_what_it_is_and_how_long(box: Any, where: dict[str, str]) -> None:
+    info = box.get_info()
+    assert (info.sandbox_id, info.metadata, info.template_id) == (box.sandbox_id, {"job": "a b"}, "code-interpreter-v1")
+    assert box.get_metrics()[0].mem_total == info.memory_mb << 20
+    for job, count in (("a b", 1), ("other", 0)):
+        query = e2b.SandboxQuery(metadata={"job": job})
+        assert len(e2b.Sandbox.list(query=query, **where).next_items()) == count
+    box.set_timeout(300)
+    assert (box.get_info().end_at - info.end_at).total_seconds() > 100
+    assert e2b.Sandbox.connect(box.sandbox_id, **where).run_code("40 + 2").text == "42"
+
+
+def test_pause(box: Any) -> None:
+    box.run_code("kept = 43")
+    assert box.pause() is True
+    assert box.is_running() is False
+    assert box.connect().run_code("kept").text == "43"
+
+
+def test_a_call_that_takes_too_long_is_interrupted(box: Any) -> None:
+    with pytest.raises(errors.TimeoutException):
+        box.run_code("import time; time.sleep(60)", timeout=2)
+    assert box.run_code("'goes on'").text == "goes on"
+
+
+def test_the_end(where: dict[str, str]) -> None:
+    box = e2b.Sandbox.create(timeout=60, **where)
+    assert box.is_running() is True
+    assert (box.kill(), box.kill(), box.is_running()) == (True, False, False)
+    with pytest.raises(errors.TimeoutException):
+        box.run_code("1")
+
+
+def test_what_is_refused(where: dict[str, str]) -> None:
+    for asked, words in (
+        ({"allow_internet_access": True}, "allow_internet_access"),
+        ({"template": "nonesuch"}, "nonesuch"),
+        ({"lifecycle": {"on_timeout": "pause"}}, "autoPause"),
+    ):
+        with pytest.raises(errors.SandboxException, match=words):
+            e2b.Sandbox.create(**asked, **where)
+    with pytest.raises(errors.AuthenticationException):
+        e2b.Sandbox.create(**{**where, "api_key": "e2b_" + "0" * 40})
+
+
+async def test_the_awaited_client(where: dict[str, str]) -> None:
+    box = await e2b.AsyncSandbox.create(timeout=60, **where)
+    assert (await box.run_code("6 * 7")).text == "42"
+    await box.files.write("a", "b")
+    assert await box.files.read("a") == "b"
+    assert await box.kill() is True

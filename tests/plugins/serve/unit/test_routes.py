@@ -1,0 +1,335 @@
+"""Every route of the server with no token, a wrong one, and that of somebody else; and bodies, hosts and origins.
+
+The sandboxes are stand-ins: nothing here starts one.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.mcp.web_server import Names
+from sandbox_kernel.plugins.serve import e2b_cells, e2b_control, e2b_files
+from sandbox_kernel.plugins.serve.application import application
+from sandbox_kernel.plugins.serve.requests import MAX_JSON
+from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
+from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.sdk.values import SandboxInfo
+
+MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
+CONTROL = [(method, path.replace("{sandbox_id}", "s1")) for method, path, _ in e2b_control.ROUTES]
+CELLS = [(method, path.replace("{context_id}", "c1")) for method, path, _ in e2b_cells.ROUTES]
+FILES = [(method, path) for method, path, _ in e2b_files.ROUTES]
+
+
+class StandIn:
+    """A sandbox that runs, and notes what is asked of it."""
+
+    def __init__(self, identity: str) -> None:
+        self.id = identity
+        self.settings = Settings()
+        self.is_paused = False
+        self.state: Any = "running"
+        self.files = self
+        self.written: list[bytes] = []
+
+    @property
+    def info(self) -> SandboxInfo:
+        return SandboxInfo(
+            id=self.id,
+            image="i",
+            engine="e",
+            runtime="default",
+            outputs="safe",
+            network="none",
+            secrets=(),
+            limits=self.settings.limits,
+            python=None,
+            state=self.state,
+        )
+
+    async def list_contexts(self) -> list[Any]:
+        return []
+
+    async def write(self, path: str, file: Any, user: str | None = None) -> Any:
+        self.written.append(file.read())
+        return SimpleNamespace(path=path)
+
+
+class Served:
+    """The application, with a sandbox of each of two tenants."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
+        self.mine, self.theirs = self._lease("mine", "s1"), self._lease("theirs", "s2")
+        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
+
+    def _lease(self, name: str, identity: str) -> Lease:
+        tenant = self.tenants.tenant(name)
+        lease = Lease(sandbox=StandIn(identity), tenant=tenant, template="base")  # type: ignore[arg-type]
+        tenant.leases[identity] = lease
+        return lease
+
+    async def ask(self, method: str, path: str, *, url: str = "http://localhost:8809", **given: Any) -> httpx2.Response:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=url) as client:
+            return await client.request(method, path, **given)
+
+
+def files_of(lease: Lease, identity: str | None = None, **headers: str) -> dict[str, str]:
+    return {
+        "E2b-Sandbox-Id": identity or lease.id,
+        "E2b-Sandbox-Port": e2b_files.PORT,
+        "X-Access-Token": lease.access_token,
+        **headers,
+    }
+
+
+def cells_of(lease: Lease, identity: str | None = None) -> dict[str, str]:
+    return {
+        "E2b-Sandbox-Id": identity or lease.id,
+        "E2b-Sandbox-Port": e2b_cells.PORT,
+        "E2B-Traffic-Access-Token": lease.traffic_token,
+    }
+
+
+@pytest.fixture
+def served() -> Served:
+    return Served()
+
+
+def test_the_lists_of_routes_are_not_empty() -> None:
+    assert (len(CONTROL), len(CELLS), len(FILES)) == (12, 5, 3)
+
+
+@pytest.mark.parametrize(("method", "path"), CONTROL)
+async def test_outside_of_a_sandbox_a_tenant_s_own_key_opens_and_no_other(
+    served: Served, method: str, path: str
+) -> None:
+    keys: list[dict[str, str]] = [
+        {},
+        {"X-API-Key": ""},
+        {"X-API-Key": MINE[:-1]},
+        {"X-API-Key": MINE + "x"},
+        {"X-API-Key": served.mine.access_token},
+        {"Authorization": f"Basic {MINE}"},
+        {"Cookie": f"X-API-Key={MINE}"},
+    ]
+    for headers in keys:
+        answer = await served.ask(method, path, headers=headers)
+        assert answer.status_code == 401, headers
+        assert answer.json()["code"] == 401
+    if "s1" in path:
+        answer = await served.ask(method, path, headers={"X-API-Key": THEIRS})
+        assert (answer.status_code, answer.json()["error"]) == (404, "no-such-sandbox")
+        unknown = await served.ask(method, path.replace("s1", "s9"), headers={"X-API-Key": THEIRS})
+        assert unknown.json()["message"].replace("s9", "s1") == answer.json()["message"]
+
+
+async def test_control_a_tenant_sees_its_own_sandbox_and_no_other(served: Served) -> None:
+    for key, own in ((MINE, "s1"), (THEIRS, "s2")):
+        assert (await served.ask("GET", f"/sandboxes/{own}", headers={"X-API-Key": key})).status_code == 200
+        for path in ("/sandboxes", "/v2/sandboxes"):
+            for headers in ({"X-API-Key": key}, {"Authorization": f"Bearer {key}"}):
+                listed = (await served.ask("GET", path, headers=headers)).json()
+                assert [one["sandboxID"] for one in listed] == [own]
+
+
+@pytest.mark.parametrize(("method", "path"), CELLS + FILES)
+async def test_in_a_sandbox_its_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
+    mine, theirs = served.mine, served.theirs
+    own, name = (cells_of, "E2B-Traffic-Access-Token") if (method, path) in CELLS else (files_of, "X-Access-Token")
+    missing = {key: value for key, value in own(mine).items() if key != name}
+    assert (await served.ask(method, path, headers=missing)).status_code == 401
+    assert (await served.ask(method, path, headers={**missing, "X-API-Key": MINE})).status_code == 401
+    swapped = mine.access_token if (method, path) in CELLS else mine.traffic_token
+    refused = [own(theirs, "s1"), own(mine, "s2"), own(mine, "s9")]
+    refused += [{**missing, name: token} for token in ("", "wrong", MINE, swapped)]
+    for headers in refused:
+        answer = await served.ask(method, path, headers=headers)
+        assert (answer.status_code, answer.json()["message"]) == (502, "The sandbox was not found"), headers
+
+
+async def test_control_the_own_tokens_of_a_sandbox_open_it(served: Served) -> None:
+    assert (await served.ask("GET", "/health", headers=files_of(served.mine))).status_code == 204
+    assert (await served.ask("GET", "/contexts", headers=cells_of(served.mine))).json() == []
+
+
+@pytest.mark.parametrize("name", ["E2b-Sandbox-Id", "E2b-Sandbox-Port", "X-Access-Token"])
+async def test_a_header_that_is_there_twice_is_refused(served: Served, name: str) -> None:
+    headers = files_of(served.mine)
+    twice = [*headers.items(), (name, files_of(served.theirs)[name])]
+    answer = await served.ask("GET", "/health", headers=twice)
+    assert (answer.status_code, answer.json()["error"]) == (400, "request-improper")
+
+
+async def test_another_port_of_a_sandbox_is_not_open(served: Served) -> None:
+    for port in ("49999", "80", ""):
+        headers = {**files_of(served.mine), "E2b-Sandbox-Port": port}
+        answer = await served.ask("GET", "/health", headers=headers)
+        assert (answer.status_code, answer.json()["error"]) == (502, "port-not-served")
+
+
+@pytest.mark.parametrize("state", ["paused", "ended"])
+async def test_a_sandbox_that_does_not_run_is_not_found_in_it(served: Served, state: str) -> None:
+    stand_in: Any = served.mine.sandbox
+    stand_in.state, stand_in.is_paused = state, state == "paused"
+    answer = await served.ask("GET", "/health", headers=files_of(served.mine))
+    assert (answer.status_code, answer.json()["error"]) == (502, "no-such-sandbox")
+
+
+async def test_a_page_of_another_site_is_refused_even_with_the_token(served: Served) -> None:
+    key = {"X-API-Key": MINE}
+    for url in ("http://evil.example", "http://localhost.evil.example:8809"):
+        for path in ("/sandboxes", "/healthz"):
+            assert (await served.ask("GET", path, url=url, headers=key)).status_code == 421
+    for origin in ("http://evil.example", "null", "https://localhost.evil.example"):
+        answer = await served.ask("POST", "/sandboxes", headers={**key, "Origin": origin}, json={})
+        assert answer.status_code == 403
+    good = await served.ask("GET", "/sandboxes", headers={**key, "Origin": "http://localhost:8809"})
+    assert good.status_code == 200
+
+
+async def test_everybody_may_ask_whether_the_server_runs_and_for_nothing_else(served: Served) -> None:
+    assert (await served.ask("GET", "/healthz")).json() == {"status": "ok"}
+    for method, path in (("GET", "/"), ("GET", "/docs"), ("PUT", "/sandboxes"), ("GET", "/sandboxes/s1/logs")):
+        answer = await served.ask(method, path, headers={"X-API-Key": MINE})
+        assert answer.status_code in {404, 405}
+        assert answer.json()["code"] == answer.status_code
+
+
+# --- bodies ---
+
+
+async def pieces(count: int, size: int = 1 << 20) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield bytes(size)
+
+
+async def test_a_body_of_json_is_bounded_with_and_without_its_length(served: Served) -> None:
+    for body in (bytes(MAX_JSON + 1), pieces(5)):
+        answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, content=body)
+        assert (answer.status_code, answer.json()["error"]) == (413, "body-too-large")
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"7", b"\xff", b"[" * 100_000])
+async def test_a_body_that_is_no_object_is_refused(served: Served, body: bytes) -> None:
+    answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, content=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "request-improper")
+
+
+def bounded(served: Served, size: int) -> StandIn:
+    from dataclasses import replace
+
+    stand_in: Any = served.mine.sandbox
+    stand_in.settings = Settings(limits=replace(Settings().limits, file_limit=size))
+    return stand_in
+
+
+async def test_a_file_is_bounded_in_each_form_in_which_it_comes(served: Served) -> None:
+    stand_in = bounded(served, 1 << 20)
+    binary = {"Content-Type": "application/octet-stream"}
+    packed = {**binary, "Content-Encoding": "gzip"}
+    bomb = gzip.compress(bytes(8 << 20))
+    for headers, body, status, error in (
+        (binary, bytes((1 << 20) + 1), 413, "body-too-large"),
+        (binary, pieces(2), 413, "body-too-large"),
+        (packed, bomb, 400, "too-large"),
+    ):
+        answer = await served.ask("POST", "/files?path=a", headers=files_of(served.mine, **headers), content=body)
+        assert (answer.status_code, answer.json()["error"]) == (status, error)
+    form = {"file": ("a", bytes(3 << 20))}
+    answer = await served.ask("POST", "/files?path=a", headers=files_of(served.mine), files=form)
+    assert (answer.status_code, answer.json()["error"]) == (413, "body-too-large")
+    assert stand_in.written == []
+
+
+async def test_control_files_within_the_bounds_come_in_each_form(served: Served) -> None:
+    stand_in = bounded(served, 1 << 20)
+    for encoding, body in (("identity", b"one"), ("gzip", gzip.compress(b"one"))):
+        headers = {"Content-Type": "application/octet-stream", "Content-Encoding": encoding}
+        answer = await served.ask("POST", "/files?path=d/a", headers=files_of(served.mine, **headers), content=body)
+        assert answer.json() == [{"name": "a", "type": "file", "path": "/home/user/d/a"}]
+    form = [("file", ("x", b"two")), ("file", ("y/z", b"three"))]
+    answer = await served.ask("POST", "/files", headers=files_of(served.mine), files=form)
+    assert [one["path"] for one in answer.json()] == ["/home/user/x", "/home/user/y/z"]
+    assert stand_in.written == [b"one", b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, b"x"),
+        ({"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}, b"x"),
+        ({"Content-Type": "application/octet-stream", "Content-Encoding": "gzip"}, gzip.compress(b"x" * 99)[:-9]),
+        ({"Content-Type": "application/octet-stream", "Content-Encoding": "br"}, b"x"),
+        ({"Content-Type": "multipart/form-data"}, b"x"),
+        ({"Content-Type": "multipart/form-data; boundary=b"}, b"x"),
+        ({"Content-Type": "multipart/form-data; boundary=b"}, b"--b--\r\n"),
+    ],
+)
+async def test_a_file_in_no_proper_form_is_refused(served: Served, headers: dict[str, str], body: bytes) -> None:
+    answer = await served.ask("POST", "/files?path=a", headers=files_of(served.mine, **headers), content=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "request-improper")
+
+
+# --- what is not offered ---
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({"autoPause": True}, "autoPause"),
+        ({"autoResume": {"enabled": True}}, "autoResume"),
+        ({"mcp": {"a": {}}}, "mcp"),
+        ({"iam": {"tokens": {"a": 1}}}, "iam"),
+        ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumeMounts"),
+        ({"allow_internet_access": True}, "allow_internet_access"),
+        ({"network": {"allowOut": ["example.org"]}}, "allowOut"),
+        ({"network": {"allowPublicTraffic": True}}, "allowPublicTraffic"),
+        ({"network": {"rules": {"a": []}}}, "rules"),
+    ],
+)
+async def test_what_is_not_offered_is_refused_by_its_name(served: Served, asked: dict[str, Any], name: str) -> None:
+    answer = await served.ask(
+        "POST", "/v2/sandboxes", headers={"X-API-Key": MINE}, json={"templateID": "base", **asked}
+    )
+    assert (answer.status_code, answer.json()["error"]) == (400, "not-offered")
+    assert name in answer.json()["message"]
+
+
+async def test_an_image_is_a_template_of_the_operator_s_and_nothing_else(served: Served) -> None:
+    for name in ("sandbox-kernel:data", "", "nonesuch"):
+        answer = await served.ask("POST", "/v2/sandboxes", headers={"X-API-Key": MINE}, json={"templateID": name})
+        assert (answer.status_code, answer.json()["error"]) == (404, "template-unknown")
+
+
+async def test_a_lifetime_over_the_operator_s_limit_is_refused(served: Served) -> None:
+    for seconds in (86401, -1, True, "9", 1e300):
+        body = {"templateID": "base", "timeout": seconds}
+        answer = await served.ask("POST", "/v2/sandboxes", headers={"X-API-Key": MINE}, json=body)
+        assert (answer.status_code, answer.json()["error"]) == (400, "wrong-argument")
+
+
+async def test_a_tenant_has_so_many_sandboxes_and_so_do_all_together() -> None:
+    for limits in ({"sandboxes_per_tenant": 1}, {"sandboxes": 2}):
+        served = Served(**limits)
+        answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, json={"templateID": "base"})
+        assert (answer.status_code, answer.headers["should-retry"]) == (429, "false")
+        assert answer.json()["error"] == "sandboxes-of-tenant"
+
+
+async def test_the_requests_of_one_tenant_leave_room_for_another_s() -> None:
+    served = Served(requests_per_tenant=3)
+    served.mine.tenant.requests = 3
+    for headers, path in (({"X-API-Key": MINE}, "/sandboxes"), (files_of(served.mine), "/health")):
+        answer = await served.ask("GET", path, headers=headers)
+        assert (answer.status_code, answer.json()["error"]) == (429, "requests-of-tenant")
+    assert (await served.ask("GET", "/sandboxes", headers={"X-API-Key": THEIRS})).status_code == 200
+    assert (await served.ask("GET", "/health", headers=files_of(served.theirs))).status_code == 204
+    assert served.theirs.tenant.requests == 0
