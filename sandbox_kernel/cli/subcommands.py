@@ -340,7 +340,13 @@ def install_kernelspec(options: argparse.Namespace) -> int:
 
     if options.join is not None:
         _join(options)
+    named, shown = options.name, options.values.get("display_name")
     seen = _kernel_of_image(options, check(options.values).kernel)
+    if options.join is not None and named is None:
+        parts = ("sandbox-shared", options.join.lower(), "" if seen is None else options.values["kernel"])
+        options.name = "-".join(filter(None, parts))
+        language = "Python 3" if seen is None else seen.display_name
+        options.values["display_name"] = shown or f"{language} (shared{options.join and ': '}{options.join})"[:100]
     if options.name != NAME:
         options.values.setdefault("display_name", f"Python 3 ({options.name})")
     impossible, doubts = look(check(options.values), options.values, options.name)
@@ -473,14 +479,11 @@ def _install(options: argparse.Namespace, seen: ImageKernelspec | None) -> Path:
 
 
 def _join(options: argparse.Namespace) -> None:
-    """Give a kernel the engine of a shared sandbox, and a name of its own. Raises `ConfigurationError`."""
+    """Give a kernel the engine of a shared sandbox. Raises `ConfigurationError`."""
     if "engine" in options.values:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "give --join or --engine, and not both", setting="--join")
     options.values["engine"] = f"shared:///{options.join}" if options.join else "shared"
     check(options.values)
-    if options.name is None:
-        options.name = f"sandbox-shared-{options.join.lower()}" if options.join else "sandbox-shared"
-        options.values.setdefault("display_name", f"Python 3 (shared{': ' if options.join else ''}{options.join})")
 
 
 def _kernel_of_image(options: argparse.Namespace, kernel: str) -> ImageKernelspec | None:

@@ -1,9 +1,10 @@
 """Further agents of one sandbox: each has a kernel of its own, and its pipe to the host goes through this agent's.
 
 Such an agent is a copy of process 1, made without a start of Python. It collects the processes that its kernel leaves
-behind, so each kernel can be ended with all of its processes and nothing else. Cells may end or stop it, as they may a
-kernel: the sandbox is the wall, and there is none between the kernels in it. Both ends of a pipe give each other credit
-(`flow`): what one holds for the other has a bound, and a kernel that floods takes no other's turn.
+behind, so each kernel can be ended with all of its processes and nothing else. Its own cells cannot end or stop it;
+those of another kernel may, as they may a kernel: the sandbox is the wall, and there is none between the kernels in it.
+Both ends of a pipe give each other credit (`flow`): what one holds for the other has a bound, and a kernel that floods
+takes no other's turn.
 Runs inside the container, where the host ships its source when it is wanted: standard library only, Python 3.9 and
 later.
 """
@@ -18,7 +19,7 @@ import select
 import signal
 import sys
 
-from . import flow, kernelspecs, process, wire
+from . import flow, kernelspecs, process, syscall_filters, wire
 from .agent import MAX_PENDING, STDIN, STDOUT, Agent
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 READ = 1 << 16
+SCRATCH = "/mnt/data"
 PR_SET_CHILD_SUBREAPER = 36
 MAX_ROUNDS = 100
 """How often processes are looked for that another one began meanwhile."""
@@ -52,12 +54,15 @@ class NestedAgent(Agent):
     def spawn(self) -> Any:
         if "missing" in self.config:
             raise AssertionError("there is no kernel to start")
+        if not os.path.isdir(self.config["scratch"]):  # a cell has removed it
+            self.config["scratch"] = SCRATCH
         return super().spawn()
 
     def stop_kernel(self) -> None:
         """Kill the processes of this agent's kernel, those included that it has left."""
         me = os.getpid()
-        end_all(lambda: below(me))
+        spared = set if self.nested is None else self.nested.spared
+        end_all(lambda: below(me) - spared())
 
 
 class Child:
@@ -218,14 +223,11 @@ class NestedAgents:
     def stop_others(self) -> None:
         """Kill every process that is none of theirs, nor this one."""
         me = os.getpid()
+        end_all(lambda: set(parents()) - {me} - self.spared())
 
-        def others() -> set[int]:
-            spared = {me}
-            for child in self.children.values():
-                spared |= {child.pid} | below(child.pid)
-            return set(parents()) - spared
-
-        end_all(others)
+    def spared(self) -> set[int]:
+        """Return their processes, and those of their kernels."""
+        return {pid for child in self.children.values() for pid in (child.pid, *below(child.pid))}
 
 
 def install(agent: Agent) -> None:
@@ -240,8 +242,10 @@ def become(config: dict[str, Any], stdin: int, stdout: int) -> None:
         os.dup2(stdout, STDOUT)
         os.closerange(3, 1 + max(map(int, os.listdir("/proc/self/fd"))))
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        os.setsid()  # what is sent to a group of processes is not sent to this one
         wake_read = process.prepare_pipes(STDIN, STDOUT)
         give_back_memory = process.settle()
+        syscall_filters.protect(os.getpid())
         if "kernelspec" in config:
             kernelspecs.choose(config)
         agent = NestedAgent(config, None)

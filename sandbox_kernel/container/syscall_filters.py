@@ -12,6 +12,7 @@ import ctypes
 import os
 import resource
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 
 EPERM = 1
@@ -132,22 +133,38 @@ def _counted() -> int | None:
     return None
 
 
-def assemble(machine: str, threads: list[int]) -> list[Instruction]:
-    """Return the filter as classic BPF: (code, jump if true, jump if false, constant). Raises LookupError."""
+def protect(process: int) -> bool:
+    """Put a filter around this process and what it starts, by which none of these acts on it, `process`.
+
+    Nor on all processes at once: only process 1 is spared by that. Return whether the system took it.
+    """
+    try:
+        steps = assemble(os.uname().machine, [process], groups=[-process & 0xFFFFFFFF, -1 & 0xFFFFFFFF])
+    except LookupError:
+        return False
+    return _put(ctypes.CDLL(None, use_errno=True), b"".join(struct.pack("=HBBI", *step) for step in steps))
+
+
+def assemble(machine: str, threads: list[int], groups: Sequence[int] = ()) -> list[Instruction]:
+    """Return the filter as classic BPF: (code, jump if true, jump if false, constant). Raises LookupError.
+
+    `groups` are numbers that mean several processes to `kill`, which is refused for them, too.
+    """
     architecture, column = ARCHITECTURES[machine]
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE), (_LOAD, 0, 0, 0)]
     if machine == "x86_64":
         program += [(_AT_LEAST, 0, 1, X32), (_RETURN, 0, 0, _REFUSE)]
     for entry in NEVER.values():
         program += _for(entry[column], [(_RETURN, 0, 0, _REFUSE)])
-    for *numbers, arguments in THREADS.values():
-        program += _for(numbers[column], [step for index in arguments for step in _none_of(index, threads)])
+    for name, (*numbers, arguments) in THREADS.items():
+        refused = [*threads, *groups] if name == "kill" else threads
+        program += _for(numbers[column], [step for index in arguments for step in _none_of(index, refused)])
     for *numbers, kind in KINDS.values():
         only = [_argument(0), (_EQUAL, 1, 0, kind), (_RETURN, 0, 0, _REFUSE)]
         program += _for(numbers[column], [*only, *_none_of(1, threads)])
-    groups = [-thread & 0xFFFFFFFF for thread in threads]
+    owners = threads + [-thread & 0xFFFFFFFF for thread in threads]
     owned = [(_EQUAL, 0, 1, F_SETOWN_EX), (_RETURN, 0, 0, _REFUSE), (_EQUAL, 1, 0, F_SETOWN), (_RETURN, 0, 0, _ALLOW)]
-    program += _for(FCNTL[column], [_argument(1), *owned, *_none_of(2, threads + groups)])
+    program += _for(FCNTL[column], [_argument(1), *owned, *_none_of(2, owners)])
     program += _for(IOCTL[column], _none_of(1, list(OWNERS)))
     lingers = [_argument(2), (_EQUAL, 0, 1, SO_LINGER), (_RETURN, 0, 0, _IGNORE)]
     program += _for(SETSOCKOPT[column], [_argument(1), (_EQUAL, 0, len(lingers), SOL_SOCKET), *lingers])

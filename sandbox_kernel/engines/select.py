@@ -46,6 +46,8 @@ class EngineProvider:
     """What `build` makes for it first: an image of Docker's, or a root, which is a folder."""
     remedy = ""
     """What to do where it cannot be used, for people; empty where the engine itself knows it."""
+    is_shared = False
+    """Whether its sandboxes are further kernels in another engine's: who looks at sandboxes looks at those of that."""
     is_emulated = False
     """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
@@ -259,9 +261,15 @@ def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:
     return provider(engine).make(engine, settings, ahead)
 
 
+def beneath(settings: Settings) -> Settings:
+    """Return the settings of a sandbox that is one by itself, where they name a shared one."""
+    shared = settings.engine != AUTO and provider(settings.engine).is_shared
+    return replace(settings, engine=AUTO) if shared else settings
+
+
 def make_own_engine(settings: Settings) -> Inspectable:
-    """Return the engine for a broker. Raises `ConfigurationError` if the settings name a broker."""
-    if is_service(settings.engine):
+    """Return the engine for a broker. Raises `ConfigurationError` if the settings name a broker, or what is shared."""
+    if is_service(settings.engine) or beneath(settings) is not settings:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker needs an engine of its own", setting="engine")
     return make_engine(replace(settings, engine=_without_broker()) if settings.engine == AUTO else settings)
 

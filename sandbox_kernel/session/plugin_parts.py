@@ -190,10 +190,15 @@ class _Handle:
         return await self._session.ask(op, data, **fields)
 
     def block(self, error: SandboxError) -> None:
-        self._session.requests.block(error)
+        """End each kernel that runs a cell, for nobody can say which it was; the session's own if none does."""
+        sessions = (self._session, *self._session.beside)
+        running = [one for one in sessions if any(one.requests.queue.running_cells())]
+        for one in running or [self._session]:
+            one.requests.block(error)
 
     def running_cells(self) -> Iterable[RunningCell]:
-        return self._session.requests.queue.running_cells()
+        for one in (self._session, *self._session.beside):
+            yield from one.requests.queue.running_cells()
 
     async def sample(self) -> SandboxSample:
         return await self._session.sample()
@@ -223,6 +228,7 @@ class Services:
         self._listeners: list[EventListener] = []
         self._recorders: list[CellRecorder] = []
         self._transfers: list[TransferListener] = []
+        self._outer = outer
         if outer is not None:
             self._observers += outer.observers_of_streams
         for plugin in index.services(session.settings, prepared.given):
@@ -279,7 +285,16 @@ class Services:
     def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
         """Tell all listeners of an event; `SessionEvent` says what `room` and `first` are. Never raises."""
         told = SessionEvent(event, fields, room, first)
-        for one in self._listeners:
+        self._hear(told, self._listeners)
+        if self._outer is not None:  # it watches over the whole sandbox; what is written down is written once
+            self._outer.hear_beside(told)
+
+    def hear_beside(self, told: SessionEvent) -> None:
+        """Take an event of a session within this one."""
+        self._hear(told, [one for one in self._listeners if not isinstance(one, CellRecorder)])
+
+    def _hear(self, told: SessionEvent, listeners: Iterable[EventListener]) -> None:
+        for one in listeners:
             with _logged("what hears events"):
                 one.hear(told)
 

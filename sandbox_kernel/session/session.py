@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.model import Inside, Message, SandboxSample, SandboxSpec, Settings
+from ..core.model import PYTHON_KERNEL, Inside, Message, SandboxSample, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
@@ -146,6 +146,7 @@ class Session:
             recorder=self.services,
             guards=self.services.guards,
             hints=self.hints,
+            answers_questions=settings.kernel != PYTHON_KERNEL,
         )
         self._life = self._next_life()
         self.pauses = Pauses(

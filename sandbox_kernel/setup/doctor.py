@@ -25,7 +25,7 @@ from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
-from ..engines.select import AUTO, begin, explained, make_engine, provider
+from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
 from ..plugins import index
 from ..policy.safe_text import ours
 from .install import NAME, check
@@ -110,6 +110,7 @@ def diagnose(
 
 async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Check]:
     rows: list[Check] = []
+    settings = beneath(settings)
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
             engine = make_engine(settings)

@@ -19,7 +19,7 @@ from ..core.codes import EndCode
 from ..core.errors import SandboxDied
 from ..core.model import PYTHON_KERNEL, Settings
 from ..core.package_files import PACKAGE
-from ..engines.select import make_engine
+from ..engines.select import beneath, make_engine
 from ..policy.raster import claimed, image_type
 
 LANGUAGE = re.compile(r"[A-Za-z0-9+#. _-]{1,40}", re.ASCII)
@@ -90,7 +90,7 @@ def look(settings: Settings) -> ImageKernelspec:
 
     source = (PACKAGE / Path("container") / "kernelspecs.py").read_text(encoding="utf-8")
     code = f"{source}\n{LOOK}\njson.dumps(_look({settings.kernel!r}, {LOGO!r}, {MAX_LOGO_BYTES}))"
-    plain = replace(settings, kernel=PYTHON_KERNEL)
+    plain = replace(beneath(settings), kernel=PYTHON_KERNEL)
     shown = asyncio.run(self_test.shown(plain, make_engine(plain), code))
     try:
         said = json.loads(ast.literal_eval(shown))

@@ -35,8 +35,8 @@ KERNELS = {
 """Languages whose kernels have another name. Any other is the name of a kernelspec, or the language that one says."""
 SHORT = {"js": "javascript", "ts": "typescript"}
 LANGUAGES = {PYTHON_KERNEL: "python", "ir": "r", "deno": "typescript"}
-OF_CALLERS = ("network", "secrets", "packages")
-"""What the sandbox's own session serves for all of its kernels."""
+OF_SANDBOX = ("network", "secrets", "packages", "monitor")
+"""What the sandbox's own session does for all of its kernels."""
 MAX_PATH = 1000
 _WORD = re.compile(KERNEL_NAME)
 
@@ -87,7 +87,7 @@ class Contexts:
         await instance.ready(fresh=True)
         kernel = await self._kernel(language)
         folder = _folder(cwd)
-        settings = instance.settings.without(*OF_CALLERS)
+        settings = instance.settings.without(*OF_SANDBOX)
         session = Session(
             replace(settings, kernel=kernel, uploads=None, downloads=None),
             NestedEngine(instance.session, folder),

@@ -13,8 +13,8 @@ class SharedCode(Code):
     SHARED_OTHER_SETTINGS = "failure", "the shared sandbox {name!r} has other settings than this kernel", _END
     SHARED_SERVES_NOTHING = (
         "failure",
-        "a shared sandbox has no connections that one kernel's settings allow",
-        "Leave out network, secrets, packages and tools, or use another engine.",
+        "a shared sandbox has nothing that the settings of one kernel alone ask for",
+        "Leave out network, secrets, packages, tools and monitor, or use another engine.",
     )
     SHARED_NOT_STARTED = "failure", "the owner of the shared sandbox {name!r} does not answer: {why}", _END
     SHARED_NOT_OURS = "failure", "the folder {folder} is not this user's alone", "Remove it."

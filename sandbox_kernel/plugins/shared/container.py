@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ...core.model import ExitReason, SandboxSpec
 from ...engines.base import Check, Handover
 from ...engines.pipe import OverPipe, Pipe
+from .meeting_point import MeetingPoint, tried
 
 
 class SharedContainer(OverPipe):
@@ -12,15 +15,20 @@ class SharedContainer(OverPipe):
 
     is_nested = True
 
-    def __init__(self, identity: str, pipe: Pipe, *, held: bool) -> None:
+    def __init__(self, identity: str, pipe: Pipe, point: MeetingPoint, *, held: bool) -> None:
         self.id = identity
         self.image_id: str | None = None
         self.held = held
         self._pipe = pipe
+        self._point = point
 
     async def wait(self) -> ExitReason:
+        """Return why it ended: with the shared sandbox, or alone, if the owner of that still listens."""
         await self._pipe.ended.wait()
-        return ExitReason(kind="killed", detail="the shared sandbox has ended, or this kernel's part of it")
+        if (sock := await asyncio.to_thread(tried, self._point)) is None:
+            return ExitReason(kind="killed", detail="the shared sandbox has ended")
+        sock.close()
+        return ExitReason(kind="nested_ended")
 
     async def kill(self) -> None:
         """Close the pipe: the owner of the sandbox ends this kernel's agent with all of its processes then."""

@@ -21,7 +21,7 @@ from ...engines.select import AUTO, chosen, make_engine, of_session
 from ...engines.shipping import nested_config
 from .codes import SharedCode
 from .container import SharedContainer
-from .meeting_point import MAX_LINE, MeetingPoint, described, digest, is_own, meeting_point
+from .meeting_point import MAX_LINE, MeetingPoint, described, digest, meeting_point, tried
 
 OWNER = f"{__package__}.owner"
 START_SECONDS = 20.0
@@ -54,18 +54,24 @@ class SharedEngine:
 
     async def start(self, spec: SandboxSpec) -> SharedContainer:
         """Start one more kernel in the sandbox. Raises `EngineError`."""
-        if spec.made_of is None or spec.made_of.inside is not None:
+        watched = self._settings.get("monitor", None) is not None
+        if spec.made_of is None or spec.made_of.inside is not None or watched:
             raise EngineError(SharedCode.SHARED_SERVES_NOTHING)
+        own = self._settings
+        if (spec.image, spec.runtime, spec.limits) != (own.image, own.runtime, own.limits):
+            raise EngineError(SharedCode.SHARED_OTHER_SETTINGS.note(name=self._address), setting="engine")
         point = await asyncio.to_thread(meeting_point, self._address)
         said = described(self._settings, chosen(self._settings))
         request = {"digest": digest(said), "config": nested_config(spec, SCRATCH)}
         for _ in range(TRIES):
             sock = await asyncio.to_thread(_connected, point, said)
-            if (found := await self._joined(sock, request)) is not None:
+            if (found := await self._joined(sock, request, point)) is not None:
                 return found
         raise EngineUnavailable(SharedCode.SHARED_NOT_STARTED.note(name=point.name, why="it ends again and again"))
 
-    async def _joined(self, sock: socket.socket, request: dict[str, Any]) -> SharedContainer | None:
+    async def _joined(
+        self, sock: socket.socket, request: dict[str, Any], point: MeetingPoint
+    ) -> SharedContainer | None:
         """Return the pipe of a new kernel; None if its owner was about to end. Raises `EngineError`."""
         loop = asyncio.get_running_loop()
         try:
@@ -86,7 +92,7 @@ class SharedEngine:
                     raise EngineError(SharedCode.SHARED_OTHER_SETTINGS.note(name=name or "shared"), setting="engine")
                 why = str(answer["message"])[:1000]
                 raise EngineUnavailable(SharedCode.SHARED_NOT_STARTED.note(name=name or "shared", why=why))
-            return SharedContainer(str(answer["id"]), Pipe(sock), held=answer["held"] is True)
+            return SharedContainer(str(answer["id"]), Pipe(sock), point, held=answer["held"] is True)
         except OSError:
             sock.close()
             return None
@@ -96,7 +102,8 @@ class SharedEngine:
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> SharedContainer:
         """Go on with a kernel that another process of this user gave up."""
-        return SharedContainer(str(state["id"]), Pipe.attach(fd, state["pipe"]), held=state["held"] is True)
+        point = await asyncio.to_thread(meeting_point, self._address)
+        return SharedContainer(str(state["id"]), Pipe.attach(fd, state["pipe"]), point, held=state["held"] is True)
 
     async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
         """Do nothing: the sandbox belongs to its owner in any case."""
@@ -124,12 +131,12 @@ class SharedEngine:
 
 def _connected(point: MeetingPoint, said: dict[str, Any]) -> socket.socket:
     """Return a connection to the owner of a sandbox; start one if there is none. Raises `EngineUnavailable`."""
-    if (found := _tried(point)) is not None:
+    if (found := tried(point)) is not None:
         return found
     folder = os.open(point.socket.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # whoever holds it is bounded by START_SECONDS
-        if (found := _tried(point)) is not None:
+        if (found := tried(point)) is not None:
             return found
         try:
             start_apart(OWNER, str(point.socket), json.dumps(said), seconds=START_SECONDS)
@@ -143,20 +150,7 @@ def _connected(point: MeetingPoint, said: dict[str, Any]) -> socket.socket:
 def _awaited(point: MeetingPoint) -> socket.socket:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
-        if (found := _tried(point)) is not None:
+        if (found := tried(point)) is not None:
             return found
         time.sleep(LOOK_SECONDS)
     raise EngineUnavailable(SharedCode.SHARED_NOT_STARTED.note(name=point.name, why="it does not listen"))
-
-
-def _tried(point: MeetingPoint) -> socket.socket | None:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.connect(str(point.socket))
-    except OSError:
-        sock.close()
-        return None
-    if not is_own(sock):
-        sock.close()
-        return None
-    return sock

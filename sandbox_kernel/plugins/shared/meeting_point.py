@@ -26,6 +26,8 @@ from .codes import SharedCode
 DEFAULT = "notebooks"
 """The name of the sandbox that is meant by "shared" alone."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+MAX_PATH = 107
+"""Bytes of the path of a socket, see unix(7)."""
 MAX_LINE = 1 << 20
 """Bytes of a line: a request holds a kernel's start."""
 _CREDENTIALS = struct.Struct("3i")
@@ -50,7 +52,25 @@ def meeting_point(address: str) -> MeetingPoint:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise EngineUnavailable(SharedCode.SHARED_NOT_OURS.note(folder=folder))
     # Another version of this package would have another agent.
-    return MeetingPoint(name, folder / f"{name}-{installation()[:8]}.sock")
+    path = folder / f"{name}-{installation()[:8]}.sock"
+    if len(os.fsencode(path)) > MAX_PATH:
+        code = SharedCode.SHARED_NOT_STARTED.note(name=name, why="its socket would have too long a path")
+        raise ConfigurationError(code, limit=f"{MAX_PATH} bytes", value=str(path), setting="engine")
+    return MeetingPoint(name, path)
+
+
+def tried(point: MeetingPoint) -> socket.socket | None:
+    """Return a connection to the owner of a sandbox; None if there is none of this user's."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(str(point.socket))
+    except OSError:
+        sock.close()
+        return None
+    if not is_own(sock):
+        sock.close()
+        return None
+    return sock
 
 
 def is_own(sock: socket.socket) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -50,8 +52,8 @@ class Owner:
         self._kernels = 0
         self._changed = asyncio.Event()
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Take kernels until the last one has left."""
+    async def serve(self, listener: socket.socket, path: Path) -> None:
+        """Take kernels until the last one has left; the name is free then, before the listener is closed."""
         server = await asyncio.start_unix_server(self._take, sock=listener, limit=MAX_LINE)
         seconds = FIRST_SECONDS
         try:
@@ -64,6 +66,7 @@ class Owner:
                     return
                 seconds = LINGER_SECONDS
         finally:
+            await asyncio.to_thread(forget, path)
             server.close()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,25 +135,24 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-async def run(listener: socket.socket, said: dict[str, Any]) -> None:
+def forget(path: Path) -> None:
+    """Remove what this process listens at, while no other can begin to."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(folder)
+
+
+async def run(path: Path, said: dict[str, Any]) -> None:
+    """Own a sandbox, and listen at `path`, until the last kernel has left."""
     owner = Owner(said)
     try:
-        await owner.serve(listener)
+        await owner.serve(listen(path), path)
     finally:
         await owner.session.close()
 
 
-def main(path: Path, said: dict[str, Any]) -> None:
-    """Own a sandbox, and listen at `path`, until the last kernel has left."""
-    with listen(path) as listener:
-        inode = path.stat().st_ino
-        try:
-            asyncio.run(run(listener, said))
-        finally:
-            with contextlib.suppress(OSError):
-                if path.stat().st_ino == inode:  # else it is the next owner's
-                    path.unlink()
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    asyncio.run(run(Path(sys.argv[1]), json.loads(sys.argv[2])))

@@ -18,6 +18,7 @@ class SharedProvider(EngineProvider):
     """The sandbox of a name that kernels of this user share; "shared" alone is one more name."""
 
     name = "shared"
+    is_shared = True
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import SharedEngine

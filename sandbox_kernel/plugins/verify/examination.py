@@ -21,7 +21,7 @@ from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
 from ...engines.inspectable import EngineInfo, Inspectable
 from ...engines.preparations import Preparations
-from ...engines.select import BUBBLEWRAP, begin, chosen, make_engine, provider
+from ...engines.select import BUBBLEWRAP, begin, beneath, chosen, make_engine, provider
 from ...escape.attack_program import cell, heard, table
 from ...escape.canaries import Canaries, laid
 from ...sdk.client import AsyncSandbox, session_of
@@ -61,6 +61,7 @@ class Examination:
 async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Examination:
     """Try all that is wanted. Raises `SandboxError` if no sandbox can be started with these settings."""
     began = time.monotonic()
+    settings = beneath(settings)
     engine = make_engine(settings)
     await begin(engine)
     done = Examination(settings, await engine.info(), engine.address)

@@ -349,7 +349,7 @@ class Inbound:
     def _input_request(self, message: Message, request: PendingRequest, size: int) -> None:
         if request.finished or request.awaiting_input or not request.message.content.get("allow_stdin", False):
             self.drop(MessageCode.INPUT_NOT_ALLOWED, size, message.type)
-            if not request.finished and not request.awaiting_input:
+            if not request.finished and not request.awaiting_input and request.pass_over():
                 self._answer_nothing(request)
             return
         if not self._quota.allows(message.type, request, size):

@@ -24,6 +24,8 @@ MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""
 MAX_WAITING = 1_000
 """Requests waiting in one queue; "run all" of a long notebook is a few hundred."""
+MAX_UNASKED = 100
+"""Answers to one cell that asks for input where none is allowed; each waits for the kernel to take it."""
 MAX_TOLD = 20
 """Lines of the host's own in one cell while it runs; the audit has them all."""
 
@@ -57,6 +59,8 @@ class PendingRequest:
     awaiting_input: bool = False
     questions: int = 0
     """How often it has asked for input."""
+    unasked: int = 0
+    """How often it was answered without anybody being asked."""
     told: int = 0
     """Lines that the host has said in it while it ran."""
     findings: tuple[Finding, ...] = ()
@@ -156,6 +160,11 @@ class PendingRequest:
         """Count a line that the host says in it; return whether it may be said."""
         self.told += 1
         return self.told <= MAX_TOLD
+
+    def pass_over(self) -> bool:
+        """Count a question that nobody may be asked; return whether it is answered all the same."""
+        self.unasked += 1
+        return self.unasked <= MAX_UNASKED
 
     def stop_asking(self) -> None:
         self.awaiting_input = False

@@ -71,10 +71,13 @@ class Scheduler:
         recorder: Recorder | None = None,
         guards: Sequence[CellGuard] = (),
         hints: Hints | None = None,
+        answers_questions: bool = False,
     ) -> None:
+        """`answers_questions` is for a kernel that asks for input where none is allowed, and waits for an answer."""
         self._limits = limits
         self._port = port
         self._before_cell = before_cell
+        self._answers_questions = answers_questions
         self._guards = guards
         self._defect = noted_in(emit)
         self._tasks = Tasks(self._defect)
@@ -279,6 +282,8 @@ class Scheduler:
 
     def _answer_nothing(self, request: PendingRequest) -> None:
         """Answer an input_request of a cell with an empty line, as a program gets it that has no terminal."""
+        if not self._answers_questions:
+            return  # Python's kernel asks nothing then
         head = {**request.message.header, "msg_id": secrets.token_hex(16), "msg_type": "input_reply"}
         reply = Message(channel="stdin", header=head, content={"value": ""})
         with contextlib.suppress(SandboxError):  # its end is told elsewhere

@@ -212,6 +212,29 @@ def test_a_cell_that_ends_or_stops_the_agent_of_a_context_harms_that_one(image: 
         assert sandbox.run_code("6 * 7").text == "42"
 
 
+@pytest.mark.parametrize("whom", ["{agent}", "-{agent}", "-1", "0"])
+def test_cells_of_a_context_cannot_end_its_agent(sandbox: Sandbox, context: Context, whom: str) -> None:
+    """What a kernel leaves behind is found by its agent alone."""
+    agent = sandbox.run_code("import os, signal; os.getppid()", context=context).text
+    code = f"{{}}os.kill({whom.format(agent=agent)}, signal.SIGSTOP)"
+    if whom != "0":
+        refused = sandbox.run_code(code.format(""), context=context)
+        assert refused.error is not None
+        assert refused.error.name in {"PermissionError", "ProcessLookupError"}
+    else:  # the group of the kernel, and of nobody else
+        sandbox.run_code(code.format("os.getpgid(0) != os.getpgid(os.getppid()) or "), context=context)
+    assert sandbox.run_code("6 * 7", context=context).text == "42"
+    assert sandbox.run_code("os.kill(os.getpid(), 0)", context=context).error is None, "the control"
+
+
+def test_a_folder_that_is_gone_ends_no_restart(sandbox: Sandbox) -> None:
+    made = sandbox.create_context(cwd="gone")
+    sandbox.run_code("import shutil; shutil.rmtree('/mnt/data/gone')", context=made)
+    sandbox.restart_context(made)
+    assert sandbox.run_code("import os; os.getcwd()", context=made).text == "'/mnt/data'"
+    sandbox.remove_context(made)
+
+
 def test_all_of_them_pause_and_go_on(image: str) -> None:
     with Sandbox(image=image) as sandbox:
         made = sandbox.create_context()
@@ -270,6 +293,24 @@ def test_cells_of_all_are_in_the_audit(image: str, tmp_path: Path) -> None:
     assert "of the sandbox" in text
     assert "of the context" in text
     assert "sandbox_ended" not in {line.get("event") for line in lines}, "its owner ended it"
+
+
+def test_the_monitor_ends_what_a_context_does(image: str) -> None:
+    """The sandbox's own kernel goes on, which runs nothing. The control is in the tests of the monitor."""
+    code = (
+        "import urllib.request, time\n"
+        "try: urllib.request.urlopen('http://169.254.169.254/', timeout=5)\n"
+        "except Exception: pass\n"
+        "end = time.monotonic() + 20\n"
+        "while time.monotonic() < end: pass"
+    )
+    with Sandbox(image=image, network=["api.example.org"], monitor="kill") as sandbox:
+        made = sandbox.create_context()
+        sandbox.run_code("kept = 1")
+        ended = sandbox.run_code(code, context=made)
+        assert ended.error is not None
+        assert ended.error.name == "BehaviourBlocked"
+        assert sandbox.run_code("kept").text == "1"
 
 
 def test_twenty_in_one_sandbox_and_one_killed_by_memory(image: str) -> None:

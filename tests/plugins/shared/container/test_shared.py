@@ -20,7 +20,9 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from sandbox_kernel import ConfigurationError, EngineError, Sandbox
+from sandbox_kernel.config import sources as config
 from sandbox_kernel.engines import broker_sockets
+from sandbox_kernel.engines.select import beneath, make_own_engine
 from sandbox_kernel.plugins.shared import meeting_point
 from sandbox_kernel.plugins.shared.codes import SharedCode
 
@@ -129,6 +131,52 @@ def test_a_socket_of_another_folder_owner_is_not_believed(folder: Path, image: s
 def test_what_is_no_name_is_refused(name: str, image: str) -> None:
     with pytest.raises((ConfigurationError, EngineError)):
         Sandbox(engine=f"shared:///{name}", image=image).start()
+
+
+def test_a_monitor_of_one_kernel_is_refused(image: str) -> None:
+    """It would watch the others, and see their programs nowhere."""
+    with pytest.raises(EngineError) as caught:
+        joined(image, monitor="alert").start()
+    assert caught.value.code is SharedCode.SHARED_SERVES_NOTHING
+
+
+def test_a_restart_leaves_the_contexts_of_a_kernel(image: str) -> None:
+    with joined(image) as one, joined(image) as other:
+        made = one.create_context()
+        one.run_code("kept = 1", context=made)
+        other.run_code("kept = 2")
+        one.restart()
+        assert one.run_code("kept", context=made).text == "1"
+        assert other.run_code("kept").text == "2"
+
+
+def test_a_kernel_that_ends_alone_says_that_the_files_are_there(image: str) -> None:
+    with joined(image) as one, joined(image) as other:
+        agent = one.run_code("import os; os.getppid()").text
+        other.run_code(f"import os; os.kill({agent}, 9)")
+        lost = one.run_code("1")
+        if lost.error is not None:
+            assert lost.error.kept == "files"
+        assert other.run_code("6 * 7").text == "42"
+
+
+def test_who_looks_at_sandboxes_looks_at_one_by_itself(image: str) -> None:
+    settings = config.from_keywords(engine=ENGINE, image=image)
+    assert beneath(settings).engine == "auto"
+    with pytest.raises(ConfigurationError):
+        make_own_engine(settings)
+
+
+def test_kernels_of_several_languages_that_join_have_names_of_their_own(image: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sandbox_kernel", "install", "--prefix", str(tmp_path), "--image", image]
+    for more in ([], ["--kernel", "bash"]):
+        subprocess.run([*command, "--join", "both", *more], check=True, capture_output=True)
+    found = {
+        path.parent.name: json.loads(path.read_text())["display_name"]
+        for path in tmp_path.glob("share/jupyter/kernels/*/kernel.json")
+    }
+    python, bash = "Python 3 (shared: both)", "Bash (shared: both)"
+    assert found == {"sandbox-shared-both": python, "sandbox-shared-both-bash": bash}
 
 
 HOSTILE = [b"", b"{", b"[]\n", b'{"digest": 1}\n', b'{"digest": "x", "config": {}}\n', b"x" * (1 << 21)]

@@ -26,7 +26,7 @@ from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import lifecycle as exit_reasons
 from sandbox_kernel.session.cell_streams import RunningCells
 from sandbox_kernel.session.requests import escalation, outbound, queue, time_limits
-from sandbox_kernel.session.requests.queue import PendingRequest
+from sandbox_kernel.session.requests.queue import MAX_UNASKED, PendingRequest
 from sandbox_kernel.session.requests.request_end import Hook
 from sandbox_kernel.session.requests.scheduler import Observer as CellObserver
 from sandbox_kernel.session.requests.scheduler import Scheduler
@@ -44,6 +44,7 @@ class Bench:
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
         observers: Sequence[CellObserver] = (),
+        answers_questions: bool = False,
         **limits: Any,
     ) -> None:
         self.ready = True
@@ -72,6 +73,7 @@ class Bench:
             after_cell=after_cell,
             observers=observers,
             recorder=self,
+            answers_questions=answers_questions,
         )
 
     def _audit(self, event: str, **fields: Any) -> None:
@@ -367,6 +369,21 @@ async def test_a_cell_that_was_not_sent_yet_says_nothing(bench: Bench) -> None:
     bench.status("idle", running)
     bench.run(waiting)
     assert bench.told(waiting) == ["busy", "ok", "idle"]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_questions_that_nobody_may_be_asked_are_answered_so_often_and_no_more(
+    make: Callable[..., Bench], answers: bool
+) -> None:
+    """Each answer waits for the kernel, which may never take it. Python's kernel asks none such, and gets none."""
+    bench = make(answers_questions=answers)
+    cell = bench.submit(content={"allow_stdin": False})
+    bench.status("busy", cell)
+    before = len(bench.sent)
+    for _ in range(10 * MAX_UNASKED):
+        bench.say("input_request", {"prompt": "", "password": False}, cell, "stdin")
+    assert len(bench.sent) - before == (MAX_UNASKED if answers else 0)
+    assert all(message.content == {"value": ""} for message in bench.sent[before:])
 
 
 async def test_a_second_reply_or_state_is_dropped(bench: Bench) -> None:
