@@ -9,8 +9,12 @@ runs.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
 - `e2b_control`: E2B's wire outside of a sandbox: made, found, listed, paused, ended.
+- `streams`: Answers that are sent piece by piece.
 - `e2b_cells`: E2B's wire in a sandbox: cells, whose output is streamed, and contexts.
 - `e2b_files`: E2B's wire in a sandbox: files that come and go.
+- `e2b_rpc`: The protocol of calls that are no paths of their own.
+- `e2b_folders`: E2B's wire in a sandbox: folders and their entries.
+- `e2b_processes`: E2B's wire in a sandbox: commands and shells.
 - `place`: Where the server listens.
 - `application`: All routes behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SandboxError
 from ..mcp.web_server import Names, RequestFilter
-from . import e2b_cells, e2b_control, e2b_files
+from . import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
 from .codes import ServeCode
 from .requests import Refusal, answer, error, one_header, refusal_of
 from .tenants import Lease, Tenant, Tenants
@@ -88,7 +88,16 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
     agent = in_sandbox(e2b_files.PORT, "X-Access-Token", "access_token")
     interpreter = in_sandbox(e2b_cells.PORT, "E2B-Traffic-Access-Token", "traffic_token")
     routes = [Route("/healthz", _healthz)]
-    for who, table in ((tenant, e2b_control.ROUTES), (interpreter, e2b_cells.ROUTES), (agent, e2b_files.ROUTES)):
+
+    def of_files(request: Request) -> Lease:
+        return e2b_files.signed_for(request, tenants) if e2b_files.is_signed(request) else agent(request)
+
+    for who, table in (
+        (tenant, e2b_control.ROUTES),
+        (interpreter, e2b_cells.ROUTES),
+        (of_files, e2b_files.ROUTES),
+        (agent, (*e2b_folders.ROUTES, *e2b_processes.ROUTES)),
+    ):
         for method, path, handler in table:
             routes.append(Route(path, Guarded(tenants, who, handler), methods=[method]))
     return Starlette(

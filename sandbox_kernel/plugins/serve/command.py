@@ -141,7 +141,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
         tls=options.tls_cert is not None,
         token_file=options.token_file is not None,
     )
-    context = _tls(options.tls_cert, options.tls_key)
+    context = tls(options.tls_cert, options.tls_key)
     listener = place.listen()
     tokens, path = _tokens(options.token_file)
     tenants = Tenants(offered, limits)
@@ -162,7 +162,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     return 0
 
 
-def _tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
+def tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
     """Return what uvicorn takes for TLS. Raises `ConfigurationError` for one of the files without the other."""
     if certificate is None and key is None:
         return {}

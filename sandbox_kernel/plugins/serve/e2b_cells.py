@@ -5,14 +5,12 @@ Clients find it by `E2B_SANDBOX_URL`, and say by headers which sandbox and which
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from ...core.codes import EndCode
 from ...core.errors import SandboxError
@@ -23,146 +21,68 @@ from ...sdk.result import Result
 from ...sdk.values import Context
 from .codes import ServeCode
 from .requests import Refusal, answer, json_of
+from .streams import Form, Piece, Put, Stream
 from .tenants import Lease, Tenants
 
 PORT = "49999"
 HOME = "/home/user"
-KEEP_ALIVE_SECONDS = 5.0
-"""Between two lines."""
-FIRST_SECONDS = 1.0
-"""For what refuses a cell; after that the answer has begun."""
-MAX_BACKLOG = 64
-"""Lines that wait for the client, which holds up the callbacks and not the server."""
 
-Line = dict[str, Any]
 Handler = Callable[[Request, Tenants, Lease], Awaitable[Any]]
 
 
 async def execute(request: Request, tenants: Tenants, lease: Lease) -> Any:
-    """Run a cell."""
+    """Run a cell. A client that goes interrupts it."""
     body = await json_of(request)
     code = body.fields.get("code")
     if not isinstance(code, str):
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "code is text")
-    if lease.calls >= tenants.limits.calls_per_sandbox:
-        words = f"{lease.calls} calls run or wait in the sandbox, which is the limit. Wait for one of them"
-        raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
-    context = body.text("context_id")
+    context, envs = body.text("context_id"), body.texts("env_vars") or None
     language = None if context is not None else body.text("language")
-    cell = Cell(tenants, lease, code, language=language, context=context, envs=body.texts("env_vars") or None)
+
+    async def work(put: Put) -> None:
+        async def said(message: OutputMessage) -> None:
+            kind = "stderr" if message.error else "stdout"
+            await put({"type": kind, "text": str(message), "timestamp": message.timestamp})
+
+        async def shown(result: Result) -> None:
+            await put(line_of(result))
+
+        async def failed(error: ExecutionError) -> None:
+            if error.code != EndCode.SANDBOX_ENDED_BY_OWNER.code:  # the connection is cut then
+                await put({"type": "error", "name": error.name, "value": error.value, "traceback": error.traceback})
+
+        execution = await lease.sandbox.run_code(
+            code,
+            on_stdout=said,
+            on_stderr=said,
+            on_result=shown,
+            on_error=failed,
+            language=language,
+            context=context,
+            envs=envs,
+        )
+        await put({"type": "number_of_executions", "execution_count": execution.execution_count})
+
+    cell = Stream(tenants, lease, work, LINES)
     await cell.settle()
     return cell
 
 
-class Cell:
-    """One cell that runs, as the answer to a request. A client that goes interrupts it."""
-
-    def __init__(self, tenants: Tenants, lease: Lease, code: str, **arguments: Any) -> None:
-        """Start it."""
-        self._lines: asyncio.Queue[Line | None] = asyncio.Queue(MAX_BACKLOG)
-        self._lease = lease
-        self._first: Line | None = None
-        lease.calls += 1
-        self._task = tenants.tasks.hold(self._run(code, arguments), "a cell")
-        self._task.add_done_callback(self._ended)
-
-    async def settle(self) -> None:
-        """Wait until it has said something, for a moment. Raises what refuses it before."""
-        try:
-            self._first = await self._next(FIRST_SECONDS)
-            if self._first is None:
-                await self._task
-        except BaseException:
-            self._task.cancel()
-            raise
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._lease.calls -= 1
-        if not task.cancelled():
-            task.exception()  # whoever reads the lines tells of it, unless the client is gone
-
-    async def _run(self, code: str, arguments: dict[str, Any]) -> None:
-        try:
-            execution = await self._lease.sandbox.run_code(
-                code,
-                on_stdout=self._said,
-                on_stderr=self._said,
-                on_result=self._shown,
-                on_error=self._failed,
-                **arguments,
-            )
-            await self._lines.put({"type": "number_of_executions", "execution_count": execution.execution_count})
-        finally:
-            if not self._lines.full():
-                self._lines.put_nowait(None)
-
-    async def _said(self, message: OutputMessage) -> None:
-        kind = "stderr" if message.error else "stdout"
-        await self._lines.put({"type": kind, "text": str(message), "timestamp": message.timestamp})
-
-    async def _shown(self, result: Result) -> None:
-        await self._lines.put(line_of(result))
-
-    async def _failed(self, error: ExecutionError) -> None:
-        if error.code != EndCode.SANDBOX_ENDED_BY_OWNER.code:
-            await self._lines.put(
-                {
-                    "type": "error",
-                    "name": error.name,
-                    "value": error.value,
-                    "traceback": error.traceback,
-                }
-            )
-
-    async def _next(self, seconds: float) -> Line | None:
-        """Return the next line, None at the end; after so many seconds, a line that means nothing."""
-        waiting = asyncio.create_task(self._lines.get())
-        try:
-            await asyncio.wait({waiting, self._task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                return waiting.result()
-            if self._task.done():
-                return None if self._lines.empty() else self._lines.get_nowait()
-            return {"type": "keepalive"}
-        finally:
-            waiting.cancel()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send its lines; cut the connection where the sandbox has ended, as clients of E2B expect it."""
-        listening = asyncio.create_task(self._watch(receive))
-
-        async def write(line: Line) -> None:
-            await send({"type": "http.response.body", "body": orjson.dumps(line) + b"\n", "more_body": True})
-
-        try:
-            headers = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            line = self._first
-            while line is not None:
-                await write(line)
-                line = await self._next(KEEP_ALIVE_SECONDS)
-            await asyncio.wait({self._task})
-            error = None if self._task.cancelled() else self._task.exception()
-            if isinstance(error, SandboxError):
-                await write({"type": "error", "name": error.name, "value": str(error), "traceback": str(error)})
-            elif error is not None:
-                raise error
-            if self._lease.is_there:
-                await send({"type": "http.response.body", "body": b""})
-        finally:
-            listening.cancel()
-            self._task.cancel()
-
-    async def _watch(self, receive: Receive) -> None:
-        """Interrupt the cell when the client goes."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._task.cancel()
+def _line(piece: Piece) -> bytes:
+    return orjson.dumps(piece) + b"\n"
 
 
-def line_of(result: Result) -> Line:
+def _failed(error: SandboxError | Refusal) -> bytes:
+    name = error.name if isinstance(error, SandboxError) else type(error).__name__
+    return _line({"type": "error", "name": name, "value": str(error), "traceback": str(error)})
+
+
+LINES = Form(media_type="application/x-ndjson", encode=_line, keep_alive={"type": "keepalive"}, failed=_failed)
+
+
+def line_of(result: Result) -> Piece:
     """Return a result as a line: each representation by its name, the others in `extra`."""
-    found: Line = {"type": "result", "is_main_result": result.is_main_result}
+    found: Piece = {"type": "result", "is_main_result": result.is_main_result}
     for name in ("text", "html", "markdown", "svg", "png", "jpeg", "pdf", "latex", "json", "javascript"):
         if (value := getattr(result, name)) is not None:
             found[name] = value

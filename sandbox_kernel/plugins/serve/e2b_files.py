@@ -5,7 +5,11 @@ A file that comes is on disk here, without a name, until its last byte is here: 
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import tempfile
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import PurePosixPath
@@ -57,6 +61,11 @@ async def download(request: Request, tenants: Tenants, lease: Lease) -> Response
 
 async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Take files: one as the body, or those of a form, whose names are their paths unless a path is given for one."""
+    async with lease.tenant.uploads:
+        return await _upload(request, lease)
+
+
+async def _upload(request: Request, lease: Lease) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     limit = FileLimits.of(lease.sandbox.settings.limits).file_bytes
     user = _user(request)
@@ -90,6 +99,39 @@ async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
         return answer([_written(info) for info in written])
     finally:
         await form.close()
+
+
+# --- addresses that are signed --------------------------------------------------------------------------------------
+
+
+def is_signed(request: Request) -> bool:
+    """Return whether a request has a signature in its address, in place of the sandbox's token."""
+    return "signature" in request.query_params and "X-Access-Token" not in request.headers
+
+
+def signed_for(request: Request, tenants: Tenants) -> Lease:
+    """Return the sandbox for whose file an address was signed. Raises `Refusal`, alike for all that is wrong with it.
+
+    The address names no sandbox: its signature is made with the token of one.
+    """
+    asked = request.query_params
+    given = {name: asked.getlist(name) for name in ("path", "username", "signature", "signature_expiration")}
+    path, user, signature, expiration = ("".join(values[:1]) for values in given.values())
+    proper = all(len(values) <= 1 for values in given.values()) and request.method in {"GET", "POST"}
+    if expiration:
+        proper = proper and expiration.isascii() and expiration.isdigit() and len(expiration) <= 12
+        proper = proper and int(expiration) >= time.time()
+    operation = "read" if request.method == "GET" else "write"
+    found = None
+    for lease in tenants.running() if proper else ():
+        signed = f"{path}:{operation}:{user}:{lease.access_token}{f':{expiration}' if expiration else ''}"
+        digest = hashlib.sha256(signed.encode(errors="backslashreplace")).digest()
+        right = "v1_" + base64.b64encode(digest).rstrip(b"=").decode()
+        if hmac.compare_digest(right.encode(), signature.encode(errors="backslashreplace")):
+            found = lease
+    if found is None:
+        raise Refusal(401, ServeCode.TOKEN_UNKNOWN, "The signature of the address is not right, or its time is over")
+    return found
 
 
 def _spool() -> IO[bytes]:

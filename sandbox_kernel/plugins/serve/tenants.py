@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...core.errors import SandboxError
 from ...core.model import Settings
@@ -21,6 +22,9 @@ from .requests import Refusal
 
 CLOSE_SECONDS = 6.0
 """For the ends of sandboxes that are under way when the server stops."""
+
+MAX_UPLOADS = 4
+"""Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,10 @@ class Lease:
     traffic_token: str = field(default_factory=lambda: secrets.token_hex(24))
     """For its cells."""
     calls: int = 0
+    """Cells and streams that run or wait."""
+    watchers: dict[str, Any] = field(default_factory=dict)
+    terminals: set[int] = field(default_factory=set)
+    """Processes that have one."""
 
     @property
     def id(self) -> str:
@@ -66,6 +74,8 @@ class Tenant:
     name: str
     leases: dict[str, Lease] = field(default_factory=dict)
     starting: int = 0
+    uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_UPLOADS))
+    """Held by a file that comes: it lies on the disk of this machine meanwhile."""
     requests: int = 0
 
 
@@ -110,6 +120,11 @@ class Tenants:
                 if hmac.compare_digest(own.encode(), token.encode(errors="backslashreplace")):
                     return lease
         raise Refusal(502, ServeCode.NO_SUCH_SANDBOX)
+
+    def running(self) -> Iterator[Lease]:
+        """Yield the sandboxes of all tenants that run, for what proves itself without naming one."""
+        for tenant in self._tenants.values():
+            yield from (one for one in tenant.leases.values() if one.is_there and not one.sandbox.is_paused)
 
     async def create(
         self, tenant: Tenant, template: str, settings: Settings, lifetime: float, **given: Mapping[str, str]

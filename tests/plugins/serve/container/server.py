@@ -24,7 +24,7 @@ class Server:
         self.said = [self.process.stderr.readline() for _ in range(3)]
         guard.cancel()
         self.url = self.said[0].strip()
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", self.url), self.said
+        assert re.fullmatch(r"https?://127\.0\.0\.1:\d+", self.url), self.said
         self.log: list[str] = []
         self._reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr or ()), daemon=True)
         self._reader.start()

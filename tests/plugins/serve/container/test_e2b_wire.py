@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import Server
@@ -105,6 +111,69 @@ async def test_the_time_of_a_sandbox_is_made_longer_by_connect_and_set_by_timeou
         assert (await client.get(path)).status_code == 404
 
 
+async def call(client: httpx2.AsyncClient, name: str, **body: Any) -> dict[str, Any]:
+    """Return what a call answers that is no stream."""
+    answer = await client.post(f"/{name}", json=body, headers={"E2b-Sandbox-Port": "49983"})
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def streamed(client: httpx2.AsyncClient, name: str, **body: Any) -> AsyncIterator[dict[str, Any]]:
+    """Yield the pieces of a stream, and then what its end says."""
+    content = json.dumps(body).encode()
+    headers = {"E2b-Sandbox-Port": "49983", "Content-Type": "application/connect+json"}
+    sent = b"\0" + len(content).to_bytes(4) + content
+    held = b""
+    async with client.stream("POST", f"/{name}", content=sent, headers=headers) as answer:
+        async for piece in answer.aiter_bytes():
+            held += piece
+            while len(held) >= 5 and len(held) >= 5 + (size := int.from_bytes(held[1:5])):
+                yield json.loads(held[5 : 5 + size])
+                held = held[5 + size :]
+    assert held == b""
+
+
+async def test_folders_are_made_listed_moved_and_removed(server: Server) -> None:
+    async with sandbox(server) as (client, _):
+        made = await call(client, "filesystem.Filesystem/MakeDir", path="/home/user/d/e")
+        assert (made["entry"]["path"], made["entry"]["type"]) == ("/home/user/d/e", "FILE_TYPE_DIRECTORY")
+        assert (await call(client, "filesystem.Filesystem/MakeDir", path="d/e"))["code"] == "already_exists"
+        await run(client, "open('d/a', 'w').write('four')")
+        listed = await call(client, "filesystem.Filesystem/ListDir", path="d")
+        assert [(one["name"], one["size"]) for one in listed["entries"] if one["name"] == "a"] == [("a", "4")]
+        moved = await call(client, "filesystem.Filesystem/Move", source="d/a", destination="f")
+        assert moved["entry"]["path"] == "/home/user/f"
+        assert (await call(client, "filesystem.Filesystem/Stat", path="d/a"))["code"] == "not_found"
+        assert await call(client, "filesystem.Filesystem/Remove", path="d") == {}
+        assert [one["name"] for one in (await call(client, "filesystem.Filesystem/ListDir", path=""))["entries"]] == [
+            "f"
+        ]
+
+
+async def test_a_command_is_followed_to_its_end_and_one_without_a_client_goes_on(server: Server) -> None:
+    async with sandbox(server) as (client, _):
+        start: dict[str, Any] = {
+            "process": {"cmd": "/bin/bash", "args": ["-l", "-c", "echo hi; exit 3"]},
+            "stdin": False,
+        }
+        [begun, said, ended, last] = [one async for one in streamed(client, "process.Process/Start", **start)]
+        assert begun["event"]["start"]["pid"] > 0
+        assert said == {"event": {"data": {"stdout": "aGkK"}}}
+        assert (ended["event"]["end"]["exitCode"], last) == (3, {})
+        start["process"]["args"][-1] = "while ! test -e go; do sleep 0.05; done; echo went on > gone"
+        pieces = streamed(client, "process.Process/Start", **start)
+        pid = (await anext(pieces))["event"]["start"]["pid"]
+        await pieces.aclose()  # type: ignore[attr-defined]
+        running = await call(client, "process.Process/List")
+        assert [one["pid"] for one in running["processes"]] == [pid]
+        await run(client, "open('go', 'w').close()")
+        async with within(20):
+            while (await call(client, "process.Process/List"))["processes"]:
+                pass
+        [result, _] = await run(client, "open('gone').read().strip()")
+        assert result["text"] == "went on"
+
+
 async def test_a_tenant_runs_nothing_in_another_s_sandbox(server: Server) -> None:
     key = {"X-API-Key": TOKENS["bob"]}
     async with sandbox(server) as (_, said), httpx2.AsyncClient(base_url=server.url, headers=key) as other:
@@ -142,3 +211,42 @@ def test_the_end_of_the_server_ends_all_sandboxes(tmp_path: Path) -> None:
     finally:
         code = server.close()
     assert (code, server.log) == (0, [])
+
+
+def test_over_tls_as_over_http(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make_certificate(certificate, key)
+    tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    server = Server("--token-file", str(tmp_path / "tokens"), *tls)
+    try:
+        trusting = ssl.create_default_context(cafile=certificate)
+        with httpx2.Client(verify=trusting, base_url=server.url) as client:
+            assert server.url.startswith("https://127.0.0.1:")
+            assert client.get("/healthz").json() == {"status": "ok"}
+            assert client.get("/sandboxes").status_code == 401
+            key_of = {"X-API-Key": (tmp_path / "tokens").read_text().split()[1]}
+            assert client.get("/sandboxes", headers=key_of).json() == []
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(server.url.replace("https", "http") + "/healthz")
+    finally:
+        server.close()
+
+
+def make_certificate(certificate: Path, key: Path) -> None:
+    """Write a certificate for 127.0.0.1 that is its own authority."""
+    private, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the tests")])
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .sign(private, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    certificate.write_bytes(built.public_bytes(pem))
+    key.write_bytes(private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))

@@ -10,8 +10,11 @@ import pytest
 
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import Server
+from tests.support.kernels import eventually
 
 e2b = pytest.importorskip("e2b_code_interpreter", reason="make recipes has it")
+e2b_package = pytest.importorskip("e2b", reason="make recipes has it")
+httpx = pytest.importorskip("httpx", reason="make recipes has it")
 errors = pytest.importorskip("e2b.exceptions", reason="make recipes has it")
 
 
@@ -71,6 +74,86 @@ def test_files(box: Any) -> None:
         box.files.write("../../etc/passwd", "x")
 
 
+def test_signed_addresses(box: Any) -> None:
+    form = {"file": ("ignored", b"signed")}
+    assert httpx.post(box.upload_url("s.txt", use_signature_expiration=60), files=form).status_code == 200
+    assert httpx.get(box.download_url("s.txt")).content == b"signed"
+    assert httpx.get(box.download_url("s.txt", use_signature_expiration=-60)).status_code == 401
+
+
+def test_folders(box: Any) -> None:
+    assert (box.files.make_dir("f/g"), box.files.make_dir("/home/user/f/g")) == (True, False)
+    box.files.write("f/a.txt", "0123456789")
+    assert [(one.path, one.type.value) for one in box.files.list("f")] == [
+        ("/home/user/f/a.txt", "file"),
+        ("/home/user/f/g", "dir"),
+    ]
+    assert [box.files.exists(path) for path in ("f/a.txt", "f/none", "/home/user")] == [True, False, True]
+    info = box.files.get_info("f/a.txt")
+    assert (info.name, info.size, info.owner) == ("a.txt", 10, "user")
+    assert box.files.rename("f/a.txt", "f/b.txt").path == "/home/user/f/b.txt"
+    with pytest.raises(errors.FileNotFoundException):
+        box.files.get_info("f/a.txt")
+    with pytest.raises(errors.InvalidArgumentException, match="root"):
+        box.files.list("f", user="root")
+    box.files.remove("f")
+    box.files.remove("f")
+    assert box.files.exists("f") is False
+
+
+def test_watching(box: Any) -> None:
+    box.files.make_dir("w")
+    watcher = box.files.watch_dir("w")
+    box.files.write("w/new", "1")
+    seen: list[tuple[str, str]] = []
+
+    def heard() -> bool:
+        seen.extend((one.name, one.type.value) for one in watcher.get_new_events())
+        return ("new", "write") in seen
+
+    eventually(heard, 10, "the new file is seen")
+    assert ("new", "create") in seen
+    watcher.stop()
+
+
+def test_commands(box: Any) -> None:
+    heard: list[str] = []
+    done = box.commands.run("echo hi; echo err >&2; echo $A", envs={"A": "é"}, on_stdout=heard.append)
+    assert (done.stdout, done.stderr, done.exit_code, "".join(heard)) == ("hi\né\n", "err\n", 0, "hi\né\n")
+    with pytest.raises(e2b_package.CommandExitException) as failed:
+        box.commands.run("exit 3")
+    assert failed.value.exit_code == 3
+    with pytest.raises(errors.TimeoutException):
+        box.commands.run("sleep 30", timeout=1)
+    with pytest.raises(errors.InvalidArgumentException, match="root"):
+        box.commands.run("true", user="root")
+
+
+def test_commands_beside_the_cells(box: Any) -> None:
+    handle = box.commands.run("read x; echo got $x; cat", background=True, stdin=True)
+    assert handle.pid in [one.pid for one in box.commands.list()]
+    handle.send_stdin("one\n")
+    box.commands.stream_input(handle.pid, [b"two\n", "three\n"])
+    handle.close_stdin()
+    assert handle.wait().stdout == "got one\ntwo\nthree\n"
+    handle = box.commands.run("sleep 50", background=True)
+    assert (handle.kill(), box.commands.kill(handle.pid)) == (True, False)
+    handle = box.commands.run("sleep 1; echo end", background=True)
+    handle.disconnect()
+    assert box.commands.connect(handle.pid).wait().stdout == "end\n"
+    with pytest.raises(errors.NotFoundException):
+        box.commands.connect(99_999)
+
+
+def test_a_shell(box: Any) -> None:
+    shell = box.pty.create(e2b_package.PtySize(24, 80))
+    box.pty.resize(shell.pid, e2b_package.PtySize(30, 100))
+    box.pty.send_stdin(shell.pid, b"stty size; exit\n")
+    said: list[bytes] = []
+    shell.wait(on_pty=said.append)
+    assert b"30 100" in b"".join(said)
+
+
 def test_what_it_is_and_how_long(box: Any, where: dict[str, str]) -> None:
     info = box.get_info()
     assert (info.sandbox_id, info.metadata, info.template_id) == (box.sandbox_id, {"job": "a b"}, "code-interpreter-v1")
@@ -92,8 +175,8 @@ def test_pause(box: Any) -> None:
 
 def test_a_call_that_takes_too_long_is_interrupted(box: Any) -> None:
     with pytest.raises(errors.TimeoutException):
-        box.run_code("import time; time.sleep(60)", timeout=2)
-    assert box.run_code("'goes on'").text == "goes on"
+        box.run_code("runs = globals().get('runs', 0) + 1\nimport time; time.sleep(60)", timeout=2)
+    assert box.run_code("runs").text == "1"
 
 
 def test_the_end(where: dict[str, str]) -> None:
@@ -121,4 +204,6 @@ async def test_the_awaited_client(where: dict[str, str]) -> None:
     assert (await box.run_code("6 * 7")).text == "42"
     await box.files.write("a", "b")
     assert await box.files.read("a") == "b"
+    assert [one.name for one in await box.files.list("")] == ["a"]
+    assert (await box.commands.run("cat a")).stdout == "b"
     assert await box.kill() is True

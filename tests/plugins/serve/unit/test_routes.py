@@ -5,7 +5,12 @@ The sandboxes are stand-ins: nothing here starts one.
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import gzip
+import hashlib
+import json
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,17 +20,18 @@ import pytest
 
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
-from sandbox_kernel.plugins.serve import e2b_cells, e2b_control, e2b_files
+from sandbox_kernel.plugins.serve import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.requests import MAX_JSON
-from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
+from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.sdk.values import SandboxInfo
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
 CONTROL = [(method, path.replace("{sandbox_id}", "s1")) for method, path, _ in e2b_control.ROUTES]
 CELLS = [(method, path.replace("{context_id}", "c1")) for method, path, _ in e2b_cells.ROUTES]
-FILES = [(method, path) for method, path, _ in e2b_files.ROUTES]
+CALLS = [(method, path) for method, path, _ in (*e2b_folders.ROUTES, *e2b_processes.ROUTES)]
+AGENT = [*((method, path) for method, path, _ in e2b_files.ROUTES), *CALLS]
 
 
 class StandIn:
@@ -36,7 +42,7 @@ class StandIn:
         self.settings = Settings()
         self.is_paused = False
         self.state: Any = "running"
-        self.files = self
+        self.files = self.commands = self
         self.written: list[bytes] = []
 
     @property
@@ -53,6 +59,9 @@ class StandIn:
             python=None,
             state=self.state,
         )
+
+    async def close_stdin(self, pid: int) -> None:
+        raise AssertionError("it is refused before")
 
     async def list_contexts(self) -> list[Any]:
         return []
@@ -104,7 +113,7 @@ def served() -> Served:
 
 
 def test_the_lists_of_routes_are_not_empty() -> None:
-    assert (len(CONTROL), len(CELLS), len(FILES)) == (12, 5, 3)
+    assert (len(CONTROL), len(CELLS), len(AGENT)) == (12, 5, 20)
 
 
 @pytest.mark.parametrize(("method", "path"), CONTROL)
@@ -140,7 +149,7 @@ async def test_control_a_tenant_sees_its_own_sandbox_and_no_other(served: Served
                 assert [one["sandboxID"] for one in listed] == [own]
 
 
-@pytest.mark.parametrize(("method", "path"), CELLS + FILES)
+@pytest.mark.parametrize(("method", "path"), CELLS + AGENT)
 async def test_in_a_sandbox_its_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
     mine, theirs = served.mine, served.theirs
     own, name = (cells_of, "E2B-Traffic-Access-Token") if (method, path) in CELLS else (files_of, "X-Access-Token")
@@ -249,6 +258,22 @@ async def test_a_file_is_bounded_in_each_form_in_which_it_comes(served: Served) 
     assert stand_in.written == []
 
 
+async def test_files_of_one_tenant_wait_for_each_other_and_not_for_another_s(served: Served) -> None:
+    for _ in range(MAX_UPLOADS):
+        await served.mine.tenant.uploads.acquire()
+    content = {"Content-Type": "application/octet-stream"}
+
+    def send(lease: Lease) -> asyncio.Task[httpx2.Response]:
+        headers = files_of(lease, **content)
+        return asyncio.create_task(served.ask("POST", "/files?path=a", headers=headers, content=b"one"))
+
+    waiting, other = send(served.mine), send(served.theirs)
+    assert (await other).status_code == 200
+    assert not waiting.done()
+    served.mine.tenant.uploads.release()
+    assert (await waiting).status_code == 200
+
+
 async def test_control_files_within_the_bounds_come_in_each_form(served: Served) -> None:
     stand_in = bounded(served, 1 << 20)
     for encoding, body in (("identity", b"one"), ("gzip", gzip.compress(b"one"))):
@@ -271,11 +296,71 @@ async def test_control_files_within_the_bounds_come_in_each_form(served: Served)
         ({"Content-Type": "multipart/form-data"}, b"x"),
         ({"Content-Type": "multipart/form-data; boundary=b"}, b"x"),
         ({"Content-Type": "multipart/form-data; boundary=b"}, b"--b--\r\n"),
+        ({"Content-Type": "multipart/form-data; boundary=b"}, b"--b\r\nX: " + b"x" * 100_000),
+        ({"Content-Type": "multipart/form-data; boundary=b"}, b"--b\r\n" + b"X: x\r\n" * 1000 + b"\r\n"),
+        (
+            {"Content-Type": "multipart/form-data; boundary=b"},
+            b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\nx',
+        ),
     ],
 )
 async def test_a_file_in_no_proper_form_is_refused(served: Served, headers: dict[str, str], body: bytes) -> None:
     answer = await served.ask("POST", "/files?path=a", headers=files_of(served.mine, **headers), content=body)
     assert (answer.status_code, answer.json()["error"]) == (400, "request-improper")
+
+
+# --- addresses that are signed ---
+
+
+def signed(lease: Lease, path: str, operation: str, user: str = "", expiration: int | None = None) -> dict[str, str]:
+    """Sign an address as the official client does."""
+    late = {} if expiration is None else {"signature_expiration": str(expiration)}
+    text = ":".join([path, operation, user, lease.access_token, *late.values()])
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+    return {"path": path, "signature": f"v1_{digest}", **({"username": user} if user else {}), **late}
+
+
+async def write_signed(served: Served, params: Any) -> int:
+    content = {"Content-Type": "application/octet-stream"}
+    return (await served.ask("POST", "/files", params=params, content=b"one", headers=content)).status_code
+
+
+async def test_control_a_signed_address_takes_its_file(served: Served) -> None:
+    stand_in = bounded(served, 1 << 20)
+    soon = int(time.time()) + 60
+    for params in (signed(served.mine, "a", "write"), signed(served.mine, "a", "write", "user", soon)):
+        assert await write_signed(served, params) == 200
+    assert stand_in.written == [b"one", b"one"]
+    other: Any = served.theirs.sandbox
+    assert other.written == []
+
+
+async def test_a_signature_opens_what_it_was_made_for_and_nothing_else(served: Served) -> None:
+    now = int(time.time())
+    good = signed(served.mine, "a", "write", "", now + 60)
+    wrong: list[Any] = [
+        {**good, "path": "b"},
+        {**good, "username": "user"},
+        {**good, "signature_expiration": str(now + 6000)},
+        {**good, "signature_expiration": ""},
+        {**good, "signature": good["signature"][:-1]},
+        {**good, "signature": ""},
+        {**good, "signature": "\u00e4"},
+        [*good.items(), ("path", "b")],
+        [*good.items(), ("signature", "x")],
+        {name: value for name, value in good.items() if name != "signature_expiration"},
+        signed(served.mine, "a", "read", "", now + 60),
+        signed(served.mine, "a", "write", "", now - 2),
+    ]
+    for params in wrong:
+        assert await write_signed(served, params) == 401, params
+    assert (await served.ask("GET", "/files", params=good)).status_code == 401
+    for method, path in (("POST", "/filesystem.Filesystem/Stat"), ("GET", "/sandboxes")):
+        assert (await served.ask(method, path, params=good)).status_code in {400, 401}
+    stand_in: Any = served.mine.sandbox
+    stand_in.state = "ended"
+    assert await write_signed(served, good) == 401
+    assert stand_in.written == []
 
 
 # --- what is not offered ---
@@ -333,3 +418,97 @@ async def test_the_requests_of_one_tenant_leave_room_for_another_s() -> None:
     assert (await served.ask("GET", "/sandboxes", headers={"X-API-Key": THEIRS})).status_code == 200
     assert (await served.ask("GET", "/health", headers=files_of(served.theirs))).status_code == 204
     assert served.theirs.tenant.requests == 0
+
+
+# --- calls of folders and commands ---
+
+
+def enveloped(*pieces: bytes, flags: int = 0) -> bytes:
+    return b"".join(bytes([flags]) + len(piece).to_bytes(4) + piece for piece in pieces)
+
+
+def ending(answer: httpx2.Response) -> dict[str, Any]:
+    """Return how a stream ended that had nothing before its end."""
+    assert (answer.status_code, answer.content[0]) == (200, 2)
+    assert int.from_bytes(answer.content[1:5]) == len(answer.content) - 5
+    found: dict[str, Any] = json.loads(answer.content[5:])
+    return found
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+async def test_a_call_whose_body_is_of_another_type_is_refused(served: Served, method: str, path: str) -> None:
+    """A form of a page is sent without a question; JSON is not."""
+    for kind in ("text/plain", "application/proto", "application/x-www-form-urlencoded", ""):
+        headers = files_of(served.mine, **({"Content-Type": kind} if kind else {}))
+        answer = await served.ask(method, path, headers=headers, content=b"{}")
+        said = answer.json() if answer.status_code != 200 else ending(answer)["error"]
+        assert (said["code"], "The body of this call is" in said["message"]) == ("invalid_argument", True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"\0\0\0\0",
+        enveloped(b"{}")[:-1],
+        enveloped(b"{}") + b"x",
+        enveloped(b"{}", b"{}"),
+        enveloped(b"[]"),
+        enveloped(b"{"),
+        enveloped(b"{}", flags=1),
+        enveloped(b"{}", flags=2),
+    ],
+)
+@pytest.mark.parametrize(
+    "call", ["/process.Process/Start", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir"]
+)
+async def test_a_stream_that_is_not_one_object_is_refused(served: Served, call: str, body: bytes) -> None:
+    headers = files_of(served.mine, **{"Content-Type": "application/connect+json"})
+    answer = await served.ask("POST", call, headers=headers, content=body)
+    assert ending(answer)["error"]["code"] == "invalid_argument"
+    assert served.mine.calls == 0
+
+
+async def test_an_object_of_a_stream_is_bounded(served: Served) -> None:
+    headers = files_of(served.mine, **{"Content-Type": "application/connect+json"})
+    for call in ("/process.Process/Start", "/process.Process/StreamInput"):
+        for body in (b"\0\xff\xff\xff\xff", enveloped(bytes(MAX_JSON + 1))):
+            answer = await served.ask("POST", call, headers=headers, content=body)
+            assert ending(answer)["error"]["code"] in {"resource_exhausted", "invalid_argument"}
+
+
+async def test_control_and_refusals_of_one_call(served: Served) -> None:
+    async def said(call: str, body: dict[str, Any], **headers: str) -> tuple[int, dict[str, Any]]:
+        answer = await served.ask("POST", call, headers=files_of(served.mine, **headers), json=body)
+        return answer.status_code, answer.json()
+
+    status, entry = await said("/filesystem.Filesystem/Stat", {"path": "/home/user"})
+    assert (status, entry["entry"]["path"]) == (200, "/home/user")
+    for path in ("/etc/passwd", "../x", "/home/user/../../etc"):
+        status, error = await said("/filesystem.Filesystem/Stat", {"path": path})
+        assert (status, error["code"]) == (400, "invalid_argument")
+    for name in ("Basic x", "Basic /w=="):
+        status, error = await said("/filesystem.Filesystem/Stat", {"path": "/home/user"}, Authorization=name)
+        assert (status, error["code"]) == (400, "invalid_argument")
+    status, error = await said("/process.Process/SendSignal", {"process": {"pid": 1}, "signal": "SIGNAL_SIGTERM"})
+    assert (status, error["code"]) == (501, "unimplemented")
+    processes: list[Any] = [{}, {"pid": "1"}, {"pid": True}, {"tag": "x"}, []]
+    for process in processes:
+        status, error = await said("/process.Process/CloseStdin", {"process": process})
+        assert (status, error["code"]) == (400, "invalid_argument")
+
+
+async def test_a_sandbox_has_so_many_calls_and_so_many_watchers(served: Served) -> None:
+    served.mine.calls = served.tenants.limits.calls_per_sandbox
+    headers = files_of(served.mine, **{"Content-Type": "application/connect+json"})
+    body = enveloped(b'{"process": {"cmd": "true"}}')
+    answer = await served.ask("POST", "/process.Process/Start", headers=headers, content=body)
+    assert ending(answer)["error"]["code"] == "resource_exhausted"
+    answer = await served.ask("POST", "/execute", headers=cells_of(served.mine), json={"code": "1"})
+    assert (answer.status_code, answer.json()["error"]) == (429, "calls-of-sandbox")
+    served.mine.watchers.update({str(number): None for number in range(e2b_folders.MAX_WATCHERS)})
+    answer = await served.ask(
+        "POST", "/filesystem.Filesystem/CreateWatcher", headers=files_of(served.mine), json={"path": "d"}
+    )
+    assert answer.json()["code"] == "resource_exhausted"

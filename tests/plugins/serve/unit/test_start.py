@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.serve.command import templates
+from sandbox_kernel.plugins.serve.command import templates, tls
 from sandbox_kernel.plugins.serve.place import Place
 from sandbox_kernel.plugins.serve.token_file import tokens_of
 
@@ -67,6 +67,18 @@ def test_an_address_that_others_reach_needs_tls_tokens_and_a_name(missing: str) 
     assert found.value.code.code == "serve-exposed"
     Place(**whole).check_remote()  # type: ignore[arg-type]
     Place(port=0).listen().close()
+
+
+def test_a_certificate_and_its_key_go_together_and_are_of_use(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    for certificate, key in ((wrong, None), (None, wrong)):
+        with pytest.raises(ConfigurationError, match="go together"):
+            tls(certificate, key)
+    for unfit in (wrong, tmp_path / "none"):
+        with pytest.raises(ConfigurationError, match="cannot be used"):
+            tls(unfit, wrong)
+    assert tls(None, None) == {}
 
 
 def test_a_template_is_a_name_of_an_image() -> None:

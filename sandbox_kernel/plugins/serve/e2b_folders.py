@@ -1,0 +1,179 @@
+"""E2B's wire in a sandbox: folders and their entries, listed, moved, removed and watched."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+from ...core.errors import FileNotThere
+from ...sdk.folder_entries import WATCH_SECONDS, AsyncWatchHandle, EntryInfo, FilesystemEvent, FileType
+from ...sdk.sandbox_paths import folder_of
+from .codes import ServeCode
+from .e2b_cells import HOME
+from .e2b_rpc import Asked, streamed, unary
+from .requests import Refusal, improper
+from .streams import Piece, Put
+
+MAX_WATCHERS = 16
+"""Of one sandbox."""
+MAX_EVENTS = 10_000
+"""Of a watcher that nobody asks; then the oldest go."""
+OWNER = "user"
+_TYPES = {FileType.FILE: "FILE_TYPE_FILE", FileType.DIR: "FILE_TYPE_DIRECTORY", None: "FILE_TYPE_SYMLINK"}
+_HOME: Piece = {"name": OWNER, "type": "FILE_TYPE_DIRECTORY", "path": HOME, "owner": OWNER, "group": OWNER}
+
+
+def described(entry: EntryInfo) -> Piece:
+    """Return an entry as the wire has it."""
+    path = PurePosixPath(HOME, entry.path)
+    found: Piece = {
+        "name": path.name,
+        "type": _TYPES[entry.type],
+        "path": str(path),
+        "size": str(entry.size),
+        "mode": entry.mode,
+        "permissions": entry.permissions,
+        "owner": OWNER,
+        "group": OWNER,
+        "modifiedTime": entry.modified_time.isoformat().replace("+00:00", "Z"),
+    }
+    if entry.symlink_target is not None:
+        found["symlinkTarget"] = entry.symlink_target
+    return found
+
+
+async def stat(asked: Asked) -> Piece:
+    """Say what an entry is."""
+    if not folder_of(asked.path()):
+        return {"entry": _HOME}
+    return {"entry": described(await asked.lease.sandbox.files.get_info(asked.path(), user=asked.user))}
+
+
+async def list_dir(asked: Asked) -> Piece:
+    """List a folder, one level deep unless more are asked for."""
+    depth = asked.body.fields.get("depth") or 1
+    if type(depth) is not int or depth < 1:
+        raise improper("depth", "is a number from 1 on")
+    found = await asked.lease.sandbox.files.list(asked.path(), depth, user=asked.user)
+    return {"entries": [described(entry) for entry in found]}
+
+
+async def make_dir(asked: Asked) -> Piece:
+    """Make a folder and those above it."""
+    path, files = asked.path(), asked.lease.sandbox.files
+    if not folder_of(path) or not await files.make_dir(path, user=asked.user):
+        raise Refusal(409, ServeCode.REQUEST_IMPROPER, f"{path[:200]!r} is there already")
+    return {"entry": described(await files.get_info(path))}
+
+
+async def move(asked: Asked) -> Piece:
+    """Move an entry."""
+    source, destination = asked.path("source"), asked.path("destination")
+    return {"entry": described(await asked.lease.sandbox.files.rename(source, destination, user=asked.user))}
+
+
+async def remove(asked: Asked) -> Piece:
+    """Remove an entry, and what is in it; nothing of that name is fine."""
+    with suppress(FileNotThere):
+        await asked.lease.sandbox.files.remove(asked.path(), recursive=True, user=asked.user)
+    return {}
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+
+class Watcher:
+    """A folder that is watched, and what has happened in it since somebody asked."""
+
+    def __init__(self) -> None:
+        self.events: deque[FilesystemEvent] = deque(maxlen=MAX_EVENTS)
+        self.handle: AsyncWatchHandle | None = None
+
+    async def stop(self) -> None:
+        if self.handle is not None:
+            await self.handle.stop()
+
+
+def _event(event: FilesystemEvent) -> Piece:
+    found: Piece = {"name": event.name, "type": f"EVENT_TYPE_{event.type.name}"}
+    return found if event.entry is None else {**found, "entry": described(event.entry)}
+
+
+async def create_watcher(asked: Asked) -> Piece:
+    """Watch a folder, until the watcher is removed."""
+    watchers = asked.lease.watchers
+    if len(watchers) >= MAX_WATCHERS:
+        raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, f"A sandbox has up to {MAX_WATCHERS} watchers. Stop one")
+    identity, watcher = secrets.token_hex(8), Watcher()
+    watchers[identity] = watcher
+    try:
+        watcher.handle = await asked.lease.sandbox.files.watch_dir(
+            asked.path(),
+            watcher.events.append,
+            timeout=None,
+            recursive=asked.body.fields.get("recursive") is True,
+            include_entry=asked.body.fields.get("includeEntry") is True,
+            user=asked.user,
+        )
+    except BaseException:
+        del watchers[identity]
+        raise
+    return {"watcherId": identity}
+
+
+def _watcher(asked: Asked) -> tuple[str, Watcher]:
+    identity = asked.body.text("watcherId") or ""
+    watcher = asked.lease.watchers.get(identity)
+    if not isinstance(watcher, Watcher):
+        raise Refusal(404, ServeCode.REQUEST_IMPROPER, "There is no such watcher")
+    return identity, watcher
+
+
+async def watcher_events(asked: Asked) -> Piece:
+    """Return what has happened since the last call."""
+    _, watcher = _watcher(asked)
+    events = list(watcher.events)
+    watcher.events.clear()
+    return {"events": [_event(event) for event in events]}
+
+
+async def remove_watcher(asked: Asked) -> Piece:
+    """Watch a folder no more."""
+    identity, watcher = _watcher(asked)
+    del asked.lease.watchers[identity]
+    await watcher.stop()
+    return {}
+
+
+async def watch_dir(asked: Asked, put: Put) -> None:
+    """Tell of what happens in a folder, as long as the client listens."""
+    fields = asked.body.fields
+    watching = await asked.lease.sandbox.files.watching(
+        asked.path(),
+        recursive=fields.get("recursive") is True,
+        include_entry=fields.get("includeEntry") is True,
+        service={"user": asked.user},
+    )
+    await put({"start": {}})
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for event in await watching.look():
+            await put({"filesystem": _event(event)})
+
+
+_SERVICE = "/filesystem.Filesystem"
+ROUTES = (
+    ("POST", f"{_SERVICE}/Stat", unary(stat)),
+    ("POST", f"{_SERVICE}/ListDir", unary(list_dir)),
+    ("POST", f"{_SERVICE}/MakeDir", unary(make_dir)),
+    ("POST", f"{_SERVICE}/Move", unary(move)),
+    ("POST", f"{_SERVICE}/Remove", unary(remove)),
+    ("POST", f"{_SERVICE}/CreateWatcher", unary(create_watcher)),
+    ("POST", f"{_SERVICE}/GetWatcherEvents", unary(watcher_events)),
+    ("POST", f"{_SERVICE}/RemoveWatcher", unary(remove_watcher)),
+    ("POST", f"{_SERVICE}/WatchDir", streamed(watch_dir, {"keepalive": {}})),
+)
+"""Each with what the access token of a sandbox opens, on the port of E2B's agent."""

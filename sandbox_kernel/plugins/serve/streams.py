@@ -1,0 +1,125 @@
+"""Answers that are sent piece by piece, while a task in a sandbox goes on. A client that goes ends the task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from ...core.errors import SandboxError
+from .codes import ServeCode
+from .requests import Refusal
+from .tenants import Lease, Tenants
+
+KEEP_ALIVE_SECONDS = 5.0
+"""Between two pieces."""
+FIRST_SECONDS = 1.0
+"""For what refuses the task; after that the answer has begun."""
+MAX_BACKLOG = 64
+"""Pieces that wait for the client, which holds up the task and not the server."""
+
+Piece = dict[str, Any]
+Put = Callable[[Piece], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How pieces look on a wire."""
+
+    media_type: str
+    encode: Callable[[Piece], bytes]
+    keep_alive: Piece
+    """A piece that means nothing."""
+    failed: Callable[[SandboxError | Refusal], bytes]
+    """What is sent if the task fails once the answer has begun."""
+    end: bytes = b""
+
+
+class Stream:
+    """One task, as the answer to a request."""
+
+    def __init__(self, tenants: Tenants, lease: Lease, work: Callable[[Put], Awaitable[None]], form: Form) -> None:
+        """Start it. Raises `Refusal` if the sandbox has as many as it may have."""
+        if lease.calls >= tenants.limits.calls_per_sandbox:
+            words = f"{lease.calls} calls run or wait in the sandbox, which is the limit. Wait for one of them"
+            raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
+        self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(MAX_BACKLOG)
+        self._lease, self._form = lease, form
+        self._first: Piece | None = None
+        lease.calls += 1
+        self._task = tenants.tasks.hold(self._run(work), "a call of a client")
+        self._task.add_done_callback(self._ended)
+
+    async def settle(self) -> None:
+        """Wait until it has said something, for a moment. Raises what refuses it before."""
+        try:
+            self._first = await self._next(FIRST_SECONDS)
+            if self._first is None:
+                await self._task
+        except BaseException:
+            self._task.cancel()
+            raise
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._lease.calls -= 1
+        if not task.cancelled():
+            task.exception()  # whoever reads the pieces tells of it, unless the client is gone
+
+    async def _run(self, work: Callable[[Put], Awaitable[None]]) -> None:
+        try:
+            await work(self._pieces.put)
+        finally:
+            if not self._pieces.full():
+                self._pieces.put_nowait(None)
+
+    async def _next(self, seconds: float) -> Piece | None:
+        """Return the next piece, None at the end; after so many seconds, one that means nothing."""
+        waiting = asyncio.create_task(self._pieces.get())
+        try:
+            await asyncio.wait({waiting, self._task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result()
+            if self._task.done():
+                return None if self._pieces.empty() else self._pieces.get_nowait()
+            return self._form.keep_alive
+        finally:
+            waiting.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send its pieces; cut the connection where the sandbox has ended, as clients of E2B expect it."""
+        listening = asyncio.create_task(self._watch(receive))
+        form = self._form
+
+        async def write(content: bytes) -> None:
+            await send({"type": "http.response.body", "body": content, "more_body": True})
+
+        try:
+            headers = [(b"content-type", form.media_type.encode()), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            piece = self._first if self._first is not None else await self._next(KEEP_ALIVE_SECONDS)
+            while piece is not None:
+                await write(form.encode(piece))
+                piece = await self._next(KEEP_ALIVE_SECONDS)
+            await asyncio.wait({self._task})
+            error = None if self._task.cancelled() else self._task.exception()
+            if not self._lease.is_there:
+                return
+            if isinstance(error, (SandboxError, Refusal)):
+                await write(form.failed(error))
+            elif error is not None:
+                raise error
+            else:
+                await write(form.end)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            listening.cancel()
+            self._task.cancel()
+
+    async def _watch(self, receive: Receive) -> None:
+        """End the task when the client goes."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._task.cancel()
