@@ -102,7 +102,7 @@ def _described(lease: Lease) -> dict[str, Any]:
         "cpuCount": info.cpu_count,
         "memoryMB": info.memory_mb,
         "diskSizeMB": info.limits.scratch_size >> 20,
-        "state": info.state,
+        "state": lease.state,
         "metadata": dict(info.metadata),
     }
 
@@ -117,7 +117,7 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     asked = request.query_params
     states = [one for value in asked.getlist("state") for one in value.split(",") if one]
     metadata = {unquote(name): unquote(value) for name, value in parse_qsl(asked.get("metadata", ""))}
-    query = SandboxQuery(metadata=metadata, state=states or None, started_after=_moment(asked.get("startedAfter")))
+    query = SandboxQuery(metadata=metadata, started_after=_moment(asked.get("startedAfter")))
     size, begin = _number(asked.get("limit"), MAX_PAGE), _number(asked.get("nextToken"), 0)
     if not 1 <= size <= MAX_PAGE:
         raise improper("limit", f"is 1 to {MAX_PAGE}")
@@ -125,7 +125,9 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     found = [
         lease
         for lease in tenants.all_of(tenant)
-        if query.matches(lease.sandbox.info) and template in {None, "", lease.template}
+        if query.matches(lease.sandbox.info)
+        and template in {None, "", lease.template}
+        and (not states or lease.state in states)
     ]
     found.sort(key=lambda lease: str(lease.sandbox.info.started_at), reverse=asked.get("order") != "asc")
     more = {"x-next-token": str(begin + size)} if begin + size < len(found) else {}

@@ -16,7 +16,7 @@ from typing import Any
 from ...core.errors import SandboxError
 from ...core.model import Settings
 from ...core.tasks import Tasks
-from ...sdk.client import AsyncSandbox
+from ...sdk.client import AsyncSandbox, session_of
 from .codes import ServeCode
 from .requests import Refusal
 
@@ -63,8 +63,14 @@ class Lease:
 
     @property
     def is_there(self) -> bool:
-        """Whether it runs or is paused; one that is lost does not come back."""
-        return self.sandbox.info.state in {"running", "paused"}
+        """Whether it runs or is paused, also while a kernel of it starts again; one that is lost does not come back."""
+        session = session_of(self.sandbox)
+        return not session.is_closed and (session.is_open or session.is_starting)
+
+    @property
+    def state(self) -> str:
+        """What E2B calls it while it is there."""
+        return "paused" if self.sandbox.is_paused else "running"
 
 
 @dataclass(slots=True, eq=False)

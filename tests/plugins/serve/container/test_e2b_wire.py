@@ -89,6 +89,20 @@ async def test_a_sandbox_that_is_killed_cuts_its_cell_and_is_not_found(server: S
         assert (await client.get(f"/sandboxes/{said['sandboxID']}")).status_code == 404
 
 
+async def test_a_sandbox_whose_kernel_starts_again_is_there_meanwhile(server: Server) -> None:
+    async with sandbox(server) as (client, said):
+        [error] = [line for line in await run(client, "import os; os._exit(1)") if line["type"] == "error"]
+        assert error["name"] == "KernelDied"
+        next_cell = asyncio.create_task(run(client, "'new'"))
+        while not next_cell.done():
+            health = await client.get("/health", headers={"E2b-Sandbox-Port": "49983"})
+            assert health.status_code == 204
+            shown = await client.get(f"/sandboxes/{said['sandboxID']}")
+            assert (shown.status_code, shown.json()["state"]) == (200, "running")
+            assert len((await client.get("/sandboxes")).json()) == 1
+        assert (await next_cell)[0]["text"] == "new"
+
+
 async def test_the_time_of_a_sandbox_is_made_longer_by_connect_and_set_by_timeout(server: Server) -> None:
     async with sandbox(server, timeout=100) as (client, said):
         path = f"/sandboxes/{said['sandboxID']}"

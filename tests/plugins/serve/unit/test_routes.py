@@ -46,6 +46,12 @@ class StandIn:
         self.written: list[bytes] = []
 
     @property
+    def _instance(self) -> Any:
+        is_there = self.state in {"running", "paused"}
+        starts = self.state == "not running"
+        return SimpleNamespace(session=SimpleNamespace(is_closed=False, is_open=is_there, is_starting=starts))
+
+    @property
     def info(self) -> SandboxInfo:
         return SandboxInfo(
             id=self.id,
@@ -190,6 +196,16 @@ async def test_a_sandbox_that_does_not_run_is_not_found_in_it(served: Served, st
     stand_in.state, stand_in.is_paused = state, state == "paused"
     answer = await served.ask("GET", "/health", headers=files_of(served.mine))
     assert (answer.status_code, answer.json()["error"]) == (502, "no-such-sandbox")
+
+
+async def test_a_sandbox_whose_kernel_starts_again_is_found_and_runs(served: Served) -> None:
+    stand_in: Any = served.mine.sandbox
+    stand_in.state = "not running"
+    assert (await served.ask("GET", "/health", headers=files_of(served.mine))).status_code == 204
+    key = {"X-API-Key": MINE}
+    assert (await served.ask("GET", "/sandboxes/s1", headers=key)).json()["state"] == "running"
+    for asked, count in (("running", 1), ("running,paused", 1), ("paused", 0)):
+        assert len((await served.ask("GET", f"/v2/sandboxes?state={asked}", headers=key)).json()) == count
 
 
 async def test_a_page_of_another_site_is_refused_even_with_the_token(served: Served) -> None:
