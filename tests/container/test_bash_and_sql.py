@@ -10,6 +10,7 @@ import pytest
 from sandbox_kernel import AsyncSandbox, Execution, Sandbox
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from tests.support.patience import within
+from tests.support.roots import let_others_in, unpack
 
 WITHOUT = pytest.mark.skipif(bubblewrap_program() is None, reason="there is no bwrap on this machine")
 HOSTILE = "<b onclick=alert(1)>bold</b><img src=x onerror=alert(1)>"
@@ -19,6 +20,17 @@ PROGRAM = "<b>bold</b><script>document.title = 1</script>"
 @pytest.fixture(scope="module", params=["docker", pytest.param("bubblewrap", marks=WITHOUT)])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def image(engine: str, image: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of the tests, or a root with the same files."""
+    if engine == "docker":
+        return image
+    folder = tmp_path_factory.mktemp("root")
+    let_others_in(folder)
+    unpack(image, folder)
+    return str(folder)
 
 
 def start(kernel: str, engine: str, image: str, **settings: object) -> Sandbox:

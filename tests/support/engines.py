@@ -341,6 +341,8 @@ ALL: tuple[EngineUnderTest, ...] = (
 if index.is_here("broker"):
     ALL += (Brokered(Docker("runc", "docker")), Brokered(Bubblewrap("bubblewrap")))
 
+OF_OTHERS = ("broker", "shared")
+"""Plugins whose sandboxes are those of another engine."""
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
 
 
@@ -350,7 +352,7 @@ def of_plugins() -> tuple[Bubblewrap, ...]:
 
     They are emulated, and slow by that: a run has one of them under test, and nothing else.
     """
-    here = [name for name in index.ENGINES if name != "broker" and index.is_here(name)]
+    here = [name for name in index.ENGINES if name not in OF_OTHERS and index.is_here(name)]
     return tuple(import_module(f"tests.plugins.{name}.engine").UNDER_TEST for name in here)
 
 
