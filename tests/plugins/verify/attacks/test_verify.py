@@ -156,12 +156,13 @@ def without_a_shield(patch: pytest.MonkeyPatch) -> None:
     agent(patch, "    return bool(libc.prctl(_PR_SET_SECCOMP", "    return bool(1 or libc.prctl(_PR_SET_SECCOMP")
 
 
-SPAWNED, HANDED_ON = "argv = [sys.executable]", 'os.set_inheritable(os.open("/", os.O_RDONLY), True); '
+SPAWNED, HANDED_ON = "words = [sys.executable,", 'os.set_inheritable(os.open("/", os.O_RDONLY), True); '
 
 
 def with_its_own_environment(patch: pytest.MonkeyPatch, _: Path) -> None:
     """Cells have the agent's, which is the container's, and a file that it has open."""
-    agent(patch, 'config["environment"],', '{**os.environ, **config["environment"]},')
+    own = 'environment = config["environment"] if'
+    agent(patch, own, 'environment = {**os.environ, **config["environment"]} if')
     agent(patch, SPAWNED, HANDED_ON + SPAWNED)
 
 
