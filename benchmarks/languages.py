@@ -50,7 +50,9 @@ def kernelspecs(root: Path) -> dict[str, dict[str, Any]]:
     for folder in FOLDERS:
         for path in sorted(root.glob(f"{folder}/*/kernel.json")):
             if path.parent.name in CELLS:
-                found.setdefault(path.parent.name, json.loads(path.read_text(encoding="utf-8")))
+                home = f"/{path.parent.relative_to(root)}"
+                text = path.read_text(encoding="utf-8").replace("{resource_dir}", home)
+                found.setdefault(path.parent.name, json.loads(text))
     return found
 
 
@@ -106,6 +108,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.languages", description=__doc__, allow_abbrev=False)
     parser.add_argument("--image", default="sandbox-kernel:all")
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--only", nargs="+", choices=CELLS, default=list(CELLS), metavar="KERNEL")
     options, failed = parser.parse_args(arguments), 0
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         folder, root, path = Path(name), Path(name, "root"), f"{name}/broker.sock"
@@ -123,6 +126,8 @@ def main(arguments: list[str]) -> int:
                 threading.Thread(target=process.stderr.read, daemon=True).start()  # else it waits for who reads it
                 ready = Ready(f"broker://{path}", f"{name}/{METRICS}")
                 for kernel, spec in kernelspecs(root).items():
+                    if kernel not in options.only:
+                        continue
                     write_without(folder, kernel, spec, root)
                     given = ["--image", options.image, "--kernel", kernel]
                     write_sandbox(folder, f"{SANDBOX} {kernel}", [*given, "--engine", "docker"])
