@@ -355,8 +355,10 @@ class Agent:
                 poller.unregister(STDOUT)
             stdout_polled = self.blocked
             pause = 1000 if self.meter is None else 1000 * self.meter.INTERVAL
-            if self.kernel is not None and (self.apart or not self.kernel.ready):
-                pause = 1000 * (RETRY if self.apart or self.kernel.spec is None else ASK)
+            if self.kernel is not None and self.apart:
+                pause = 1000 * RETRY
+            elif self.kernel is not None and self.kernel.spec is not None and not self.kernel.ready:
+                pause = 1000 * ASK
             if self.delayed_until:
                 pause = 1000 * DELAY
             if self.more_ended or (self.kernel and self.kernel.has_more() and not congested):

@@ -47,7 +47,6 @@ class NestedAgent(Agent):
         self.poller.register(wake_read, select.POLLIN)
         if "missing" in self.config:
             self.event("no_kernelspec", **self.config["missing"])
-            self.kernel = None
         else:
             self.attach(self.spawn())
 

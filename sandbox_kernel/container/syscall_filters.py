@@ -88,7 +88,7 @@ def install(calls: bytes) -> dict[str, int | None]:
     before = _counted()
     try:
         threads = sorted(int(name) for name in os.listdir("/proc/self/task"))
-        own = b"".join(struct.pack("=HBBI", *step) for step in assemble(os.uname().machine, threads))
+        own = _packed(assemble(os.uname().machine, threads))
     except LookupError:
         own = b""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -98,6 +98,10 @@ def install(calls: bytes) -> dict[str, int | None]:
     after = _counted()
     counted = None if before is None or after is None else after - before
     return {"taken": taken, "counted": counted, "netlink before": alone}
+
+
+def _packed(steps: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 def _netlink(libc: ctypes.CDLL) -> int:
@@ -142,7 +146,7 @@ def protect(process: int) -> bool:
         steps = assemble(os.uname().machine, [process], groups=[-process & 0xFFFFFFFF, -1 & 0xFFFFFFFF])
     except LookupError:
         return False
-    return _put(ctypes.CDLL(None, use_errno=True), b"".join(struct.pack("=HBBI", *step) for step in steps))
+    return _put(ctypes.CDLL(None, use_errno=True), _packed(steps))
 
 
 def assemble(machine: str, threads: list[int], groups: Sequence[int] = ()) -> list[Instruction]:
