@@ -25,6 +25,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...core.codes import Code, EndCode, UsageCode
@@ -211,21 +212,29 @@ class RequestFilter:
         self._requests = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if not self._known.host(_values(scope, b"host")):
-            await Response("Invalid Host header", 421)(scope, receive, send)
+            await refuse(Response("Invalid Host header", 421), scope, receive, send)
         elif not self._known.origin(_values(scope, b"origin")):
-            await Response("Invalid Origin header", 403)(scope, receive, send)
+            await refuse(Response("Invalid Origin header", 403), scope, receive, send)
         elif self._requests >= MAX_REQUESTS:
-            await Response("Too many requests under way", 503)(scope, receive, send)
+            await refuse(Response("Too many requests under way", 503), scope, receive, send)
         else:
             self._requests += 1
             try:
                 await self._app(scope, receive, send)
             finally:
                 self._requests -= 1
+
+
+async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send an answer instead of what was asked for, also to who asked for a WebSocket."""
+    if scope["type"] == "websocket":
+        await WebSocket(scope, receive, send).send_denial_response(response)
+    else:
+        await response(scope, receive, send)
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:
@@ -235,7 +244,8 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 class WebServer(uvicorn.Server):
     """The web server, whose owner looks after signals."""
 
-    def __init__(self, app: Starlette, **options: Any) -> None:
+    def __init__(self, app: Starlette, *, sockets: bool = False, **options: Any) -> None:
+        """`sockets` says whether it takes WebSockets, for which the package `websockets` is needed."""
         super().__init__(
             Config(
                 app,
@@ -244,7 +254,11 @@ class WebServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 lifespan="on",
-                ws="none",
+                ws="websockets-sansio" if sockets else "none",
+                ws_max_size=SOCKET_BYTES,
+                ws_ping_interval=SOCKET_SECONDS,
+                ws_ping_timeout=SOCKET_SECONDS,
+                ws_per_message_deflate=False,
                 timeout_graceful_shutdown=1,
                 **options,
             )
@@ -265,6 +279,11 @@ HEAD_BYTES = 16 * 1024
 MAX_WAITING = 256
 """Connections without a request under way, of all peers together."""
 MAX_WAITING_OF_PEER = 224
+SOCKET_BYTES = 16 << 20
+"""Of one message that comes by a WebSocket; a larger one ends it."""
+SOCKET_SECONDS = 20.0
+"""Between two questions whether the other side of a WebSocket is there, and for its answer: one that does not read has
+none."""
 BACKLOG = 64
 """Accepted in one step: fewer than a third of those that may wait, so that a new one has time to say what it wants."""
 
@@ -313,6 +332,10 @@ class Config(uvicorn.Config):
         self.waiting = Waiting()
 
 
+_LEFT = ("lost", "upgraded")
+"""When there is nothing to wait for any more."""
+
+
 class Connection(H11Protocol):
     """One connection, with a clock for whatever it waits for."""
 
@@ -326,16 +349,24 @@ class Connection(H11Protocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave("lost")
+        super().connection_lost(exc)
+
+    def _leave(self, phase: str) -> None:
+        self._phase = phase
         self.config.waiting.discard(self)
-        self._phase = "lost"
         for clock in (self._clock, self._reader):
             if clock is not None:
                 clock.cancel()
-        super().connection_lost(exc)
 
     def handle_events(self) -> None:
         super().handle_events()
         self._look()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Leave the connection to the WebSocket, which has clocks of its own."""
+        self._leave("upgraded")
+        super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -359,7 +390,7 @@ class Connection(H11Protocol):
     def _look(self, *, anew: bool = False) -> None:
         """Start the clock of what this connection waits for now, if that is something else than before."""
         now = self._now()
-        if self._phase == "lost" or (now == self._phase and not anew):
+        if self._phase in _LEFT or (now == self._phase and not anew):
             return
         self._phase = now
         if self._clock is not None:
@@ -382,7 +413,7 @@ class Connection(H11Protocol):
             self._watch_reader()
 
     def _watch_reader(self) -> None:
-        if self._reader is None and self._phase != "lost" and (left := self.transport.get_write_buffer_size()):
+        if self._reader is None and self._phase not in _LEFT and (left := self.transport.get_write_buffer_size()):
             self._reader = self.loop.call_later(READER_SECONDS, self._check_reader, left)
 
     def _check_reader(self, before: int) -> None:

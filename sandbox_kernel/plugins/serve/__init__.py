@@ -8,6 +8,8 @@ runs.
 - `token_file`: Names and tokens of those who may use the server.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
+- `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
+- `e2b`: E2B's wire, and how it finds the sandbox that a request is for.
 - `e2b_control`: E2B's wire outside of a sandbox: made, found, listed, paused, ended.
 - `streams`: Answers that are sent piece by piece.
 - `e2b_cells`: E2B's wire in a sandbox: cells, whose output is streamed, and contexts.
@@ -16,6 +18,6 @@ runs.
 - `e2b_folders`: E2B's wire in a sandbox: folders and their entries.
 - `e2b_processes`: E2B's wire in a sandbox: commands and shells.
 - `place`: Where the server listens.
-- `application`: All routes behind the checks that they share.
+- `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.
 """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .tenants import ServeLimits
     from .token_file import Tokens
 
-NEEDED = ("python_multipart", "starlette", "uvicorn")
+NEEDED = ("python_multipart", "starlette", "uvicorn", "websockets")
 CLOSE_SECONDS = 8.0
 """For the end of all sandboxes; what is left then ends with the process."""
 TEMPLATES = ("base", "code-interpreter-v1")
@@ -84,8 +84,8 @@ def serve(options: argparse.Namespace) -> int:
     """Serve sandboxes to the clients of hosted interpreters (E2B), over HTTP.
 
     The official clients take it as it is; the variables to set are printed. Each name of the token file has sandboxes
-    of its own, with the settings below. All sandboxes end with the server. It needs the packages starlette, uvicorn
-    and python-multipart. docs/serve.md shows what clients can do.
+    of its own, with the settings below. All sandboxes end with the server. It needs the packages starlette,
+    uvicorn, websockets and python-multipart. docs/serve.md shows what clients can do.
     """
     files = from_files_for_all()
     files.pop("downloads", None)  # of kernels: here all tenants would share it
@@ -145,7 +145,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     listener = place.listen()
     tokens, path = _tokens(options.token_file)
     tenants = Tenants(offered, limits)
-    web = WebServer(application(tenants, tokens, place.known()), **context)
+    web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
     stop = _signalled()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     _say(_words(listener.getsockname(), place.names, path, tokens, tls=bool(context)))

@@ -167,10 +167,7 @@ async def connect(request: Request, tenants: Tenants, tenant: Tenant) -> Respons
     paused = lease.sandbox.is_paused
     if paused:
         await lease.sandbox.resume()
-    wanted = DEFAULT_SECONDS if seconds is None else seconds
-    ends = lease.sandbox.info.end_at
-    if ends is None or (ends - datetime.now(UTC)).total_seconds() < wanted:
-        await lease.sandbox.set_timeout(max(1.0, wanted))
+    await tenants.stay(lease, max(1.0, DEFAULT_SECONDS if seconds is None else seconds))
     return answer(_credentials(lease), 201 if paused else 200)
 
 

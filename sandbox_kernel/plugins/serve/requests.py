@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 
 from ...core.codes import Code, EndCode, UsageCode
@@ -78,7 +78,7 @@ def answer(value: object, status: int = 200, headers: Mapping[str, str] | None =
     return Response(orjson.dumps(value), status, headers, media_type="application/json")
 
 
-def one_header(request: Request, name: str) -> str | None:
+def one_header(request: HTTPConnection, name: str) -> str | None:
     """Return the value of a header that may be there once. Raises `Refusal` for more."""
     values = request.headers.getlist(name)
     if len(values) > 1:

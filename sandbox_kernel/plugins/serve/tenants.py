@@ -11,7 +11,9 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ...core.errors import SandboxError
 from ...core.model import Settings
@@ -47,6 +49,8 @@ class Lease:
     sandbox: AsyncSandbox
     tenant: Tenant
     template: str
+    name: str = ""
+    """By which a wire finds it again; empty for one that is known by its id alone."""
     access_token: str = field(default_factory=lambda: secrets.token_hex(24))
     """For its files."""
     traffic_token: str = field(default_factory=lambda: secrets.token_hex(24))
@@ -83,6 +87,8 @@ class Tenant:
     uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_UPLOADS))
     """Held by a file that comes: it lies on the disk of this machine meanwhile."""
     requests: int = 0
+    making: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """Held by whoever looks for a sandbox of a name, and makes it."""
 
 
 class Tenants:
@@ -132,8 +138,38 @@ class Tenants:
         for tenant in self._tenants.values():
             yield from (one for one in tenant.leases.values() if one.is_there and not one.sandbox.is_paused)
 
+    async def named(
+        self, tenant: Tenant, name: str, lifetime: float, *, template: str = "base", settings: Settings | None = None
+    ) -> Lease:
+        """Return the sandbox of a tenant by its name; make it if there is none, one at a time of a name.
+
+        It lasts for `lifetime` seconds from now on, at least. One that is paused goes on. Two wires have names of their
+        own: the first part, up to a slash, is the wire's. Raises what `create` raises.
+        """
+        async with tenant.making.setdefault(name, asyncio.Lock()):
+            found = next((lease for lease in self.all_of(tenant) if lease.name == name), None)
+            if found is None:
+                wanted = self.templates[template] if settings is None else settings
+                return await self.create(tenant, template, wanted, lifetime, name)
+            if found.sandbox.is_paused:
+                await found.sandbox.resume()
+            await self.stay(found, lifetime)
+            return found
+
+    async def stay(self, lease: Lease, seconds: float) -> None:
+        """Have a sandbox last for so many seconds from now on, or longer if it does already."""
+        ends = lease.sandbox.info.end_at
+        if ends is None or (ends - datetime.now(UTC)).total_seconds() < seconds:
+            await lease.sandbox.set_timeout(seconds)
+
     async def create(
-        self, tenant: Tenant, template: str, settings: Settings, lifetime: float, **given: Mapping[str, str]
+        self,
+        tenant: Tenant,
+        template: str,
+        settings: Settings,
+        lifetime: float,
+        name: str = "",
+        **given: Mapping[str, str],
     ) -> Lease:
         """Return a new sandbox. Raises `Refusal`, and `SandboxError` if none can be started."""
         self._check_room(tenant)
@@ -149,7 +185,7 @@ class Tenants:
                 raise
         finally:
             tenant.starting -= 1
-        lease = tenant.leases[sandbox.id] = Lease(sandbox=sandbox, tenant=tenant, template=template)
+        lease = tenant.leases[sandbox.id] = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name)
         return lease
 
     async def end(self, lease: Lease) -> None:

@@ -1,0 +1,49 @@
+"""E2B's wire, at the root: its control plane, and the two ports of a sandbox that clients know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import HTTPConnection, Request
+from starlette.routing import BaseRoute
+
+from . import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
+from .codes import ServeCode
+from .guard import Guard, Who
+from .requests import Refusal, one_header
+from .tenants import Lease, Tenants
+
+
+def routes(guard: Guard) -> Iterable[BaseRoute]:
+    tenants = guard.tenants
+    agent = _in_sandbox(tenants, e2b_files.PORT, "X-Access-Token", "access_token")
+    interpreter = _in_sandbox(tenants, e2b_cells.PORT, "E2B-Traffic-Access-Token", "traffic_token")
+
+    def of_files(request: Request) -> Lease:
+        return e2b_files.signed_for(request, tenants) if e2b_files.is_signed(request) else agent(request)
+
+    for who, table in (
+        (guard.tenant, e2b_control.ROUTES),
+        (interpreter, e2b_cells.ROUTES),
+        (of_files, e2b_files.ROUTES),
+        (agent, (*e2b_folders.ROUTES, *e2b_processes.ROUTES)),
+    ):
+        for method, path, handler in table:
+            yield guard.route(method, path, handler, who)
+
+
+def _in_sandbox(tenants: Tenants, port: str, header: str, kind: str) -> Who:
+    """Return what finds the sandbox of a request to one of its ports, by a token of its own."""
+
+    def lease(request: HTTPConnection) -> Lease:
+        identity, token = one_header(request, "E2b-Sandbox-Id"), one_header(request, header)
+        if identity is None:
+            raise Refusal(400, ServeCode.REQUEST_IMPROPER, "E2b-Sandbox-Id says which sandbox is meant")
+        if token is None:
+            raise Refusal(401, ServeCode.TOKEN_UNKNOWN)
+        found = tenants.find_by_token(identity, kind, token)
+        if one_header(request, "E2b-Sandbox-Port") != port:
+            raise Refusal(502, ServeCode.PORT_NOT_SERVED)
+        return found
+
+    return lease

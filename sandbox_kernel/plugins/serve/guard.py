@@ -1,0 +1,125 @@
+"""What all wires share before a request is served: whose it is, how many of them there are, and what refuses it.
+
+A wire is a function that takes the `Guard` and returns its routes (`application.WIRES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from starlette.requests import HTTPConnection, Request
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from ...core.errors import SandboxError
+from ..mcp.web_server import refuse
+from .codes import ServeCode
+from .requests import Refusal, one_header, refusal_of
+from .tenants import Lease, Tenant, Tenants
+from .token_file import Tokens
+
+Who = Callable[[Any], Any]
+"""Finds out whose a request is: a `Tenant`, or a `Lease` of one. Raises `Refusal`."""
+SCHEMES = ("bearer", "token")
+
+
+class Guard:
+    """Stands before every route of every wire."""
+
+    def __init__(self, tenants: Tenants, tokens: Tokens) -> None:
+        self.tenants = tenants
+        self._tokens = tokens
+
+    def tenant(self, request: HTTPConnection) -> Tenant:
+        """Return whose token a request has, as `X-API-Key` or in `Authorization`. Raises `Refusal`."""
+        key = one_header(request, "X-API-Key")
+        if key is None:
+            scheme, _, key = (one_header(request, "Authorization") or "").partition(" ")
+            key = key.strip() if scheme.lower() in SCHEMES else ""
+        return self.tenant_of(key)
+
+    def tenant_of(self, token: str) -> Tenant:
+        """Return whose token that is. Raises `Refusal`."""
+        name = self._tokens.name_of(token)
+        if name is None:
+            raise Refusal(401, ServeCode.TOKEN_UNKNOWN)
+        return self.tenants.tenant(name)
+
+    def route(self, method: str, path: str, handler: Callable[..., Awaitable[Any]], who: Who | None = None) -> Route:
+        """Return a route whose handler takes the request, all tenants, and what `who` found: the tenant by default.
+
+        The handler returns a response, or raises `Refusal` or `SandboxError`.
+        """
+        return Route(path, _Guarded(self.tenants, who or self.tenant, handler), methods=[method])
+
+    def socket(self, path: str, handler: Callable[..., Awaitable[None]], who: Who | None = None) -> WebSocketRoute:
+        """Return a route of a WebSocket, whose handler takes it, all tenants, and what `who` found.
+
+        The handler accepts it. What it raises before is an answer of HTTP, and after that the reason of the close. It
+        counts as a request under way until the handler returns.
+        """
+        return WebSocketRoute(path, _GuardedSocket(self.tenants, who or self.tenant, handler))
+
+
+class _Shared:
+    def __init__(self, tenants: Tenants, who: Who, handler: Callable[..., Awaitable[Any]]) -> None:
+        self._tenants = tenants
+        self._who = who
+        self._handler = handler
+
+    @contextmanager
+    def _counted(self, found: Any) -> Iterator[None]:
+        """Raises `Refusal` if the tenant has as many requests under way as it may have."""
+        tenant: Tenant = found.tenant if isinstance(found, Lease) else found
+        if tenant.requests >= self._tenants.limits.requests_per_tenant:
+            words = f"You have {tenant.requests} requests under way, which is the limit"
+            raise Refusal(429, ServeCode.REQUESTS_OF_TENANT, words)
+        tenant.requests += 1
+        try:
+            yield
+        finally:
+            tenant.requests -= 1
+
+
+class _Guarded(_Shared):
+    """One route."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        try:
+            found = self._who(request)
+            with self._counted(found):
+                response = await self._answer(request, found)
+                await response(scope, receive, send)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+
+    async def _answer(self, request: Request, found: Any) -> Any:
+        try:
+            return await self._handler(request, self._tenants, found)
+        except Refusal as refusal:
+            return refusal.response()
+        except SandboxError as error:
+            return refusal_of(error).response()
+
+
+class _GuardedSocket(_Shared):
+    """One route of WebSockets."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        try:
+            found = self._who(socket)
+            with self._counted(found):
+                await self._handler(socket, self._tenants, found)
+        except WebSocketDisconnect:
+            return
+        except (Refusal, SandboxError) as error:
+            refusal = error if isinstance(error, Refusal) else refusal_of(error)
+            if socket.application_state.name == "CONNECTING":
+                await refuse(refusal.response(), scope, receive, send)
+            elif socket.client_state.name == "CONNECTED":
+                await socket.close(1008 if refusal.status < 500 else 1011, str(refusal)[:100])

@@ -1,0 +1,152 @@
+"""WebSockets: whose they are, where their page comes from, how many, and how long one is kept that is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from sandbox_kernel.core.errors import SandboxClosed
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.mcp import web_server
+from sandbox_kernel.plugins.mcp.web_server import Names, RequestFilter, WebServer
+from sandbox_kernel.plugins.serve.codes import ServeCode
+from sandbox_kernel.plugins.serve.guard import Guard
+from sandbox_kernel.plugins.serve.requests import Refusal
+from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenant, Tenants
+from sandbox_kernel.plugins.serve.token_file import Tokens
+from tests.support.patience import within
+
+TOKEN = "e2b_" + "a" * 40
+MINE = {"Authorization": f"Bearer {TOKEN}"}
+
+
+LEFT = asyncio.Event()
+"""Set when a handler of the test has ended."""
+
+
+async def echo(websocket: WebSocket, tenants: Tenants, tenant: Tenant) -> None:
+    """Say back what comes; `end` is an error of a sandbox, `late` one of the request."""
+    if websocket.query_params.get("at") == "once":
+        raise Refusal(404, ServeCode.NO_SUCH_SANDBOX)
+    await websocket.accept()
+    LEFT.clear()
+    try:
+        while True:
+            text = await websocket.receive_text()
+            if text == "end":
+                raise SandboxClosed("it has ended")
+            if text == "late":
+                raise Refusal(400, ServeCode.REQUEST_IMPROPER, "that is too late")
+            await websocket.send_text(f"{tenant.name} {text}")
+    finally:
+        LEFT.set()
+
+
+class Serving:
+    def __init__(self, tenants: Tenants, port: int, web: WebServer) -> None:
+        self.tenants, self.port, self.web = tenants, port, web
+
+    def open(self, query: str = "", **given: Any) -> Any:
+        return connect(
+            f"ws://127.0.0.1:{self.port}/echo{query}", additional_headers=given.pop("headers", MINE), **given
+        )
+
+    async def status_of(self, query: str = "", **given: Any) -> int:
+        """Return how a WebSocket is refused."""
+        with pytest.raises(InvalidStatus) as refused:
+            async with self.open(query, **given):
+                pass
+        return refused.value.response.status_code
+
+
+@asynccontextmanager
+async def serving(**limits: Any) -> AsyncIterator[Serving]:
+    tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
+    guard = Guard(tenants, Tokens([("mine", TOKEN)]))
+    app = Starlette(routes=[guard.socket("/echo", echo)], middleware=[Middleware(RequestFilter, known=Names())])
+    listener = socket.create_server(("127.0.0.1", 0))
+    web = WebServer(app, sockets=True)
+    task = asyncio.create_task(web.serve(sockets=[listener]))
+    try:
+        yield Serving(tenants, listener.getsockname()[1], web)
+    finally:
+        web.should_exit = True
+        await task
+
+
+async def said(to: ClientConnection, text: str) -> str:
+    await to.send(text)
+    return str(await to.recv())
+
+
+async def test_a_token_opens_one() -> None:
+    async with serving() as server:
+        async with server.open() as one:
+            assert await said(one, "hello") == "mine hello"
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"X-API-Key": TOKEN[:-1]}):
+            assert await server.status_of(headers=headers) == 401
+
+
+async def test_a_page_of_another_site_opens_none() -> None:
+    async with serving() as server:
+        async with server.open(origin=f"http://localhost:{server.port}") as one:
+            assert await said(one, "hello") == "mine hello"
+        assert await server.status_of(origin="https://evil.example") == 403
+        assert await server.status_of(headers={**MINE, "Host": "evil.example"}) in {400, 421}
+
+
+async def test_what_is_raised_is_told_before_and_after() -> None:
+    async with serving() as server:
+        assert await server.status_of("?at=once") == 404
+        for word, code in (("end", 1011), ("late", 1008)):
+            async with server.open() as one:
+                with pytest.raises(ConnectionClosed) as closed:
+                    await said(one, word)
+                assert closed.value.rcvd is not None
+                assert closed.value.rcvd.code == code
+                assert closed.value.rcvd.reason
+
+
+async def test_each_is_a_request_under_way() -> None:
+    async with serving(requests_per_tenant=2) as server:
+        async with server.open() as first, server.open() as second:
+            assert await server.status_of() == 429
+            assert await said(first, "a") + await said(second, "b") == "mine amine b"
+        async with server.open() as again:
+            assert await said(again, "c") == "mine c"
+            assert server.tenants.tenant("mine").requests == 1
+
+
+async def test_one_message_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_server, "SOCKET_BYTES", 1000)
+    async with serving() as server, server.open() as one:
+        assert len(await said(one, "x" * 900)) == 905
+        with pytest.raises(ConnectionClosed) as closed:
+            await said(one, "x" * 1001)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+async def test_a_silent_one_is_kept_while_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a request's head does not run on: it would have ended it here."""
+    monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(web_server, "SOCKET_SECONDS", 0.1)
+    async with serving() as server, server.open() as one:
+        with pytest.raises(TimeoutError):
+            async with within(0.4):
+                await one.recv()
+        assert await said(one, "hello") == "mine hello"
+        one.transport.pause_reading()  # what does not read does not answer
+        async with within(10):
+            await LEFT.wait()
+        one.transport.abort()
