@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension clean
+.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -45,8 +45,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.setup.engine_setup import install_browser; install_browser()'
-	@$(BIN)/python -m fuzz.renderers.install || true
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint docs
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs renderers
 	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 22 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
@@ -133,6 +132,10 @@ docs: $(VENV)/.for-tests ## the pages with search and an API reference, in .cach
 	@echo "--- building the pages into .cache/site/"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Where they cannot be installed, their tests are skipped, and say why.
+renderers: $(VENV)/.for-tests
+	@$(BIN)/python -m fuzz.renderers.install || true
+
 # The stock kernel that has pandas, for the first import of it, has an environment of its own.
 BENCH := .cache/bench
 bench: $(VENV)/.for-tests setup $(BENCH)/.installed ## side by side with a stock ipykernel; some twenty minutes
@@ -196,7 +199,7 @@ clean: ## remove what the other targets made here; the engine and its images sta
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .cache/uv/bin/uv:
-	@python3 -m venv .cache/uv
+	@.ci/venv .cache/uv
 	@.cache/uv/bin/pip install --quiet --disable-pip-version-check uv
 
 # The demo and JupyterLab need little; the frameworks of the tests are ten times that.
@@ -206,8 +209,10 @@ $(VENV)/.for-use: pyproject.toml labextension/built/sha256
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook,bubblewrap]'
 	@touch $@
 
-$(VENV)/.for-tests: pyproject.toml labextension/built/sha256
+# pip takes two minutes, uv half of one; its settings are not pip's, so that where it finds no index, pip is asked.
+$(VENV)/.for-tests: pyproject.toml labextension/built/sha256 | .cache/uv/bin/uv
 	@echo "--- installing sandbox-kernel and the tools of its tests into $(VENV)"
 	@.ci/venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.cache/uv/bin/uv pip install --quiet --python $(BIN)/python --editable '.[dev]' || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.for-use
