@@ -17,6 +17,8 @@ runs.
 - `e2b_rpc`: The protocol of calls that are no paths of their own.
 - `e2b_folders`: E2B's wire in a sandbox: folders and their entries.
 - `e2b_processes`: E2B's wire in a sandbox: commands and shells.
+- `domain`: A domain of the operator, below which clients find sandboxes by names.
+- `certificates`: Certificates for a domain of this machine.
 - `place`: Where the server listens.
 - `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from ..mcp.web_server import Names, RequestFilter
 from . import e2b
 from .codes import ServeCode
+from .domain import SandboxHosts
 from .guard import Guard
 from .requests import answer, error
 from .tenants import Tenants
@@ -26,10 +28,12 @@ WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (e2b.routes,)
 def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
     """Return the web application. `known` are the names under which it is reached."""
     guard = Guard(tenants, tokens)
+    refused: Any = {HTTPException: _refused}
+    inside = Starlette(routes=list(e2b.in_sandboxes(guard)), exception_handlers=refused)
     return Starlette(
         routes=[Route("/healthz", _healthz), *(route for wire in WIRES for route in wire(guard))],
-        middleware=[Middleware(RequestFilter, known=known)],
-        exception_handlers={HTTPException: _refused},
+        middleware=[Middleware(RequestFilter, known=known), Middleware(SandboxHosts, known=known, inside=inside)],
+        exception_handlers=refused,
     )
 
 

@@ -27,12 +27,18 @@ from .codes import ServeCode
 if TYPE_CHECKING:
     import ssl
 
+    from .certificates import Certificates
+    from .place import Place
     from .tenants import ServeLimits
     from .token_file import Tokens
 
 NEEDED = ("python_multipart", "starlette", "uvicorn", "websockets")
+RESOLVE_SECONDS = 3.0
+"""For finding out whether this machine knows a name below the domain."""
 CLOSE_SECONDS = 8.0
 """For the end of all sandboxes; what is left then ends with the process."""
+DOMAIN = "sandbox.localhost"
+"""Of `--domain` without a name. Clients take no certificate for `*.localhost`, so it is one label longer."""
 TEMPLATES = ("base", "code-interpreter-v1")
 """What clients of E2B ask for if nobody says: the image of the settings."""
 
@@ -57,6 +63,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a name by which clients reach the server, besides localhost; may be repeated",
+    )
+    parser.add_argument(
+        "--domain",
+        nargs="?",
+        const=DOMAIN,
+        metavar="NAME",
+        help="a domain below which clients find the server and each sandbox by names (E2B_DOMAIN): api.NAME and *.NAME "
+        "must lead to the server. Without --tls-cert, the server makes a certificate and an authority for it, which is "
+        "kept beside the token file (without a NAME: %(const)s)",
     )
     parser.add_argument(
         "--template",
@@ -131,24 +146,32 @@ def templates(settings: Settings, given: list[str]) -> dict[str, Settings]:
 async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limits: ServeLimits) -> int:
     from ..mcp.web_server import WebServer
     from .application import application
+    from .domain import checked
     from .place import Place
     from .tenants import Tenants
 
+    domain = None if options.domain is None else checked(options.domain)
     place = Place(
         host=options.host,
         port=options.port,
         names=tuple(options.allowed_host),
-        tls=options.tls_cert is not None,
+        tls=options.tls_cert is not None or domain is not None,
         token_file=options.token_file is not None,
+        domain=domain,
     )
     context = tls(options.tls_cert, options.tls_key)
     listener = place.listen()
     tokens, path = _tokens(options.token_file)
+    own = _certificates(domain, path) if domain is not None and not context else None
+    if own is not None:
+        context = {"ssl_certfile": str(own.server)}
     tenants = Tenants(offered, limits)
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
     stop = _signalled()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
-    _say(_words(listener.getsockname(), place.names, path, tokens, tls=bool(context)))
+    _say(_words(listener.getsockname(), place, path, tokens, own))
+    if domain is not None and (words := await _unknown(domain)):
+        _say(words)
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
@@ -198,19 +221,45 @@ def _tokens(given: Path | None) -> tuple[Tokens, Path]:
     return tokens_of(path), path
 
 
-def _words(address: tuple[Any, ...], names: tuple[str, ...], path: Path, tokens: Tokens, *, tls: bool) -> str:
+def _certificates(domain: str, tokens: Path) -> Certificates:
+    """Return our own certificates for a domain, which lie beside the token file. Raises `ConfigurationError`."""
+    if importlib.util.find_spec("cryptography") is None:
+        words = f"a certificate of our own needs the package cryptography: {install_words('serve')}"
+        raise ConfigurationError(UsageCode.PACKAGE_MISSING, words, setting="domain")
+    from .certificates import certificates_for
+
+    return certificates_for(domain, tokens.absolute().with_name("serve-certificates"))
+
+
+async def _unknown(domain: str) -> str:
+    """Return what to do where this machine does not know a name below the domain; nothing if it does."""
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().getaddrinfo(f"api.{domain}", None), RESOLVE_SECONDS)
+    except OSError as error:
+        words = f"this machine does not find api.{domain} ({error}): clients on it need a name server that does"
+        return f"{words}, or libnss-myhostname" if domain.endswith(".localhost") else words
+    return ""
+
+
+def _words(
+    address: tuple[Any, ...], place: Place, path: Path, tokens: Tokens, certificates: Certificates | None
+) -> str:
     """Return what the operator is told: the address, where the tokens lie, and what clients set."""
     host, port = address[:2]
-    scheme = "https" if tls else "http"
+    names = place.names
+    scheme = "https" if place.tls else "http"
     if names:
         url = f"{scheme}://{names[0]}" if ":" in names[0] else f"{scheme}://{names[0]}:{port}"
     else:
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     key = f"$(awk '$1 == \"{tokens.names[0]}\" {{print $2; exit}}' {shlex.quote(str(path.absolute()))})"
-    return (
-        f"{url}\ntokens: in {path.absolute()}\n"
-        f'for clients of E2B: export E2B_API_URL={url} E2B_SANDBOX_URL={url} E2B_API_KEY="{key}"'
-    )
+    found = f"E2B_API_URL={url} E2B_SANDBOX_URL={url}"
+    if place.domain is not None:
+        found = f"E2B_DOMAIN={place.domain}{'' if port == 443 else f':{port}'}"
+    if certificates is not None:
+        bundle, authority = (shlex.quote(str(one)) for one in (certificates.bundle, certificates.authority))
+        found += f" SSL_CERT_FILE={bundle} NODE_EXTRA_CA_CERTS={authority}"
+    return f'{url}\ntokens: in {path.absolute()}\nfor clients of E2B: export {found} E2B_API_KEY="{key}"'
 
 
 def _signalled() -> asyncio.Event:

@@ -15,6 +15,14 @@ from .tenants import Lease, Tenants
 
 
 def routes(guard: Guard) -> Iterable[BaseRoute]:
+    """Yield all routes of the wire."""
+    for method, path, handler in e2b_control.ROUTES:
+        yield guard.route(method, path, handler)
+    yield from in_sandboxes(guard)
+
+
+def in_sandboxes(guard: Guard) -> Iterable[BaseRoute]:
+    """Yield those of sandboxes, which the names of sandboxes have too."""
     tenants = guard.tenants
     agent = _in_sandbox(tenants, e2b_files.PORT, "X-Access-Token", "access_token")
     interpreter = _in_sandbox(tenants, e2b_cells.PORT, "E2B-Traffic-Access-Token", "traffic_token")
@@ -23,7 +31,6 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
         return e2b_files.signed_for(request, tenants) if e2b_files.is_signed(request) else agent(request)
 
     for who, table in (
-        (guard.tenant, e2b_control.ROUTES),
         (interpreter, e2b_cells.ROUTES),
         (of_files, e2b_files.ROUTES),
         (agent, (*e2b_folders.ROUTES, *e2b_processes.ROUTES)),

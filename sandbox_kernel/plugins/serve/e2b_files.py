@@ -25,7 +25,7 @@ from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
 from ...sdk.folder_entries import FileInfo
 from .codes import ServeCode
 from .e2b_cells import HOME
-from .requests import Refusal, answer, improper, pieces_of
+from .requests import Refusal, answer, improper, one_header, pieces_of
 from .tenants import Lease, Tenants
 
 PORT = "49983"
@@ -112,7 +112,7 @@ def is_signed(request: Request) -> bool:
 def signed_for(request: Request, tenants: Tenants) -> Lease:
     """Return the sandbox for whose file an address was signed. Raises `Refusal`, alike for all that is wrong with it.
 
-    The address names no sandbox: its signature is made with the token of one.
+    Its path names no sandbox: its signature is made with the token of one.
     """
     asked = request.query_params
     given = {name: asked.getlist(name) for name in ("path", "username", "signature", "signature_expiration")}
@@ -123,7 +123,10 @@ def signed_for(request: Request, tenants: Tenants) -> Lease:
         proper = proper and int(expiration) >= time.time()
     operation = "read" if request.method == "GET" else "write"
     found = None
+    identity = one_header(request, "E2b-Sandbox-Id")  # of the host that the address names, if it is a sandbox's
     for lease in tenants.running() if proper else ():
+        if identity not in {None, lease.id}:
+            continue
         signed = f"{path}:{operation}:{user}:{lease.access_token}{f':{expiration}' if expiration else ''}"
         digest = hashlib.sha256(signed.encode(errors="backslashreplace")).digest()
         right = "v1_" + base64.b64encode(digest).rstrip(b"=").decode()

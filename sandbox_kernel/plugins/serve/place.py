@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...core.errors import ConfigurationError
 from ..mcp import web_server
 from .codes import ServeCode
+from .domain import DomainNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,12 @@ class Place(web_server.Place):
     tls: bool = False
     token_file: bool = False
     """Whether the operator says who may use the server."""
+    domain: str | None = None
+    """Below which clients find sandboxes by names."""
+
+    def known(self) -> DomainNames:
+        """Return the names of the server. Raises `ConfigurationError` for one that no request could carry."""
+        return DomainNames(self._parsed(), self.domain)
 
     def check_remote(self) -> None:
         """Raise `ConfigurationError` without TLS, tokens and a name."""
@@ -24,7 +31,7 @@ class Place(web_server.Place):
             for option, there in (
                 ("--tls-cert and --tls-key", self.tls),
                 ("--token-file", self.token_file),
-                ("--allowed-host", bool(self.names)),
+                ("--allowed-host or --domain", bool(self.names or self.domain)),
             )
             if not there
         ]

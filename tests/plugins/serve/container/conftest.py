@@ -14,9 +14,14 @@ TOKENS = {"ann": "e2b_" + "1" * 40, "bob": "e2b_" + "2" * 40}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    file: Path = tmp_path_factory.mktemp("tokens") / "tokens"
-    file.touch(mode=0o600)
-    file.write_text("".join(f"{name} {token}\n" for name, token in TOKENS.items()))
-    one = Server("--token-file", str(file), "--memory", "512M", "--sandboxes-per-tenant", "3")
+    one = Server(*options(tmp_path_factory.mktemp("tokens")))
     yield one
     one.close()
+
+
+def options(folder: Path) -> tuple[str, ...]:
+    """Return the options of a server whose token file, with our tokens, is made in a folder."""
+    file = folder / "tokens"
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{name} {token}\n" for name, token in TOKENS.items()))
+    return "--token-file", str(file), "--memory", "512M", "--sandboxes-per-tenant", "3"

@@ -3,13 +3,54 @@
 from __future__ import annotations
 
 import re
+import socket
+import socketserver
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 from tests.support.kernels import containers_of, eventually
 
 START_SECONDS = 30
+
+
+class NamesOfLoopback:
+    """A proxy in which each name is 127.0.0.1, for machines whose resolver does not know names below localhost."""
+
+    def __init__(self) -> None:
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Tunnel)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Tunnel(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        asked = self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        found = re.match(rb"CONNECT [^ ]+:(\d+) ", asked)
+        if found is None:
+            return
+        with socket.create_connection(("127.0.0.1", int(found[1]))) as server:
+            self.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=_copy, args=(server, self.connection), daemon=True)
+            back.start()
+            _copy(self.connection, server)
+            back.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while piece := source.recv(65536):
+            target.sendall(piece)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
 
 
 class Server:

@@ -50,7 +50,8 @@ async def sandbox(server: Server, **asked: Any) -> AsyncIterator[tuple[httpx2.As
 async def run(client: httpx2.AsyncClient, code: str, **more: Any) -> list[dict[str, Any]]:
     answer = await client.post("/execute", json={"code": code, **more})
     assert answer.status_code == 200, answer.text
-    return [json.loads(line) for line in answer.text.splitlines()]
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    return [line for line in lines if line["type"] != "keepalive"]
 
 
 async def test_a_cell_s_output_comes_as_lines(server: Server) -> None:
@@ -242,6 +243,27 @@ def test_over_tls_as_over_http(tmp_path: Path) -> None:
             assert client.get("/sandboxes", headers=key_of).json() == []
         with pytest.raises(httpx2.TransportError):
             httpx2.get(server.url.replace("https", "http") + "/healthz")
+    finally:
+        server.close()
+
+
+def test_by_names_with_certificates_of_its_own(tmp_path: Path) -> None:
+    server = Server("--token-file", str(tmp_path / "tokens"), "--domain")
+    try:
+        port = server.url.rpartition(":")[2]
+        command = server.said[2].partition(": ")[2] + "\necho $E2B_DOMAIN $NODE_EXTRA_CA_CERTS $SSL_CERT_FILE"
+        domain, *files = subprocess.check_output(["bash", "-c", command], text=True).split()
+        assert domain == f"sandbox.localhost:{port}"
+        for file in files:
+            with httpx2.Client(verify=ssl.create_default_context(cafile=file), base_url=server.url) as client:
+                for name, status in (("api", 200), ("sandbox", 200), ("49999-x", 404), ("x", 421)):
+                    host = "sandbox.localhost" if name == "sandbox" else f"{name}.sandbox.localhost"
+                    named = {"sni_hostname": host}
+                    answer = client.get("/healthz", headers={"Host": f"{host}:{port}"}, extensions=named)
+                    assert answer.status_code == status, host
+            trusting = ssl.create_default_context(cafile=file)
+            with httpx2.Client(verify=trusting) as other, pytest.raises(httpx2.ConnectError, match="certificate"):
+                other.get(f"{server.url}/healthz", extensions={"sni_hostname": "example.org"})
     finally:
         server.close()
 

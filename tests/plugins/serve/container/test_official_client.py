@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.serve.container.conftest import TOKENS
-from tests.plugins.serve.container.server import Server
+from tests.plugins.serve.container.conftest import TOKENS, options
+from tests.plugins.serve.container.server import NamesOfLoopback, Server
 from tests.support.kernels import eventually
 
 e2b = pytest.importorskip("e2b_code_interpreter", reason="make recipes has it")
@@ -19,8 +19,29 @@ errors = pytest.importorskip("e2b.exceptions", reason="make recipes has it")
 
 
 @pytest.fixture(scope="module")
-def where(server: Server) -> dict[str, str]:
-    return {"api_url": server.url, "sandbox_url": server.url, "api_key": TOKENS["ann"]}
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, dict[str, str]]]:
+    """Give a server with a domain, and how it is found by it.
+
+    The client reads SSL_CERT_FILE when its first connection of the process is made.
+    """
+    folder, proxy = tmp_path_factory.mktemp("tokens"), NamesOfLoopback()
+    one = Server(*options(folder), "--domain")
+    patch = pytest.MonkeyPatch()
+    certificates = folder / "serve-certificates" / "sandbox.localhost"
+    patch.setenv("SSL_CERT_FILE", str(certificates / "ca-bundle.pem"))
+    domain = f"sandbox.localhost:{one.url.rpartition(':')[2]}"
+    yield one, {"domain": domain, "proxy": proxy.url, "api_key": TOKENS["ann"]}
+    patch.undo()
+    one.close()
+    proxy.close()
+
+
+@pytest.fixture(scope="module", params=["headers", "names"])
+def where(request: pytest.FixtureRequest, served: tuple[Server, dict[str, str]]) -> dict[str, str]:
+    """Give how the client finds the server: by two addresses and headers, or by a domain alone."""
+    server, by_names = served
+    by_headers = {"api_url": server.url, "sandbox_url": server.url, "api_key": TOKENS["ann"]}
+    return by_headers if request.param == "headers" else by_names
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +97,10 @@ def test_files(box: Any) -> None:
 
 def test_signed_addresses(box: Any) -> None:
     form = {"file": ("ignored", b"signed")}
-    assert httpx.post(box.upload_url("s.txt", use_signature_expiration=60), files=form).status_code == 200
-    assert httpx.get(box.download_url("s.txt")).content == b"signed"
-    assert httpx.get(box.download_url("s.txt", use_signature_expiration=-60)).status_code == 401
+    with httpx.Client(proxy=box.connection_config.proxy) as client:
+        assert client.post(box.upload_url("s.txt", use_signature_expiration=60), files=form).status_code == 200
+        assert client.get(box.download_url("s.txt")).content == b"signed"
+        assert client.get(box.download_url("s.txt", use_signature_expiration=-60)).status_code == 401
 
 
 def test_folders(box: Any) -> None:

@@ -80,10 +80,10 @@ class StandIn:
 class Served:
     """The application, with a sandbox of each of two tenants."""
 
-    def __init__(self, **limits: Any) -> None:
+    def __init__(self, known: Any = None, **limits: Any) -> None:
         self.tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
         self.mine, self.theirs = self._lease("mine", "s1"), self._lease("theirs", "s2")
-        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
+        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), known or Names())
 
     def _lease(self, name: str, identity: str) -> Lease:
         tenant = self.tenants.tenant(name)
