@@ -6,10 +6,11 @@ A session of a client is found through that client alone, so that no name of a s
 from __future__ import annotations
 
 import asyncio
+import secrets
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
@@ -51,6 +52,9 @@ class ServerLimits:
     """One text in an answer; the whole of a longer one is a resource."""
 
 
+Make = Callable[[str, str], Awaitable[AsyncSandbox]]
+
+
 class Refused(Exception):
     """A call that cannot be served now; the text is for the model, and the code for programs."""
 
@@ -64,8 +68,7 @@ class SandboxSession:
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
-        self.sandbox = AsyncSandbox(settings)
-        session_of(self.sandbox).hints.audience = AUDIENCE
+        self.take(AsyncSandbox(settings))
         self.outputs = OutputStore(name)
         self.started = False
         self.since = self.used = time.monotonic()
@@ -73,6 +76,11 @@ class SandboxSession:
         """Calls that run or wait."""
         self.cells = 0
         self._uploads: OrderedDict[str, BinaryIO] = OrderedDict()
+
+    def take(self, sandbox: AsyncSandbox) -> None:
+        """Have this sandbox from now on."""
+        self.sandbox = sandbox
+        session_of(sandbox).hints.audience = AUDIENCE
 
     def part(self, path: str, offset: int, data: bytes) -> BinaryIO | None:
         """Add a part to a file that comes in parts; None if it does not follow what is there.
@@ -107,8 +115,11 @@ class SandboxSession:
 class Client:
     """One client: a process at the other end of stdio, or one connection over HTTP."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, owner: str) -> None:
         self._clients = clients
+        self._owner = owner
+        self._id = secrets.token_hex(4)
+        """Part of the names under which others know its sandboxes."""
         self.sessions: dict[str, SandboxSession] = {}
         self._ends: OrderedDict[str, str] = OrderedDict()
         """Why sessions ended that were not ended by the client."""
@@ -190,7 +201,10 @@ class Client:
 
     async def _start(self, session: SandboxSession) -> None:
         try:
-            await session.sandbox.start()
+            if self._clients.make is None:
+                await session.sandbox.start()
+            elif not session.started:
+                session.take(await self._clients.make(self._owner, f"{self._id}/{session.name}"))
         except BaseException:
             if self.sessions.get(session.name) is session and not session.started and session.busy == 1:
                 self._clients.keep(self.end(session.name))
@@ -231,18 +245,23 @@ class Client:
 class Clients:
     """All clients of a server."""
 
-    def __init__(self, settings: Settings, limits: ServerLimits) -> None:
+    def __init__(self, settings: Settings, limits: ServerLimits, make: Make | None = None) -> None:
+        """`make` returns a running sandbox of an owner, by a name. None: they are this server's own."""
         self.settings = settings
         self.limits = limits
+        self.make = make
         self._clients: dict[Hashable, Client] = {}
         self._tasks = Tasks()
         self._closed = False
 
-    def client(self, key: Hashable) -> Client:
-        """Return the client of a key, which must be one that no other client can know or choose."""
+    def client(self, key: Hashable, owner: str = "") -> Client:
+        """Return the client of a key, which must be one that no other client can know or choose.
+
+        `owner` is whose sandboxes its are, if they are not ours.
+        """
         if self._closed:
             raise Refused(McpCode.CONNECTION_CLOSED, "The server stops.")
-        return self._clients.setdefault(key, Client(self))
+        return self._clients.setdefault(key, Client(self, owner))
 
     async def leave(self, key: Hashable) -> None:
         client = self._clients.pop(key, None)

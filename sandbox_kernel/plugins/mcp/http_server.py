@@ -12,6 +12,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,8 +179,10 @@ def tokens_of(path: Path) -> list[str]:
     return tokens
 
 
-def application(server: Server[Any], clients: Clients, tokens: Sequence[str], place: Place) -> Starlette:
-    """Return the web application: one path, and no request without a token."""
+def connections(
+    server: Server[Any], clients: Clients
+) -> tuple[ASGIApp, Callable[[], AbstractAsyncContextManager[None]]]:
+    """Return what answers all requests at `PATH` whose user is known, and what it runs in."""
     manager = StreamableHTTPSessionManager(
         server,
         # What it would compare itself, by how a text begins, the gate compares as values.
@@ -189,11 +192,17 @@ def application(server: Server[Any], clients: Clients, tokens: Sequence[str], pl
         max_sessions=MAX_CONNECTIONS,
     )
     app = Liveness(PlainAnswers(StreamableHTTPASGIApp(manager)), clients.lost, clients.limits.away_seconds)
+    return app, manager.run
+
+
+def application(server: Server[Any], clients: Clients, tokens: Sequence[str], place: Place) -> Starlette:
+    """Return the web application: one path, and no request without a token."""
+    app, run = connections(server, clients)
     return Starlette(
         routes=[Route(PATH, endpoint=RequireAuthMiddleware(app, []))],
         middleware=[
             Middleware(RequestFilter, known=place.known()),
             Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens))),
         ],
-        lifespan=lambda _: manager.run(),
+        lifespan=lambda _: run(),
     )

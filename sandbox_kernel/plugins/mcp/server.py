@@ -315,7 +315,7 @@ class _Service:
             return self._clients.client(LOCAL)
         assert context.request is not None  # noqa: S101 (without it nobody is known, and nothing is served)
         key = context.request.headers[MCP_SESSION_ID_HEADER]
-        client = self._clients.client(key)
+        client = self._clients.client(key, getattr(context.request.user, "username", ""))
         if not client.bound:
             client.bound = True
             # The place that is meant for it; a handler has no public way to it.

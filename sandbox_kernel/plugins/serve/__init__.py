@@ -19,6 +19,7 @@ runs.
 - `e2b_processes`: E2B's wire in a sandbox: commands and shells.
 - `domain`: A domain of the operator, below which clients find sandboxes by names.
 - `certificates`: Certificates for a domain of this machine.
+- `mcp_wire`: MCP, for the tenants of this server and with their sandboxes.
 - `place`: Where the server listens.
 - `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
@@ -17,6 +18,7 @@ from . import e2b
 from .codes import ServeCode
 from .domain import SandboxHosts
 from .guard import Guard
+from .mcp_wire import McpWire
 from .requests import answer, error
 from .tenants import Tenants
 from .token_file import Tokens
@@ -27,13 +29,23 @@ WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (e2b.routes,)
 
 def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
     """Return the web application. `known` are the names under which it is reached."""
-    guard = Guard(tenants, tokens)
+    guard, mcp = Guard(tenants, tokens), McpWire(tenants)
     refused: Any = {HTTPException: _refused}
     inside = Starlette(routes=list(e2b.in_sandboxes(guard)), exception_handlers=refused)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with mcp.run():
+            try:
+                yield
+            finally:
+                await mcp.close()
+
     return Starlette(
-        routes=[Route("/healthz", _healthz), *(route for wire in WIRES for route in wire(guard))],
+        routes=[Route("/healthz", _healthz), *(route for wire in (*WIRES, mcp.routes) for route in wire(guard))],
         middleware=[Middleware(RequestFilter, known=known), Middleware(SandboxHosts, known=known, inside=inside)],
         exception_handlers=refused,
+        lifespan=lifespan,
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .tenants import ServeLimits
     from .token_file import Tokens
 
-NEEDED = ("python_multipart", "starlette", "uvicorn", "websockets")
+NEEDED = ("mcp", "python_multipart", "starlette", "uvicorn", "websockets")
 RESOLVE_SECONDS = 3.0
 """For finding out whether this machine knows a name below the domain."""
 CLOSE_SECONDS = 8.0
@@ -99,8 +99,8 @@ def serve(options: argparse.Namespace) -> int:
     """Serve sandboxes to the clients of hosted interpreters (E2B), over HTTP.
 
     The official clients take it as it is; the variables to set are printed. Each name of the token file has sandboxes
-    of its own, with the settings below. All sandboxes end with the server. It needs the packages starlette,
-    uvicorn, websockets and python-multipart. docs/serve.md shows what clients can do.
+    of its own, with the settings below. All sandboxes end with the server. It needs the packages mcp,
+    starlette, uvicorn, websockets and python-multipart. docs/serve.md shows what clients can do.
     """
     files = from_files_for_all()
     files.pop("downloads", None)  # of kernels: here all tenants would share it
@@ -259,7 +259,13 @@ def _words(
     if certificates is not None:
         bundle, authority = (shlex.quote(str(one)) for one in (certificates.bundle, certificates.authority))
         found += f" SSL_CERT_FILE={bundle} NODE_EXTRA_CA_CERTS={authority}"
-    return f'{url}\ntokens: in {path.absolute()}\nfor clients of E2B: export {found} E2B_API_KEY="{key}"'
+    lines = [
+        url,
+        f"tokens: in {path.absolute()}",
+        f'for clients of E2B: export {found} E2B_API_KEY="{key}"',
+        f'for clients of MCP: {url}/mcp with the header "Authorization: Bearer {key}"',
+    ]
+    return "\n".join(lines)
 
 
 def _signalled() -> asyncio.Event:

@@ -1,0 +1,54 @@
+"""MCP at `/mcp`, as `sandbox-kernel mcp --http` has it, for the tenants of this server and with their sandboxes.
+
+A session of a client is a sandbox of its tenant, and counts as one. It ends with the client's connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.requests import Request
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from ...sdk.client import AsyncSandbox
+from ..mcp.clients import Clients, Refused, ServerLimits
+from ..mcp.http_server import PATH, connections
+from ..mcp.server import make_server
+from .guard import Guard
+from .requests import Refusal
+from .tenants import Tenant, Tenants
+
+TEMPLATE = "base"
+
+
+class McpWire:
+    """Its connections, which run in `run` and end with `close`."""
+
+    def __init__(self, tenants: Tenants) -> None:
+        self._tenants = tenants
+        settings, most = tenants.templates[TEMPLATE], tenants.limits
+        limits = ServerLimits(sessions=most.sandboxes, sessions_per_client=most.sandboxes_per_tenant)
+        self._clients = Clients(settings, limits, self._make)
+        self._app, self.run = connections(make_server(settings, limits, self._clients, http=True), self._clients)
+
+    def routes(self, guard: Guard) -> Iterable[BaseRoute]:
+        for method in ("GET", "POST", "DELETE"):
+            yield guard.route(method, PATH, self._answer)
+
+    async def _answer(self, request: Request, tenants: Tenants, tenant: Tenant) -> ASGIApp:
+        request.scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=tenant.name, scopes=[]))
+        return self._app
+
+    async def _make(self, owner: str, name: str) -> AsyncSandbox:
+        tenants = self._tenants
+        try:
+            return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", tenants.limits.lifetime)).sandbox
+        except Refusal as refusal:
+            raise Refused(refusal.code, str(refusal)) from None
+
+    async def close(self) -> None:
+        """End the sessions of all clients. Idempotent."""
+        await self._clients.close()
