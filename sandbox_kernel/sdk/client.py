@@ -594,9 +594,12 @@ class AsyncSandbox:
         return made
 
     @classmethod
-    def prepared(cls, name: str, **keywords: Any) -> Self:
-        """Return the same, not started yet. Reads all of the snapshot, which may take seconds."""
-        origin, settings, options = snapshotting.restored(name, keywords)
+    def prepared(cls, name: str, settings: Settings | None = None, **keywords: Any) -> Self:
+        """Return the same, not started yet. Reads all of the snapshot, which may take seconds.
+
+        `settings` are those of which policies are taken, in place of keywords.
+        """
+        origin, settings, options = snapshotting.restored(name, keywords, settings)
         try:
             made = cls._of(origin, settings, timeout=options.seconds, metadata=options.metadata)
             made._snapshots.require(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)

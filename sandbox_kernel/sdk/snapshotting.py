@@ -107,16 +107,18 @@ class Snapshots:
         return snapshot_facts.about(self._instance.settings, session.id, session.handshake, facts)
 
 
-def restored(name: str, keywords: Mapping[str, Any]) -> tuple[Origin, Settings, SandboxOptions]:
+def restored(
+    name: str, keywords: Mapping[str, Any], given: Settings | None = None
+) -> tuple[Origin, Settings, SandboxOptions]:
     """Return where a sandbox goes on from that is made from a snapshot, with which settings, and what was asked for.
 
     Reads all of the snapshot, which may take seconds. Raises as `AsyncSandbox.from_snapshot`.
     """
-    options = SandboxOptions.of(None, keywords)
-    given = {key: value for key, value in keywords.items() if key not in OF_A_SERVICE}
+    options = SandboxOptions.of(given, keywords)
+    asked = {key: value for key, value in keywords.items() if key not in OF_A_SERVICE}
     with own_store(options.settings).open(name) as saved:
         said = saved.head.about
-        settings = snapshot_facts.settings_of(name, said, options.settings, given)
+        settings = snapshot_facts.settings_of(name, said, options.settings, asked)
         snapshot_facts.require_whole(settings, options.given)
         return Origin(name, said, os.dup(saved.content)), settings, options
 

@@ -11,6 +11,7 @@ runs.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
 - `e2b`: E2B's wire, and how it finds the sandbox that a request is for.
 - `e2b_control`: E2B's wire outside of a sandbox: made, found, listed, paused, ended.
+- `e2b_snapshots`: E2B's wire outside of a sandbox: sandboxes that are written down, and copies of them.
 - `streams`: Answers that are sent piece by piece.
 - `e2b_cells`: E2B's wire in a sandbox: cells, whose output is streamed, and contexts.
 - `e2b_files`: E2B's wire in a sandbox: files that come and go.

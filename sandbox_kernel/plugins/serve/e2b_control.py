@@ -17,15 +17,15 @@ from starlette.responses import Response
 from ...core.codes import UsageCode
 from ...core.model import Settings
 from ...sdk.values import SandboxQuery
+from . import e2b_snapshots
 from .codes import ServeCode
-from .requests import Body, Refusal, answer, improper, json_of
+from .requests import Body, Refusal, answer, improper, json_of, page_of
 from .tenants import Lease, Tenant, Tenants
 
 ENVD_VERSION = "0.5.7"
 """Which of E2B's agents a sandbox is to clients: the first that takes files as they are."""
 DEFAULT_SECONDS = 300.0
 """How long a sandbox lasts if its client does not say."""
-MAX_PAGE = 100
 CLIENT_ID = "sandbox-kernel"
 EVERYTHING = ("0.0.0.0/0",)
 """What denying all destinations is to E2B."""
@@ -37,22 +37,21 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     """Make a sandbox. What is asked for and not offered is refused by its name."""
     body = await json_of(request)
     template = body.text("templateID") or ""
-    if template not in tenants.templates:
-        words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
-        raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, words)
     for name in ("autoPause", "mcp", "iam", "volumeMounts"):
         body.refuse(name)
     body.refuse("autoResume", {"enabled": False})
-    settings = _network(body, tenants.templates[template])
     lifetime = body.seconds("timeout", tenants.limits.lifetime)
-    lease = await tenants.create(
-        tenant,
-        template,
-        replace(settings, charts=True),
-        max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime),
-        metadata=body.texts("metadata"),
-        envs=body.texts("envVars"),
-    )
+    lifetime = max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime)
+    given: dict[str, Any] = {"metadata": body.texts("metadata"), "envs": body.texts("envVars")}
+    if template not in tenants.templates:
+        for name in ("network", "allow_internet_access"):
+            body.refuse(name)  # policies of a snapshot are the operator's
+        if (copy := await e2b_snapshots.begun_from(tenants, tenant, template, lifetime, **given)) is not None:
+            return answer(_credentials(copy), 201)
+        words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
+        raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, words)
+    settings = _network(body, tenants.templates[template])
+    lease = await tenants.create(tenant, template, replace(settings, charts=True), lifetime, **given)
     return answer(_credentials(lease), 201)
 
 
@@ -118,9 +117,6 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     states = [one for value in asked.getlist("state") for one in value.split(",") if one]
     metadata = {unquote(name): unquote(value) for name, value in parse_qsl(asked.get("metadata", ""))}
     query = SandboxQuery(metadata=metadata, started_after=_moment(asked.get("startedAfter")))
-    size, begin = _number(asked.get("limit"), MAX_PAGE), _number(asked.get("nextToken"), 0)
-    if not 1 <= size <= MAX_PAGE:
-        raise improper("limit", f"is 1 to {MAX_PAGE}")
     template = asked.get("template")
     found = [
         lease
@@ -130,16 +126,8 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
         and (not states or lease.state in states)
     ]
     found.sort(key=lambda lease: str(lease.sandbox.info.started_at), reverse=asked.get("order") != "asc")
-    more = {"x-next-token": str(begin + size)} if begin + size < len(found) else {}
-    return answer([_described(lease) for lease in found[begin : begin + size]], headers=more)
-
-
-def _number(text: str | None, usual: int) -> int:
-    if not text:
-        return usual
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise improper("limit and nextToken", "are numbers")
-    return int(text)
+    shown, more = page_of(request, found)
+    return answer([_described(lease) for lease in shown], headers=more)
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -216,6 +204,41 @@ async def metrics(request: Request, tenants: Tenants, tenant: Tenant) -> Respons
     )
 
 
+async def resume(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Have a sandbox go on that is paused. Raises `Refusal` for one that runs."""
+    lease = _found(request, tenants, tenant)
+    if not lease.sandbox.is_paused:
+        raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"Sandbox {lease.id!r} runs already")
+    return await connect(request, tenants, tenant)
+
+
+async def stay(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Have a sandbox last for some seconds from now on, or longer if it does already."""
+    body, lease = await json_of(request), _found(request, tenants, tenant)
+    seconds = body.seconds("duration", tenants.limits.lifetime)
+    if seconds:
+        await tenants.stay(lease, seconds)
+    return Response(status_code=204)
+
+
+async def fork(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Make copies of a sandbox: all of them, or none."""
+    copies = await e2b_snapshots.fork(request, tenants, tenant)
+    return answer([{"sandbox": _credentials(copy)} for copy in copies], 201)
+
+
+async def network(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Take what asks for less network than a sandbox has not: what it may reach is settled when it is made."""
+    body, lease = await json_of(request), _found(request, tenants, tenant)
+    asked = {name for name, value in body.fields.items() if value and name != "denyOut"}
+    if lease.sandbox.settings.has_way_out:
+        asked.add("network")
+    if asked:
+        words = f"This server does not offer {', '.join(sorted(asked))} for a sandbox that is there already"
+        raise Refusal(400, ServeCode.NOT_OFFERED, words)
+    return Response(status_code=204)
+
+
 def _found(request: Request, tenants: Tenants, tenant: Tenant) -> Lease:
     return tenants.find(tenant, request.path_params["sandbox_id"])
 
@@ -229,7 +252,13 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("DELETE", "/sandboxes/{sandbox_id}", end),
     ("POST", "/sandboxes/{sandbox_id}/connect", connect),
     ("POST", "/v2/sandboxes/{sandbox_id}/connect", connect),
-    ("POST", "/sandboxes/{sandbox_id}/resume", connect),
+    ("POST", "/sandboxes/{sandbox_id}/resume", resume),
+    ("POST", "/sandboxes/{sandbox_id}/refreshes", stay),
+    ("POST", "/sandboxes/{sandbox_id}/snapshots", e2b_snapshots.take),
+    ("POST", "/sandboxes/{sandbox_id}/fork", fork),
+    ("PUT", "/sandboxes/{sandbox_id}/network", network),
+    ("GET", "/snapshots", e2b_snapshots.every),
+    ("DELETE", "/templates/{template_id}", e2b_snapshots.remove),
     ("POST", "/sandboxes/{sandbox_id}/timeout", set_timeout),
     ("POST", "/sandboxes/{sandbox_id}/pause", pause),
     ("GET", "/sandboxes/{sandbox_id}/metrics", metrics),

@@ -5,8 +5,8 @@ Errors are JSON with a `message` and the status as `code`, as E2B's clients read
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -26,6 +26,9 @@ from ...core.errors import (
 )
 from .codes import ServeCode
 
+T = TypeVar("T")
+MAX_PAGE = 100
+"""Entries of a list that one answer has."""
 MAX_JSON = 4 << 20
 """Bytes of a body that is JSON: code, mostly."""
 
@@ -152,6 +155,24 @@ class Body:
         value = self.fields.get(name)
         if value and value not in allowed:
             raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer {name}")
+
+
+def page_of(request: Request, found: Sequence[T]) -> tuple[Sequence[T], dict[str, str]]:
+    """Return the page that a request asks for, and the header that says where the next begins. Raises `Refusal`."""
+    asked = request.query_params
+    size, begin = _number(asked.get("limit"), MAX_PAGE), _number(asked.get("nextToken"), 0)
+    if not 1 <= size <= MAX_PAGE:
+        raise improper("limit", f"is 1 to {MAX_PAGE}")
+    more = {"x-next-token": str(begin + size)} if begin + size < len(found) else {}
+    return found[begin : begin + size], more
+
+
+def _number(text: str | None, usual: int) -> int:
+    if not text:
+        return usual
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise improper("limit and nextToken", "are numbers")
+    return int(text)
 
 
 def improper(name: str, what: str) -> Refusal:

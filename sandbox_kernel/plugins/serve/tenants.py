@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -169,13 +169,23 @@ class Tenants:
         settings: Settings,
         lifetime: float,
         name: str = "",
+        *,
+        make: Callable[[], Awaitable[AsyncSandbox]] | None = None,
         **given: Mapping[str, str],
     ) -> Lease:
-        """Return a new sandbox. Raises `Refusal`, and `SandboxError` if none can be started."""
+        """Return a new sandbox, which `make` makes if it is given.
+
+        Raises `Refusal`, and `SandboxError` if none can be started.
+        """
         self._check_room(tenant)
         tenant.starting += 1
         try:
-            sandbox = AsyncSandbox(settings, timeout=lifetime, metadata=given.get("metadata"), envs=given.get("envs"))
+            if make is not None:
+                sandbox = await make()
+            else:
+                sandbox = AsyncSandbox(
+                    settings, timeout=lifetime, metadata=given.get("metadata"), envs=given.get("envs")
+                )
             try:
                 await sandbox.start()
                 if self._closed:
@@ -187,6 +197,23 @@ class Tenants:
             tenant.starting -= 1
         lease = tenant.leases[sandbox.id] = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name)
         return lease
+
+    async def fork(self, lease: Lease, count: int, lifetime: float) -> list[Lease]:
+        """Return copies of a sandbox, which are its tenant's: all, or it raises `Refusal` or `SandboxError`."""
+        tenant = lease.tenant
+        self._check_room(tenant, count)
+        tenant.starting += count
+        try:
+            made = await lease.sandbox.fork(count, timeout=lifetime)
+            if self._closed:
+                for one in made:
+                    self.tasks.start(one.kill(), "the end of a copy")
+                raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
+        finally:
+            tenant.starting -= count
+        copies = [Lease(sandbox=one, tenant=tenant, template=lease.template) for one in made]
+        tenant.leases.update({one.id: one for one in copies})
+        return copies
 
     async def end(self, lease: Lease) -> None:
         """End a sandbox. Idempotent."""
@@ -201,13 +228,14 @@ class Tenants:
         await asyncio.gather(*(self.end(lease) for lease in leases), return_exceptions=True)
         await self.tasks.close(CLOSE_SECONDS)
 
-    def _check_room(self, tenant: Tenant) -> None:
+    def _check_room(self, tenant: Tenant, count: int = 1) -> None:
         if self._closed:
             raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
         counts = {one.name: len(self.all_of(one)) + one.starting for one in self._tenants.values()}
-        if counts.get(tenant.name, 0) >= self.limits.sandboxes_per_tenant:
-            words = f"You have {counts[tenant.name]} sandboxes, which is the limit. Kill one of them"
+        if counts.get(tenant.name, 0) + count > self.limits.sandboxes_per_tenant:
+            limit = self.limits.sandboxes_per_tenant
+            words = f"You have {counts.get(tenant.name, 0)} sandboxes, and the limit is {limit}. Kill one of them"
             raise Refusal(429, ServeCode.SANDBOXES_OF_TENANT, words)
-        if sum(counts.values()) >= self.limits.sandboxes:
+        if sum(counts.values()) + count > self.limits.sandboxes:
             words = f"The server has {self.limits.sandboxes} sandboxes, which is its limit, all users taken together"
             raise Refusal(429, ServeCode.SANDBOXES_OF_TENANT, words)

@@ -217,6 +217,17 @@ def test_what_is_refused(where: dict[str, str]) -> None:
     ):
         with pytest.raises(errors.SandboxException, match=words):
             e2b.Sandbox.create(**asked, **where)
+    box = e2b.Sandbox.create(timeout=60, **where)
+    for call in (box.create_snapshot, box.fork):
+        with pytest.raises(errors.SandboxException, match="400: this engine cannot"):
+            call()
+    with pytest.raises(errors.SandboxException, match="allowOut"):
+        box.update_network({"allow_out": ["example.org"]})
+    assert box.list_snapshots().next_items() == []
+    assert e2b.Sandbox.delete_snapshot("nonesuch", **where) is False
+    with pytest.raises(errors.TemplateException, match="metadata"):
+        box.files.write("f", "", metadata={"a": "b"})
+    box.kill()
     with pytest.raises(errors.AuthenticationException):
         e2b.Sandbox.create(**{**where, "api_key": "e2b_" + "0" * 40})
 

@@ -119,7 +119,7 @@ def served() -> Served:
 
 
 def test_the_lists_of_routes_are_not_empty() -> None:
-    assert (len(CONTROL), len(CELLS), len(AGENT)) == (12, 5, 20)
+    assert (len(CONTROL), len(CELLS), len(AGENT)) == (18, 5, 20)
 
 
 @pytest.mark.parametrize(("method", "path"), CONTROL)

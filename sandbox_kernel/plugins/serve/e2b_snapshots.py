@@ -1,0 +1,107 @@
+"""E2B's wire outside of a sandbox: sandboxes that are written down, and copies of them.
+
+A snapshot is a file in the data folder of the server's user. Its name there says whose it is and of which sandbox; a
+tenant finds its own. What the engine cannot do is refused by the SDK, before anything is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.codes import UsageCode
+from ...core.model import Settings
+from ...sdk.client import AsyncSandbox
+from ...sdk.snapshotting import MAX_FORKS, own_store
+from .codes import ServeCode
+from .requests import Refusal, answer, improper, json_of, page_of
+from .tenants import Lease, Tenant, Tenants
+
+DEFAULT_SECONDS = 15.0
+"""How long a copy lasts if its client does not say, as on E2B."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_STORED = re.compile(r"serve-([0-9a-f]{12})-([0-9a-f]{12})-(.+)")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+async def _of(tenant: Tenant, settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return the snapshots of a tenant by their ids, each with its sandbox and its name in the store, newest first."""
+    found = await asyncio.to_thread(own_store(settings).list)
+    matches = [(one.name, match) for one in found if (match := _STORED.fullmatch(one.name)) is not None]
+    return {match[3]: (match[2], name) for name, match in matches if match[1] == _digest(tenant.name)}
+
+
+def _settings(tenants: Tenants) -> Settings:
+    return next(iter(tenants.templates.values()))
+
+
+async def take(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Write a sandbox down; it goes on."""
+    body, lease = await json_of(request), tenants.find(tenant, request.path_params["sandbox_id"])
+    if body.fields.get("memory") is False:
+        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a snapshot has it")
+    name = body.text("name") or f"snapshot-{secrets.token_hex(6)}"
+    if not _NAME.fullmatch(name):
+        raise improper("name", 'is up to 32 letters, digits, ".", "-" and "_"')
+    if name in tenants.templates or name in await _of(tenant, lease.sandbox.settings):
+        raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"The name {name!r} is taken")
+    await lease.sandbox.snapshot(f"serve-{_digest(tenant.name)}-{_digest(lease.id)}-{name}")
+    return answer({"snapshotID": name, "names": [name]}, 201)
+
+
+async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """List the snapshots of the tenant."""
+    asked = request.query_params
+    sandbox, name = asked.get("sandboxID"), asked.get("name")
+    found = [
+        identity
+        for identity, (of, _) in (await _of(tenant, _settings(tenants))).items()
+        if (not sandbox or of == _digest(sandbox)) and (not name or identity == name)
+    ]
+    shown, more = page_of(request, found)
+    return answer([{"snapshotID": one, "names": [one]} for one in shown], headers=more)
+
+
+async def remove(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    """Remove a snapshot. Templates are the operator's."""
+    identity = request.path_params["template_id"]
+    settings = _settings(tenants)
+    found = (await _of(tenant, settings)).get(identity)
+    if found is None or not await asyncio.to_thread(own_store(settings).delete, found[1]):
+        raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, f"You have no snapshot {identity[:100]!r}")
+    return Response(status_code=204)
+
+
+async def begun_from(tenants: Tenants, tenant: Tenant, identity: str, lifetime: float, **given: object) -> Lease | None:
+    """Return a new sandbox that goes on from a snapshot of the tenant, None if it has none of this id.
+
+    Policies are the operator's of today. Raises as `Tenants.create`.
+    """
+    settings = _settings(tenants)
+    if identity in tenants.templates or (found := (await _of(tenant, settings)).get(identity)) is None:
+        return None
+    _, stored = found
+
+    async def make() -> AsyncSandbox:
+        rest = {name: value for name, value in given.items() if value}
+        return await asyncio.to_thread(AsyncSandbox.prepared, stored, settings, timeout=lifetime, **rest)
+
+    return await tenants.create(tenant, identity, settings, lifetime, make=make)
+
+
+async def fork(request: Request, tenants: Tenants, tenant: Tenant) -> list[Lease]:
+    """Return copies of a sandbox that go on from where it is."""
+    body, lease = await json_of(request), tenants.find(tenant, request.path_params["sandbox_id"])
+    count = body.fields.get("count", 1)
+    if type(count) is not int or not 1 <= count <= MAX_FORKS:
+        raise improper("count", f"is 1 to {MAX_FORKS}")
+    lifetime = body.seconds("timeout", tenants.limits.lifetime)
+    return await tenants.fork(lease, count, max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime))

@@ -1,0 +1,131 @@
+"""Snapshots and copies of sandboxes over E2B's wire: each tenant's own. The sandboxes and their store are stand-ins."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.serve import e2b_snapshots
+from sandbox_kernel.sdk.client import AsyncSandbox
+from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, StandIn
+
+
+class Copied(StandIn):
+    """A stand-in that can be written down and copied."""
+
+    def __init__(self, identity: str, store: list[str]) -> None:
+        super().__init__(identity)
+        self._store = store
+
+    async def start(self) -> None: ...
+
+    async def kill(self) -> bool:
+        return True
+
+    async def snapshot(self, name: str) -> str:
+        self._store.insert(0, name)
+        return name
+
+    async def fork(self, count: int, timeout: float) -> list[Any]:
+        assert timeout >= 1
+        return [Copied(f"{self.id}-{number}", self._store) for number in range(count)]
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the names in the store, the newest first; somebody else's is there already."""
+    names = ["own-of-the-operator"]
+
+    def delete(name: str) -> bool:
+        names.remove(name)
+        return True
+
+    def listed() -> list[Any]:
+        return [SimpleNamespace(name=name) for name in names]
+
+    def prepared(name: str, settings: Settings, **given: Any) -> Any:
+        assert name in names
+        assert given["timeout"] > 0
+        return Copied(f"from-{name}", names)
+
+    monkeypatch.setattr(e2b_snapshots, "own_store", lambda _: SimpleNamespace(list=listed, delete=delete))
+    monkeypatch.setattr(AsyncSandbox, "prepared", prepared)
+    return names
+
+
+@pytest.fixture
+def served(store: list[str]) -> Served:
+    made = Served(sandboxes_per_tenant=3)
+    for lease in (made.mine, made.theirs):
+        lease.sandbox = Copied(lease.id, store)  # type: ignore[assignment]
+    return made
+
+
+async def ask(served: Served, method: str, path: str, key: str = MINE, **body: Any) -> tuple[int, Any]:
+    content: dict[str, Any] = {} if method in {"GET", "DELETE"} else {"json": body}
+    answer = await served.ask(method, path, headers={"X-API-Key": key}, **content)
+    return answer.status_code, answer.json() if answer.content else None
+
+
+async def test_a_snapshot_is_taken_listed_begun_from_and_removed_by_its_tenant_alone(
+    served: Served, store: list[str]
+) -> None:
+    assert await ask(served, "POST", "/sandboxes/s1/snapshots", name="n") == (201, {"snapshotID": "n", "names": ["n"]})
+    status, made = await ask(served, "POST", "/sandboxes/s1/snapshots")
+    assert status == 201
+    listed = [{"snapshotID": one, "names": [one]} for one in (made["snapshotID"], "n")]
+    assert await ask(served, "GET", "/snapshots") == (200, listed)
+    assert await ask(served, "GET", "/snapshots?sandboxID=s1&limit=1") == (200, listed[:1])
+    assert await ask(served, "GET", "/snapshots?sandboxID=s9") == (200, [])
+    assert await ask(served, "GET", "/snapshots?name=n") == (200, listed[1:])
+    assert await ask(served, "GET", "/snapshots", THEIRS) == (200, [])
+    status, begun = await ask(served, "POST", "/v2/sandboxes", templateID="n")
+    assert (status, begun["templateID"], begun["sandboxID"]) == (201, "n", f"from-{store[1]}")
+    for name in ("n", "own-of-the-operator", store[1]):
+        for key in (THEIRS,) if name == "n" else (MINE, THEIRS):
+            assert (await ask(served, "POST", "/sandboxes", key, templateID=name))[0] == 404
+            assert (await ask(served, "DELETE", f"/templates/{name}", key))[0] == 404
+    assert (await ask(served, "DELETE", "/templates/base"))[0] == 404
+    assert (await ask(served, "DELETE", "/templates/n"))[0] == 204
+    assert await ask(served, "GET", "/snapshots") == (200, listed[:1])
+    assert "own-of-the-operator" in store
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [({"name": "base"}, 409), ({"name": "../x"}, 400), ({"name": "n" * 33}, 400), ({"memory": False}, 400)],
+)
+async def test_a_snapshot_that_cannot_be_is_refused(
+    served: Served, store: list[str], body: dict[str, Any], status: int
+) -> None:
+    assert (await ask(served, "POST", "/sandboxes/s1/snapshots", **body))[0] == status
+    assert store == ["own-of-the-operator"]
+    await ask(served, "POST", "/sandboxes/s1/snapshots", name="n")
+    assert (await ask(served, "POST", "/sandboxes/s1/snapshots", name="n"))[0] == 409
+    assert (await ask(served, "POST", "/sandboxes", templateID="n", allow_internet_access=True))[0] == 400
+
+
+async def test_copies_are_their_tenant_s_and_count_as_sandboxes(served: Served) -> None:
+    status, copies = await ask(served, "POST", "/sandboxes/s1/fork", count=2, timeout=60)
+    assert (status, [one["sandbox"]["sandboxID"] for one in copies]) == (201, ["s1-0", "s1-1"])
+    assert len((await ask(served, "GET", "/sandboxes"))[1]) == 3
+    assert (await ask(served, "GET", "/sandboxes/s1-0", THEIRS))[0] == 404
+    assert (await ask(served, "POST", "/sandboxes/s1/fork"))[0] == 429
+    assert (await ask(served, "POST", "/sandboxes/s2/fork", THEIRS, count=3))[0] == 429
+    for count in (0, 21, "1", True):
+        assert (await ask(served, "POST", "/sandboxes/s2/fork", THEIRS, count=count))[0] == 400
+
+
+async def test_nothing_loosens_the_network_of_a_sandbox(served: Served) -> None:
+    path = "/sandboxes/s1/network"
+    body: dict[str, Any]
+    for body in ({}, {"denyOut": ["0.0.0.0/0"]}, {"allow_internet_access": False, "allowOut": []}):
+        assert (await ask(served, "PUT", path, **body))[0] == 204
+    for body in ({"allowOut": ["example.org"]}, {"allow_internet_access": True}, {"rules": {"a.b": []}}):
+        status, said = await ask(served, "PUT", path, **body)
+        assert (status, said["error"]) == (400, "not-offered")
+        assert next(iter(body)) in said["message"]
+    assert (await ask(served, "POST", "/sandboxes/s1/resume"))[0] == 409
