@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,13 +48,20 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs renderers
 	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 22 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
-		--max-suite-reruns 5 --rerun-show-tracebacks $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
+		--max-suite-reruns 5 --rerun-show-tracebacks -m "not long" $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
+
+# What guards something that seldom changes, and takes long: rounds of the fuzzers, programs that others wrote, a person's
+# whole way through JupyterLab, the scripts of benchmarks. Each has shorter tests of the same in `make test`.
+test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out: some minutes
+	@echo "--- running the long tests"
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
+		--max-suite-reruns 5 --rerun-show-tracebacks -m long $(PYTEST_ARGS)
 
 # What a change of the nucleus is tried with before `make test`.
 test-nucleus: $(VENV)/.for-tests setup ## the nucleus with an engine; leaves out plugins, browsers, attacks and what is marked slow
 	@echo "--- running the nucleus' tests: some minutes; plugins, browsers, attacks and slow tests are left to make test"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal --max-suite-reruns 5 \
-		--rerun-show-tracebacks -m "not slow" tests/unit tests/container $(PYTEST_ARGS)
+		--rerun-show-tracebacks -m "not slow and not long" tests/unit tests/container $(PYTEST_ARGS)
 
 # PLUGIN=mcp tries one plugin alone.
 test-deleted: $(VENV)/.for-tests setup ## the checkout without one plugin, for each in turn: lint, types, tests, a sandbox; minutes

@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     config.addinivalue_line("markers", "alone: needs the machine for itself; no other worker runs a test meanwhile")
     config.addinivalue_line("markers", "slow: takes seconds, of an attack on time or of programs; not for every save")
+    config.addinivalue_line("markers", "long: guards what seldom changes, for long; `make test-long` runs these alone")
     hypothesis.settings.register_profile("checkout", examples())
     hypothesis.settings.load_profile("checkout")
     given = getattr(config, "workerinput", {})

@@ -86,6 +86,7 @@ def shows(target: targets.Target, seed: bytes) -> bool:
     return False
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # on a busy machine the start alone may take a minute
 @pytest.mark.parametrize("name", targets.NAMES)
 def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:

@@ -83,7 +83,13 @@ def colours(lab: Lab, element: WebElement, path: Path) -> int:
     return count
 
 
-@pytest.mark.parametrize("server", ["shared_lab", "walled_lab"], ids=["plain server", "with the second wall"])
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param("shared_lab", id="plain server"),
+        pytest.param("walled_lab", id="with the second wall", marks=pytest.mark.long),
+    ],
+)
 def test_honest_outputs_look_and_work_as_on_a_stock_kernel(
     server: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

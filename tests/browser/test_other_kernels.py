@@ -10,6 +10,8 @@ import pytest
 from tests.browser.lab import Lab, install_all, running_lab
 from tests.browser.person import Person
 
+pytestmark = pytest.mark.long
+
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 

@@ -42,6 +42,7 @@ def person(tmp_path: Path, image: str) -> Iterator[Person]:
         somebody.picture("end")  # where a test failed, if it did
 
 
+@pytest.mark.long
 def test_a_person_works_in_jupyterlab_from_the_launcher_to_the_shutdown(person: Person, tmp_path: Path) -> None:
     pick_the_kernel(person)
     bring_a_file(person, tmp_path)

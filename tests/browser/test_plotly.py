@@ -96,6 +96,7 @@ def test_each_type_of_trace_is_drawn_and_control_none_that_there_is_not(browser:
     assert [name for name in (*types, "unknown") if name not in drawn[name]] == ["unknown"], drawn
 
 
+@pytest.mark.long
 def test_many_figures_of_a_cell_are_shown_and_the_first_of_a_notebook_is_two_megabytes_at_most(
     sandbox: Sandbox,
 ) -> None:

@@ -6,7 +6,11 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.support import ROOT
+
+pytestmark = pytest.mark.long
 
 
 def run(*arguments: str, module: str = "benchmarks.many") -> subprocess.CompletedProcess[str]:

@@ -213,6 +213,7 @@ def test_doctor(environment: Environment) -> None:
     assert spec["status"] == "ok", spec
 
 
+@pytest.mark.long
 def test_verify(environment: Environment) -> None:
     """Nothing gets out of sandboxes as they are, tried without a checkout; the report keeps to the wheel's schema."""
     settings = ["--image", "sandbox-kernel:base", "--memory", "512M", "--network", "files.test"]
@@ -233,6 +234,7 @@ def test_install_below_a_prefix(environment: Environment, tmp_path: Path) -> Non
     assert argv[-1] == "--cpus=1"
 
 
+@pytest.mark.long
 def test_the_demo_notebook(for_runs: Environment) -> None:
     """Copied out of the checkout with its data, it runs to its end, and the report keeps to the schema of the wheel."""
     folder = for_runs.folder

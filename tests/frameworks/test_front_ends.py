@@ -151,6 +151,7 @@ def test_nbconvert_executes(tmp_path: Path) -> None:
     assert nbformat.read(tmp_path / "out.ipynb", as_version=4).cells[0].outputs[0].text == "42\n"
 
 
+@pytest.mark.long
 def test_papermill_runs_the_demo(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, image: str) -> None:
     """The notebook of `make demo`, by the name of a kernel with folders; what it made is beside the executed one."""
     folder = tmp_path_factory.mktemp("demo-kernel")
@@ -168,6 +169,7 @@ def test_papermill_runs_the_demo(tmp_path: Path, tmp_path_factory: pytest.TempPa
     assert any(output.get("name") == "stdout" for output in cells[-1].outputs)
 
 
+@pytest.mark.long
 def test_nbmake_passes_and_fails_notebooks(tmp_path: Path) -> None:
     """`pytest --nbmake`: the kernel that the notebook names, and the one that is named for it."""
     nbformat.write(notebook("x = 6 * 7", "assert x == 42"), tmp_path / "good.ipynb")
@@ -182,6 +184,7 @@ def test_nbmake_passes_and_fails_notebooks(tmp_path: Path) -> None:
     assert "/mnt/data" in done.stdout
 
 
+@pytest.mark.long
 def test_jupyter_run_runs_scripts(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text("import os\nprint(os.getcwd(), 6 * 7)\n")
     (tmp_path / "bad.py").write_text("1 / 0\n")

@@ -30,6 +30,8 @@ CACHE = Path("~/.cache/sandbox-kernel").expanduser() / f"inspector-{VERSION}"
 PNG = b"\x89PNG\r\n\x1a\n"
 SMALL = ("--memory", "512M")
 
+pytestmark = pytest.mark.long
+
 Inspector = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
