@@ -266,6 +266,9 @@ class Agent:
             self.event("reply", id=request.pop("id"), ok=True)
             self.parked, self.dying = True, self.kernel
             return {}, b""
+        if op == "orphaned":
+            self.orphan()
+            return {"ok": True}, b""
         if op == "resume":
             self.resuming = True
             return {"ok": True}, b""
@@ -321,6 +324,15 @@ class Agent:
     def look(self) -> dict[str, object]:
         """Return what the sandbox sees of itself."""
         return agent_report.collect(*self.first_look)
+
+    def orphan(self) -> None:
+        """End what the host served, which is gone: nobody answers until the next one is there, which knows none of it.
+
+        The answer is told to whoever passes the frames on, and comes behind all that was meant for that host.
+        """
+        if self.nested is not None:
+            self.nested.end_all()
+        self.event("orphaned")
 
     def resume(self) -> None:
         """Speak to a host again, which hears of the fresh kernel alone: the one before may not be collected yet."""

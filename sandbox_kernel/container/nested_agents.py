@@ -212,12 +212,21 @@ class NestedAgents:
 
     def end(self, child: Child) -> None:
         """Forget one whose pipe has ended, and say so."""
+        self.forget(child)
+        self.agent.send(wire.NESTED, flow.frame(flow.END, child.number))
+
+    def forget(self, child: Child) -> None:
         del self.children[child.number]
         for fd in (child.stdin, child.stdout):
             if child.polled.get(fd):
                 self.agent.poller.unregister(fd)
             os.close(fd)
-        self.agent.send(wire.NESTED, flow.frame(flow.END, child.number))
+
+    def end_all(self) -> None:
+        """End all of them without a word: the host that had them is gone."""
+        end_all(self.spared)
+        for child in list(self.children.values()):
+            self.forget(child)
 
     def stop_others(self) -> None:
         """Kill every process that is none of theirs, nor this one."""

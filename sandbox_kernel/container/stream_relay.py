@@ -69,7 +69,7 @@ class Relay:
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)  # each connection inherits it
         self.listener.bind(("127.0.0.1", port))
         self.listener.listen(BACKLOG)
-        self.listening = False
+        self.listening = self.refusing = False
         self.paused_until = 0.0
         self.received = 0
         """Bytes that ever came from the host."""
@@ -88,6 +88,11 @@ class Relay:
         self.starving: list[Connection] = []
         self.listen()
 
+    def refuse(self) -> None:
+        """Break all connections, and each new one at once, until the next host allows some."""
+        self.refusing = True
+        self.forget()
+
     # --- from the host ---
 
     def take(self, parts: Sequence[bytes]) -> None:
@@ -98,6 +103,7 @@ class Relay:
             return
         if op == flow.ALLOW:
             self.allowed += amount
+            self.refusing = False
             self.listen()
             return
         if op == flow.DATA:
@@ -129,7 +135,7 @@ class Relay:
 
     def turn(self) -> None:
         """Do what can be done now, a bounded part of it."""
-        if not self.listening and self.allowed and time.monotonic() >= self.paused_until:
+        if not self.listening and (self.allowed or self.refusing) and time.monotonic() >= self.paused_until:
             self.listen()
         for file, events in self.epoll.poll(0, AT_ONCE):
             if file == self.listener.fileno():
@@ -157,7 +163,7 @@ class Relay:
 
     def accept(self) -> None:
         for _ in range(AT_ONCE):
-            if not self.may_accept():
+            if not (self.refusing or self.may_accept()):
                 break
             try:
                 sock, _ = self.listener.accept()
@@ -166,6 +172,10 @@ class Relay:
             except OSError:  # no file is left, or no memory
                 self.paused_until = time.monotonic() + PAUSE
                 break
+            if self.refusing:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+                sock.close()
+                continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.number += 1
@@ -181,7 +191,7 @@ class Relay:
 
     def listen(self) -> None:
         """Watch the listener if one more connection may be taken; the others wait in the system's queue."""
-        wanted = self.may_accept() and time.monotonic() >= self.paused_until
+        wanted = (self.refusing or self.may_accept()) and time.monotonic() >= self.paused_until
         if wanted and not self.listening:
             self.epoll.register(self.listener.fileno(), select.EPOLLIN)
         elif self.listening and not wanted:
@@ -337,6 +347,10 @@ class StreamingAgent(Agent):
         if op == "park":
             self.relay.forget()
         return super().command(op, request, data)
+
+    def orphan(self) -> None:
+        self.relay.refuse()
+        super().orphan()
 
     def release(self, kernel: Kernel, status: int) -> None:
         self.relay.kernel_ended()

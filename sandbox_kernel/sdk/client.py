@@ -673,7 +673,8 @@ class AsyncSandbox:
             timeout: Seconds until it ends, as of `set_timeout`.
             take: Whether to take it from another owner.
             kind: The class of the object for a detached one.
-            **service: `engine` names the broker; settings of the new owner's own.
+            **service: `engine` names the broker; `network`, `secrets`, `packages` and `tools` are what the new owner
+                serves; settings that are each process's own.
 
         Raises:
             SandboxClosed: There is none of this id, or it has an owner.
@@ -732,7 +733,9 @@ class AsyncSandbox:
         """
         self._instance.ownership.leave()
         died = SandboxDied(EndCode.DETACHED_LEFT, kept=Survived.VARIABLES_AND_FILES)
-        self._instance.session.requests.sandbox_died(died)
+        session = self._instance.session
+        for one in (session, *session.beside):
+            one.requests.sandbox_died(died)
         await self.kill()
 
     async def release(self) -> None:

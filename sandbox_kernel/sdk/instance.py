@@ -34,7 +34,7 @@ from .cell_request import Cell, Front, Tell, submit_silently
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .options import SandboxOptions
-from .values import NetworkDenial, seconds
+from .values import Attached, NetworkDenial, seconds
 
 STARTS_PER_CPU = 2
 """Sandboxes that start at once on one loop: more of them would only take turns within their time limits."""
@@ -118,7 +118,9 @@ class Instance:
         self.lifetime = self.ownership.lifetime
         self.cells: dict[str, Cell] = {}
         self._parts: dict[str, Any] = {}
-        self.prepared = Preparations(self.settings, {**options.given, "network": partial(_denied, self.cells)})
+        given = {**options.given, "network": partial(_denied, self.cells)}
+        state = options.detached.prepared if isinstance(options.detached, Attached) else None
+        self.prepared = Preparations(self.settings, given, state=state)
         self.session = Session(
             self.settings,
             self.ownership.engine,

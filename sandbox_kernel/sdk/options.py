@@ -77,12 +77,12 @@ class SandboxOptions:
             settings = given
         if envs:
             settings = replace(settings, environment=environment_variables.of_sandbox(envs))
-        life = _life(life, lifetime, detached=detached is not False, tools=given_tools is not None)
+        life = _life(life, lifetime, detached=detached is not False)
         to_plugins = {} if given_tools is None else {"tools": given_tools}
         return cls(settings, None if life is None else seconds(life), _texts(metadata), to_plugins, detached)
 
 
-def _life(life: object, lifetime: object, *, detached: bool, tools: bool) -> object:
+def _life(life: object, lifetime: object, *, detached: bool) -> object:
     """Return how long it may last. Raises `ConfigurationError` for what does not go together."""
     if not detached:
         if lifetime is not None:
@@ -90,8 +90,6 @@ def _life(life: object, lifetime: object, *, detached: bool, tools: bool) -> obj
         return life
     if life is not None and lifetime is not None:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "timeout and lifetime are the same", setting="lifetime")
-    if tools:
-        raise ConfigurationError(UsageCode.OF_THE_CALLER, setting="tools")
     return life if lifetime is None else lifetime
 
 

@@ -27,6 +27,8 @@ class Attached(NamedTuple):
 
     name: str
     take: bool
+    prepared: Mapping[str, Any] = {}
+    """What plugins of its first owner's have inside, by their names."""
 
 
 @dataclass(frozen=True, slots=True)

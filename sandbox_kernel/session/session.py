@@ -195,6 +195,11 @@ class Session:
         return self._prepared.inside
 
     @property
+    def prepared(self) -> dict[str, Any]:
+        """What plugins have to know, by their names, to serve its sandboxes from another process."""
+        return self._prepared.state()
+
+    @property
     def is_new(self) -> bool:
         """Whether no container was asked for yet."""
         return self._life.state is State.NEW

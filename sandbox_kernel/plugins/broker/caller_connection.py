@@ -181,7 +181,9 @@ async def kept(broker: Service, peer: Peer, said: Answer) -> Answer:
 
 async def described(broker: Service, peer: Peer, said: Answer) -> Answer:
     one = broker.keeping.named(said, peer)
-    return {"settings": one.wish.settings, "metadata": one.wish.metadata, "own": one.uid == peer.uid}
+    own = one.uid == peer.uid
+    prepared = one.wish.prepared if own else {}  # another user's words are nothing for this one's plugins to read
+    return {"settings": one.wish.settings, "metadata": one.wish.metadata, "own": own, "prepared": prepared}
 
 
 async def end(broker: Service, peer: Peer, said: Answer) -> Answer:
@@ -374,10 +376,13 @@ class Caller:
                 "ticket": kept.ticket,
                 "held": kept.container.held,
                 "pipe": packets.PLAIN,
+                "abilities": sorted(abilities_of(kept.container) & PAUSE),
                 "kept": {**kept.told(), "own": kept.uid == self.peer.uid},
             }
             self.lent = kept
             self._owns(kept)
+            if kept.paused:
+                await kept.resume()
             self._say({**answer, "n": said["n"]}, fd)
         finally:
             os.close(fd)
@@ -423,8 +428,7 @@ class Caller:
         return (await container.sample() if isinstance(container, Sampled) else SandboxSample())._asdict()
 
     async def _pause(self, said: Answer) -> Answer:
-        container = self._pausable()
-        await container.pause()
+        await self._pausable().pause()
         return {}
 
     async def _resume(self, said: Answer) -> Answer:
@@ -432,10 +436,10 @@ class Caller:
         return {}
 
     def _pausable(self) -> Pausable:
-        """Return the sandbox of this connection; one that is kept is asked by its broker whether it is there."""
+        """Return the sandbox of this connection."""
         lent = self._own()
         if isinstance(lent, DetachedSandbox):
-            raise EngineError(EndCode.ENGINE_CANNOT_PAUSE, "a detached sandbox cannot be paused")
+            return lent
         container = lent.container
         demand(Ability.PAUSE, container)
         if not isinstance(container, Pausable):

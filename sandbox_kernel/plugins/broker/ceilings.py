@@ -104,7 +104,7 @@ UNSAID = Ceiling(images=(Settings().image, "sandbox-kernel:base"), runtimes=(DEF
 """What a file allows that does not say more: our own images, and the engine's own runtime."""
 
 
-OWN = Ceiling(own=True, sessions=None, limits=BEST_EFFORT)
+OWN = Ceiling(own=True, sessions=None, limits=BEST_EFFORT, detached=OF_ALL)
 """What a broker of the user's own allows without a file: its caller might have had each without it."""
 
 

@@ -32,6 +32,11 @@ class BrokerCode(Code):
         "Ask as a user of the machine; in a container, as its root.",
     )
     LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", _ALLOWED
+    DETACHED_NOT_PREPARED = (
+        "failure",
+        "the detached sandbox was made without what would serve that",
+        "Connect without what is named, or make another sandbox with it.",
+    )
     DETACHED_OWNED = (
         "failure",
         "the detached sandbox has an owner",

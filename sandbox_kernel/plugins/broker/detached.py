@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from ...sdk.cell_request import Cell
 from ...sdk.lifetimes import Lifetime
 from ...sdk.ownership import Ownership
 from ...sdk.values import Attached, Missed, SandboxInfo
+from .. import index
 from .client import packets
 from .client.channel import Channel, connect
 from .client.container import BrokerContainer, Given
@@ -92,6 +93,8 @@ class KeptEngine(BrokerEngine):
     def __init__(self, address: str, *, seconds: float, metadata: Mapping[str, str], settings: str = "") -> None:
         super().__init__(address)
         self._wish = {"seconds": seconds, "metadata": dict(metadata), "settings": settings}
+        self.prepared: dict[str, Any] = {}
+        """What plugins have inside what it is asked for, by their names."""
         self._channel: Channel | None = None
         self._one: KeptContainer | None = None
 
@@ -101,7 +104,7 @@ class KeptEngine(BrokerEngine):
         return self._one
 
     def beside(self, spec: SandboxSpec) -> dict[str, Any]:
-        return {"kept": {"name": spec.session_id, **self._wish}}
+        return {"kept": {"name": spec.session_id, **self._wish, "prepared": self.prepared}}
 
     async def connect(self, name: str, *, take: bool) -> Found:
         """Become the owner of a sandbox. Raises `EngineError` if there is none of that name, or it has an owner."""
@@ -184,6 +187,7 @@ def row(said: Mapping[str, Any]) -> dict[str, Any]:
         "left": _number(said["left"]),
         "owned": said["owned"] is True,
         "busy": said["busy"] is True,
+        "paused": said["paused"] is True,
     }
 
 
@@ -237,11 +241,16 @@ class Detached(Ownership):
     async def _started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
         """Start it, or take it over; return when it was started, and when it ends."""
         session.requests.observers.append(_Noting(session, self))
+        prepared = session.prepared
         if self.attached is None:
+            check_prepared(prepared)
+            self.engine.prepared = prepared
             await session.started()
             self.tell(session, {"session": {"handshake": session.kernel_info}})
             now = datetime.now(UTC)
             return now, now + timedelta(seconds=self.seconds)
+        if missing := prepared.keys() - self.attached.prepared.keys():
+            raise ConfigurationError(BrokerCode.DETACHED_NOT_PREPARED, setting=min(missing))
         found = await self.engine.connect(self.attached.name, take=self.attached.take)
         handshake = found.session.get("handshake")
         session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "handshake": handshake})
@@ -299,6 +308,8 @@ class Detached(Ownership):
         if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
             session.requests.queue.take_sendable()
             session.requests.go_on(pending, elapsed, left)
+            for observer in (session.cells, *session.services.observers_of_streams):  # its connections are charged
+                observer.cell_sent(pending)
 
     # --- what is left for the next owner ---
 
@@ -368,7 +379,9 @@ KEPT_SETTINGS = [one for one in SETTINGS.values() if one.scope in ("sandbox", "s
 OF_ANOTHER_USER = {one.name for one in KEPT_SETTINGS if one.scope == "sandbox" or one.is_limit}
 """Those that count if another user made it. What leaves it is decided by whoever takes it over."""
 OF_THE_CALLER = [one for one in SETTINGS.values() if one.scope == "caller"]
-"""What a process would do for the cells, which are to outlive it."""
+"""What a process does for the cells, which are to outlive it."""
+PLUGIN_OF = {name: plugin for plugin, asked in index.SERVICES.items() for name in asked}
+"""Settings that a plugin serves, so that the next owner's serves them again."""
 
 
 def address_of(engine: str) -> str:
@@ -388,8 +401,20 @@ def address_of(engine: str) -> str:
 def check_settings(settings: Settings) -> None:
     """Raise `ConfigurationError` for what no sandbox can have that outlives this process."""
     for one in OF_THE_CALLER:
-        if one.value(settings) != one.default:
+        if one.name not in PLUGIN_OF and one.value(settings) != one.default:
             raise ConfigurationError(UsageCode.OF_THE_CALLER, setting=one.name)
+
+
+def check_prepared(prepared: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` for more than a broker keeps for the next owner."""
+    if (size := packets.size(prepared)) > packets.MAX_PREPARED:
+        raise ConfigurationError(
+            UsageCode.NOT_TOGETHER,
+            "what the next owner of a detached sandbox needs is too long to be kept",
+            limit=format_bytes(packets.MAX_PREPARED),
+            value=format_bytes(size),
+            setting=max(prepared, key=lambda name: packets.size(prepared[name])),
+        )
 
 
 def settings_to_text(settings: Settings) -> str:
@@ -409,14 +434,26 @@ def settings_to_text(settings: Settings) -> str:
 
 
 def settings_from_text(
-    text: object, engine: str, *, own: bool, given: Mapping[str, Any] = MappingProxyType({})
+    text: object,
+    engine: str,
+    *,
+    own: bool,
+    given: Mapping[str, Any] = MappingProxyType({}),
+    prepared: Container[str] = (),
 ) -> Settings:
     """Return the settings that a sandbox was made with, and of this process those that are a process's own.
 
-    `given` are those that a caller gives; others than a process's own count for nothing.
+    `given` are those that a caller gives; others than a process's own, and what it serves, count for nothing. With
+    `settings` in there all of them are given, and what the sandbox was not `prepared` for counts for nothing either.
     """
-    mine = {name: value for name, value in given.items() if name in SETTINGS and SETTINGS[name].scope == "process"}
-    base = changed(from_keywords(**mine), {one.name: one.default for one in OF_THE_CALLER})
+    whole = given.get("settings")
+    if isinstance(whole, Settings):
+        unserved = (one for one in OF_THE_CALLER if PLUGIN_OF.get(one.name) not in prepared)
+        base = changed(whole, {one.name: one.default for one in unserved})
+    else:
+        mine = {name: value for name, value in given.items() if name in SETTINGS and _is_own(name)}
+        served = {one.name: one.default for one in OF_THE_CALLER if one.name not in mine}
+        base = changed(from_keywords(**mine), served)
     try:
         said = json.loads(packets.text(text, packets.MAX_SETTINGS))
         if set(said) != {"charts", *(one.name for one in KEPT_SETTINGS)}:
@@ -428,6 +465,11 @@ def settings_from_text(
     except (ConfigurationError, TypeError, ValueError, RecursionError, OverflowError) as error:
         why = error.message if isinstance(error, ConfigurationError) else error
         raise EngineError(BrokerCode.BROKER_IMPROPER, f"the settings of the sandbox are not proper: {why}") from error
+
+
+def _is_own(name: str) -> bool:
+    """Return whether each owner says for itself what a setting is."""
+    return SETTINGS[name].scope == "process" or (SETTINGS[name].scope == "caller" and name in PLUGIN_OF)
 
 
 # --- by their ids -----------------------------------------------------------------------------------------------------
@@ -463,9 +505,15 @@ async def described(name: str, *, take: bool, service: Mapping[str, Any]) -> tup
         said = await engine.described(name)
     except EngineUnavailable as error:
         raise _not_there(name) from error
-    settings = settings_from_text(said["settings"], engine.address, own=said["own"] is True, given=service)
-    metadata = packets.metadata(said["metadata"])
-    return settings, {"detached": Attached(name, take), "metadata": metadata}
+    try:
+        prepared, metadata = packets.prepared(said["prepared"]), packets.metadata(said["metadata"])
+    except (LookupError, ValueError) as error:
+        raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the broker says is not proper: {error}") from error
+    settings = settings_from_text(
+        said["settings"], engine.address, own=said["own"] is True, given=service, prepared=prepared
+    )
+    how = {"detached": Attached(name, take, prepared), "metadata": metadata}
+    return settings, how | {one: service[one] for one in ("tools",) if service.get(one) is not None}
 
 
 async def ended(name: str, service: Mapping[str, Any]) -> bool:
@@ -514,7 +562,7 @@ def _info(row: Mapping[str, Any]) -> SandboxInfo:
         metadata=row["metadata"],
         started_at=moment(-row["age"]),
         end_at=moment(row["left"]),
-        state="running",
+        state="paused" if row["paused"] else "running",
         detached=True,
         owned=row["owned"],
         busy=row["busy"],

@@ -127,7 +127,13 @@ class DetachedRegistry:
 
 
 def _read(said: object, most: float, set_by: str) -> DetachedOptions:
-    if not isinstance(said, Mapping) or said.keys() != {"name", "seconds", "metadata", "settings"}:
+    if not isinstance(said, Mapping) or said.keys() != {
+        "name",
+        "seconds",
+        "metadata",
+        "settings",
+        "prepared",
+    }:
         raise ValueError("other fields than those of a sandbox that is kept")
     name = packets.text(said["name"])
     if not packets.NAME.fullmatch(name):
@@ -139,4 +145,5 @@ def _read(said: object, most: float, set_by: str) -> DetachedOptions:
         set_by=set_by,
         metadata=packets.metadata(said["metadata"]),
         settings=packets.text(said["settings"], packets.MAX_SETTINGS),
+        prepared=packets.prepared(said["prepared"]),
     )

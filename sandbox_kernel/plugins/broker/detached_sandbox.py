@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...container import wire
+from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from ...core.model import ExitReason
 from ...core.tasks import Tasks
+from ...engines.abilities import Ability, Pausable, demand
 from ...engines.pipe import Pipe
 from .client import packets
 from .codes import BrokerCode
@@ -150,6 +152,8 @@ class DetachedOptions:
     metadata: dict[str, str]
     settings: str
     """What the next owner needs to know of it, as the first one wrote it."""
+    prepared: dict[str, Any]
+    """What plugins of the first owner's have inside, by their names, as they need it to serve it again."""
 
 
 class Owner:
@@ -272,6 +276,10 @@ class DetachedSandbox(Lease):
         self._clock: asyncio.TimerHandle | None = None
         self._step = self._kernels = 0
         self._paced = 0
+        self._unsettled = 0
+        """Owners that are gone, and whose connections and contexts the agent has not ended yet."""
+        self.paused = False
+        self._paused_at = self._began
         self._end_at = self._began + wish.seconds
         self._life = loop.call_at(self._end_at, self._expire)
         self._reading = tasks.start(self._read(), f"reading {container.id}", failed=lambda _: self.finish("killed"))
@@ -326,6 +334,7 @@ class DetachedSandbox(Lease):
         owner, self._owner, self._told = self._owner, None, told
         self.pid, self.is_adrift = 0, True
         if owner is not None:
+            self._unsettled += 1
             owner.pipe.refuse()
             self._look_at_clock()
 
@@ -367,7 +376,30 @@ class DetachedSandbox(Lease):
             "left": self.left,
             "owned": self.is_owned,
             "busy": self.cell is not None and bool(self._owed),
+            "paused": self.paused,
         }
+
+    # --- its pauses ---
+
+    async def pause(self) -> None:
+        """Freeze it, for as long as its owner or the next one wants. Its lifetime counts on. Raises `SandboxError`."""
+        container = self._pausable()
+        await container.pause()
+        if not self.paused:
+            self.paused, self._paused_at = True, self._loop.time()
+
+    async def resume(self) -> None:
+        await self._pausable().resume()
+        if self.paused:
+            self.paused = False
+            self._cell_began += self._loop.time() - self._paused_at
+            self._look_at_clock()
+
+    def _pausable(self) -> Pausable:
+        demand(Ability.PAUSE, self.container)
+        if not isinstance(self.container, Pausable):
+            raise EngineError(EndCode.ENGINE_CANNOT_PAUSE)
+        return self.container
 
     # --- its end ---
 
@@ -416,12 +448,14 @@ class DetachedSandbox(Lease):
         except (wire.FrameError, ValueError, LookupError, TypeError, SandboxError):
             pass  # it is no proper owner, or there is no sandbox any more
         finally:
-            self.passing -= 1
             owner.pipe.close()
             if self._owner is owner:
                 self._let_go(self._told)  # its connection is there still, and hears of the end
             if frames.cut:
                 self.finish("killed")  # the sandbox would take what comes next for the rest of it
+            else:
+                await self._tell("orphaned")  # behind all that it wrote, and before what the next one does
+            self.passing -= 1
 
     def _note(self, data: bytes) -> None:
         """Take what an owner says of its session; raises what a wrong note brings."""
@@ -447,7 +481,8 @@ class DetachedSandbox(Lease):
     async def _ping(self) -> None:
         while not self._reading.done():
             await asyncio.sleep(PING_SECONDS)
-            await self._tell("ping")
+            if not self.paused:
+                await self._tell("ping")
 
     # --- from the sandbox to its owner ---
 
@@ -480,9 +515,14 @@ class DetachedSandbox(Lease):
     def _route(self, piece: Piece) -> tuple[Owner | None, bool]:
         """Return who hears a frame now, and whether it is kept for the next owner."""
         owner = self._owner
+        if piece.kind in {wire.STREAM, wire.NESTED}:  # each owner serves its own
+            return None if self._unsettled else owner, False
         hears = owner if owner is not None and owner.began else None
         if piece.kind == wire.AGENT:
             op = op_of(piece) if piece.whole else None
+            if op == "orphaned":
+                self._unsettled = max(0, self._unsettled - 1)
+                return None, False
             if op in {None, "reply", "resumed", "hello"}:
                 return owner, False
             if op == "kernel_exited":
@@ -535,7 +575,7 @@ class DetachedSandbox(Lease):
         if self._clock is not None:
             self._clock.cancel()
         self._clock = self._loop.call_later(LADDER_SECONDS, self._overdue)
-        if (self._owner is not None and self._owner.began) or not self._owed:
+        if (self._owner is not None and self._owner.began) or not self._owed or self.paused:
             return
         self._step += 1
         if self._step == 1:

@@ -82,8 +82,6 @@ class Contexts:
     async def create(self, language: str | None, cwd: str | None) -> Context:
         """See `AsyncSandbox.create_context`."""
         instance = self._instance
-        if instance.ownership.is_detached:
-            raise ConfigurationError(UsageCode.OF_THE_CALLER, setting="contexts")
         await instance.ready(fresh=True)
         kernel = await self._kernel(language)
         folder = _folder(cwd)

@@ -29,7 +29,7 @@ from ..codes import BrokerCode
 
 MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 5
+VERSION = 6
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
@@ -43,6 +43,7 @@ NAME = re.compile(r"[0-9a-f]{32}")
 MAX_METADATA, MAX_KEY, MAX_VALUE = 32, 64, 256
 MAX_METADATA_BYTES = 8 << 10
 MAX_SETTINGS = 24 << 10
+MAX_PREPARED = 16 << 10
 ERRORS: Mapping[str, type[SandboxError]] = {
     one.__name__: one for one in (EngineError, EngineUnavailable, ImageMissing, ConfigurationError)
 }
@@ -195,6 +196,15 @@ def seconds(said: Any) -> float:
     if type(said) not in {int, float} or not 0 < said < MAX_SECONDS:
         raise ValueError("that is no time")
     return float(said)
+
+
+def prepared(said: Any) -> dict[str, dict[str, Any]]:
+    """Return what plugins have inside, by their names. Raises ValueError for what is not proper, or too much."""
+    if not isinstance(said, Mapping) or not all(isinstance(one, Mapping) for one in said.values()):
+        raise ValueError("what is prepared is not said by plugin")
+    if size(said) > MAX_PREPARED:
+        raise ValueError(f"what is prepared takes more than {MAX_PREPARED} bytes")
+    return {str(name): dict(one) for name, one in said.items()}
 
 
 def metadata(said: Any) -> dict[str, str]:

@@ -53,7 +53,7 @@ def daemon() -> Iterator[Daemon]:
 def asking(**wish: Any) -> dict[str, Any]:
     """Return a request for a sandbox that is kept."""
     wanted = new_spec(Settings(image=IMAGE))
-    kept = {"name": secrets.token_hex(16), "seconds": 600, "metadata": {}, "settings": "{}", **wish}
+    kept = {"name": secrets.token_hex(16), "seconds": 600, "metadata": {}, "settings": "{}", "prepared": {}, **wish}
     said = {"op": "start", "n": 1, "protocol": packets.VERSION, "agent": digest(wanted), "spec": packets.asked(wanted)}
     return {**said, "kept": kept}
 

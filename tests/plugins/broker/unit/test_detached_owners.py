@@ -30,7 +30,7 @@ from tests.support.patience import within
 
 NAME, IMAGE = "0" * 32, "sandbox-kernel:data"
 ME = Peer(1, 1000, 1000)
-WISH = {"name": NAME, "seconds": 60, "metadata": {}, "settings": "{}"}
+WISH = {"name": NAME, "seconds": 60, "metadata": {}, "settings": "{}", "prepared": {}}
 
 
 class Deaf(OverPipe):
@@ -60,7 +60,7 @@ def asked() -> dict[str, Any]:
 
 def a_kept(broker: Broker, tasks: Tasks) -> tuple[DetachedSandbox, Deaf]:
     container = Deaf()
-    wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}")
+    wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}", prepared={})
     kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
     broker.lent[kept.ticket] = kept
     return kept, container

@@ -22,7 +22,14 @@ from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.broker.ceilings import Policy, load
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.broker.detached import check_settings, moment, row, settings_from_text, settings_to_text
+from sandbox_kernel.plugins.broker.detached import (
+    check_prepared,
+    check_settings,
+    moment,
+    row,
+    settings_from_text,
+    settings_to_text,
+)
 from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Frames, Transcript, is_note, op_of, parts
 from tests.support.cases import each
 
@@ -119,7 +126,7 @@ def test_metadata_are_a_few_plain_texts(said: Any) -> None:
 
 @each("change", [{"name": "../x"}, {"age": "x"}, {"left": float("nan")}, {"metadata": {"a": "\x1b"}}, {"left": True}])
 def test_what_a_broker_lists_is_read_value_by_value(change: dict[str, Any]) -> None:
-    proper = {"name": "0" * 32, "metadata": {}, "age": 1.0, "left": 2, "owned": True, "busy": False}
+    proper = {"name": "0" * 32, "metadata": {}, "age": 1.0, "left": 2, "owned": True, "busy": False, "paused": False}
     assert row(proper)["left"] == 2.0
     with pytest.raises((ValueError, EngineError)):
         row({**proper, **change})
@@ -243,8 +250,34 @@ def test_settings_that_are_too_long_to_be_kept_are_refused() -> None:
     assert caught.value.setting == "image"
 
 
+def test_what_plugins_need_to_serve_it_again_is_bounded() -> None:
+    state: dict[str, Any] = {"network": {"placeholders": {"KEY": "sk-1"}}, "tools": {}}
+    check_prepared(state)
+    assert packets.prepared(json.loads(json.dumps(state))) == state
+    state["tools"] = {"line": "x" * packets.MAX_PREPARED}
+    with pytest.raises(ConfigurationError) as caught:
+        check_prepared(state)
+    assert caught.value.setting == "tools"
+    wrong: list[Any] = [state, [], {"tools": "x"}]
+    for improper in wrong:
+        with pytest.raises(ValueError, match="prepared"):
+            packets.prepared(improper)
+
+
+def test_the_next_owner_s_settings_say_what_it_serves(tmp_path: Path) -> None:
+    """All of them given as one value, what it was not made for counts for nothing."""
+    told = settings_to_text(Settings())
+    own = settings_from_text(told, "broker", own=True, given={"network": ["example.org"], "cell_timeout": 5})
+    assert (own.get("network", ()), own.limits) == (("example.org",), Settings().limits)
+    assert settings_from_text(told, "broker", own=True).get("network", ()) == ()
+    whole = resolve({"network": ["example.org"], "packages": ["idna"], "uploads": str(tmp_path)})
+    taken = settings_from_text(told, "broker", own=True, given={"settings": whole}, prepared={"network": {}})
+    assert (taken.get("network", ()), taken.get("packages", ()), taken.uploads) == (("example.org",), (), None)
+
+
 def test_what_ends_with_its_caller_is_no_setting_of_one_that_outlives_it(tmp_path: Path) -> None:
     check_settings(Settings(outputs="strict"))
+    check_settings(resolve({"network": ["example.org"], "packages": ["idna"]}))  # each owner serves them
     with pytest.raises(ConfigurationError) as caught:
         check_settings(Settings(uploads=str(tmp_path)))
     assert (caught.value.code, caught.value.setting) == (UsageCode.OF_THE_CALLER, "uploads")
