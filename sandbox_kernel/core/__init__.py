@@ -10,6 +10,7 @@
 - `helper_processes`: Small processes of ours: how they are started, and which variables they get.
 - `answer_allowance`: What one answer of a sandbox may make this process build.
 - `json_memory`: What a piece of JSON will cost in memory, found before it is parsed.
+- `prometheus_text`: Figures in Prometheus's text form.
 - `pip_extras`: How the packages of an extra are installed.
 - `time_zone`: The time zone of this machine.
 - `version`: The version of the package.

@@ -117,7 +117,7 @@ def _room_for_files() -> None:
 
 async def _metrics(figures: Callable[[], str], path: str) -> asyncio.AbstractServer:
     """Serve the page of figures on a unix socket, over as much HTTP as Prometheus needs."""
-    from .prometheus_metrics import CONTENT_TYPE
+    from ...core.prometheus_text import CONTENT_TYPE
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -6,6 +6,7 @@ runs.
 - `plugin`: What this plugin adds: the command `serve`, and its codes.
 - `codes`: What the server refuses, of its clients and at its start.
 - `token_file`: Names and tokens of those who may use the server.
+- `metrics`: Figures for the operator and for each tenant.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.

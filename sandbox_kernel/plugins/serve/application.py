@@ -13,15 +13,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from ...core.prometheus_text import CONTENT_TYPE
 from ..mcp.web_server import Names, RequestFilter
-from . import e2b
+from . import e2b, metrics
 from .codes import ServeCode
 from .domain import SandboxHosts
 from .guard import Guard
 from .mcp_wire import McpWire
 from .requests import answer, error
-from .tenants import Tenants
-from .token_file import Tokens
+from .tenants import Tenant, Tenants
+from .token_file import METRICS, Tokens
 
 WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (e2b.routes,)
 """What the server speaks, each with its routes."""
@@ -42,7 +43,11 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
                 await mcp.close()
 
     return Starlette(
-        routes=[Route("/healthz", _healthz), *(route for wire in (*WIRES, mcp.routes) for route in wire(guard))],
+        routes=[
+            Route("/healthz", _healthz),
+            guard.route("GET", "/metrics", _metrics, guard.observer),
+            *(route for wire in (*WIRES, mcp.routes) for route in wire(guard)),
+        ],
         middleware=[Middleware(RequestFilter, known=known), Middleware(SandboxHosts, known=known, inside=inside)],
         exception_handlers=refused,
         lifespan=lifespan,
@@ -52,6 +57,15 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
 async def _healthz(request: Request) -> Response:
     """Say that the server runs, to everybody who asks."""
     return answer({"status": "ok"})
+
+
+async def _metrics(request: Request, tenants: Tenants, observer: Tenant) -> Response:
+    """Give the figures of whoever asks, or of all to whom the operator lets see them."""
+    is_operator = observer.name == METRICS
+    found = metrics.page(
+        tenants.now(None if is_operator else [observer.name]), tenants.strangers if is_operator else None
+    )
+    return Response(found, media_type=CONTENT_TYPE)
 
 
 async def _refused(request: Request, found: Exception) -> Response:

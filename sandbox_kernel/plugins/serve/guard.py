@@ -17,13 +17,23 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ...core.errors import SandboxError
 from ..mcp.web_server import refuse
 from .codes import ServeCode
+from .metrics import wire_of
 from .requests import Refusal, one_header, refusal_of
 from .tenants import Lease, Tenant, Tenants
-from .token_file import Tokens
+from .token_file import METRICS, Tokens
 
 Who = Callable[[Any], Any]
 """Finds out whose a request is: a `Tenant`, or a `Lease` of one. Raises `Refusal`."""
 SCHEMES = ("bearer", "token")
+
+
+def token_in(request: HTTPConnection) -> str:
+    """Return the token of a request, as `X-API-Key` or in `Authorization`; an empty one if there is none."""
+    key = one_header(request, "X-API-Key")
+    if key is not None:
+        return key
+    scheme, _, key = (one_header(request, "Authorization") or "").partition(" ")
+    return key.strip() if scheme.lower() in SCHEMES else ""
 
 
 class Guard:
@@ -35,16 +45,24 @@ class Guard:
 
     def tenant(self, request: HTTPConnection) -> Tenant:
         """Return whose token a request has, as `X-API-Key` or in `Authorization`. Raises `Refusal`."""
-        key = one_header(request, "X-API-Key")
-        if key is None:
-            scheme, _, key = (one_header(request, "Authorization") or "").partition(" ")
-            key = key.strip() if scheme.lower() in SCHEMES else ""
-        return self.tenant_of(key)
+        return self.tenant_of(token_in(request))
+
+    def observer(self, request: HTTPConnection) -> Tenant:
+        """Return the same for a request that reads figures. Raises `Refusal`."""
+        return self.observer_of(token_in(request))
 
     def tenant_of(self, token: str) -> Tenant:
-        """Return whose token that is. Raises `Refusal`."""
+        """Return whose token that is. Raises `Refusal`, also for the token that opens figures alone."""
+        found = self.observer_of(token)
+        if found.name == METRICS:
+            raise Refusal(403, ServeCode.TOKEN_UNKNOWN, f"The token of {METRICS!r} opens /metrics alone")
+        return found
+
+    def observer_of(self, token: str) -> Tenant:
+        """Return whose token that is; whose is `METRICS` sees the figures of all. Raises `Refusal`."""
         name = self._tokens.name_of(token)
         if name is None:
+            self.tenants.strangers += 1
             raise Refusal(401, ServeCode.TOKEN_UNKNOWN)
         return self.tenants.tenant(name)
 
@@ -71,17 +89,24 @@ class _Shared:
         self._handler = handler
 
     @contextmanager
-    def _counted(self, found: Any) -> Iterator[None]:
+    def _counted(self, found: Any, path: str) -> Iterator[Tenant]:
         """Raises `Refusal` if the tenant has as many requests under way as it may have."""
         tenant: Tenant = found.tenant if isinstance(found, Lease) else found
+        tenant.figures.requests[wire_of(path)] += 1
         if tenant.requests >= self._tenants.limits.requests_per_tenant:
             words = f"You have {tenant.requests} requests under way, which is the limit"
+            tenant.figures.refused[ServeCode.REQUESTS_OF_TENANT.code] += 1
             raise Refusal(429, ServeCode.REQUESTS_OF_TENANT, words)
         tenant.requests += 1
         try:
-            yield
+            yield tenant
         finally:
             tenant.requests -= 1
+
+    def _refused(self, error: Refusal | SandboxError, tenant: Tenant) -> Refusal:
+        refusal = error if isinstance(error, Refusal) else refusal_of(error)
+        tenant.figures.refused[refusal.code.code] += 1
+        return refusal
 
 
 class _Guarded(_Shared):
@@ -91,19 +116,17 @@ class _Guarded(_Shared):
         request = Request(scope, receive, send)
         try:
             found = self._who(request)
-            with self._counted(found):
-                response = await self._answer(request, found)
+            with self._counted(found, request.url.path) as tenant:
+                response = await self._answer(request, found, tenant)
                 await response(scope, receive, send)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
 
-    async def _answer(self, request: Request, found: Any) -> Any:
+    async def _answer(self, request: Request, found: Any, tenant: Tenant) -> Any:
         try:
             return await self._handler(request, self._tenants, found)
-        except Refusal as refusal:
-            return refusal.response()
-        except SandboxError as error:
-            return refusal_of(error).response()
+        except (Refusal, SandboxError) as error:
+            return self._refused(error, tenant).response()
 
 
 class _GuardedSocket(_Shared):
@@ -113,13 +136,21 @@ class _GuardedSocket(_Shared):
         socket = WebSocket(scope, receive, send)
         try:
             found = self._who(socket)
-            with self._counted(found):
-                await self._handler(socket, self._tenants, found)
-        except WebSocketDisconnect:
-            return
-        except (Refusal, SandboxError) as error:
-            refusal = error if isinstance(error, Refusal) else refusal_of(error)
+            with self._counted(found, socket.url.path) as tenant:
+                refusal = await self._refusal(socket, found, tenant)
+        except Refusal as error:
+            refusal = error
+        if refusal is not None:
             if socket.application_state.name == "CONNECTING":
                 await refuse(refusal.response(), scope, receive, send)
             elif socket.client_state.name == "CONNECTED":
                 await socket.close(1008 if refusal.status < 500 else 1011, str(refusal)[:100])
+
+    async def _refusal(self, socket: WebSocket, found: Any, tenant: Tenant) -> Refusal | None:
+        try:
+            await self._handler(socket, self._tenants, found)
+        except WebSocketDisconnect:
+            pass
+        except (Refusal, SandboxError) as error:
+            return self._refused(error, tenant)
+        return None

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +21,9 @@ from ...core.model import Settings
 from ...core.tasks import Tasks
 from ...sdk.client import AsyncSandbox, session_of
 from .codes import ServeCode
+from .metrics import Figures, Now, wire_of
 from .requests import Refusal
+from .token_file import METRICS
 
 CLOSE_SECONDS = 6.0
 """For the ends of sandboxes that are under way when the server stops."""
@@ -66,6 +69,11 @@ class Lease:
         return self.sandbox.id
 
     @property
+    def wire(self) -> str:
+        """Which wire made it."""
+        return wire_of(f"/{self.name}")
+
+    @property
     def is_there(self) -> bool:
         """Whether it runs or is paused, also while a kernel of it starts again; one that is lost does not come back."""
         session = session_of(self.sandbox)
@@ -87,6 +95,7 @@ class Tenant:
     uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_UPLOADS))
     """Held by a file that comes: it lies on the disk of this machine meanwhile."""
     requests: int = 0
+    figures: Figures = field(default_factory=Figures)
     making: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Held by whoever looks for a sandbox of a name, and makes it."""
 
@@ -101,6 +110,8 @@ class Tenants:
         self._tenants: dict[str, Tenant] = {}
         self.tasks = Tasks()
         """Cells, and ends of sandboxes."""
+        self.strangers = 0
+        """Requests without a token that is known."""
         self._closed = False
 
     def tenant(self, name: str) -> Tenant:
@@ -132,6 +143,15 @@ class Tenants:
                 if hmac.compare_digest(own.encode(), token.encode(errors="backslashreplace")):
                     return lease
         raise Refusal(502, ServeCode.NO_SUCH_SANDBOX)
+
+    def now(self, names: Iterable[str] | None = None) -> list[Now]:
+        """Return what tenants have now: those of these names, or all that have come."""
+        everybody = (one for one in self._tenants.values() if one.name != METRICS)
+        found = everybody if names is None else [self.tenant(name) for name in names]
+        return [
+            Now(one.name, one.figures, (lease.state for lease in self.all_of(one)), one.requests)
+            for one in sorted(found, key=lambda one: one.name)
+        ]
 
     def running(self) -> Iterator[Lease]:
         """Yield the sandboxes of all tenants that run, for what proves itself without naming one."""
@@ -179,6 +199,7 @@ class Tenants:
         """
         self._check_room(tenant)
         tenant.starting += 1
+        began = time.monotonic()
         try:
             if make is not None:
                 sandbox = await make()
@@ -195,7 +216,14 @@ class Tenants:
                 raise
         finally:
             tenant.starting -= 1
-        lease = tenant.leases[sandbox.id] = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name)
+        tenant.figures.created.add(time.monotonic() - began)
+        return self._leased(Lease(sandbox=sandbox, tenant=tenant, template=template, name=name))
+
+    def _leased(self, lease: Lease) -> Lease:
+        """Have a sandbox be its tenant's, and say so in its audit."""
+        lease.tenant.leases[lease.id] = lease
+        about = {"tenant": lease.tenant.name, "wire": lease.wire, "template": lease.template}
+        session_of(lease.sandbox).emit("leased", **about)
         return lease
 
     async def fork(self, lease: Lease, count: int, lifetime: float) -> list[Lease]:
@@ -211,9 +239,7 @@ class Tenants:
                 raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
         finally:
             tenant.starting -= count
-        copies = [Lease(sandbox=one, tenant=tenant, template=lease.template) for one in made]
-        tenant.leases.update({one.id: one for one in copies})
-        return copies
+        return [self._leased(Lease(sandbox=one, tenant=tenant, template=lease.template)) for one in made]
 
     async def end(self, lease: Lease) -> None:
         """End a sandbox. Idempotent."""

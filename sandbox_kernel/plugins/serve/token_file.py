@@ -16,6 +16,8 @@ from .codes import ServeCode
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64})[ \t]+([A-Za-z0-9._~+/=-]{16,512})")
 FIRST_NAME = "default"
 """Whose token it is that a new file has."""
+METRICS = "metrics"
+"""The name whose token opens the figures of all tenants, and nothing else."""
 
 
 def new_token() -> str:

@@ -528,3 +528,48 @@ async def test_a_sandbox_has_so_many_calls_and_so_many_watchers(served: Served) 
         "POST", "/filesystem.Filesystem/CreateWatcher", headers=files_of(served.mine), json={"path": "d"}
     )
     assert answer.json()["code"] == "resource_exhausted"
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched() -> Served:
+    one = Served()
+    tokens = Tokens([("mine", MINE), ("theirs", THEIRS), ("metrics", OPERATOR)])
+    one.app = application(one.tenants, tokens, Names())
+    return one
+
+
+OPERATOR = "e2b_" + "c" * 40
+
+
+async def figures(served: Served, token: str) -> dict[str, float]:
+    answer = await served.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    rows = (line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#"))
+    return {name.removeprefix("sandbox_kernel_serve_"): float(value) for name, _, value in rows}
+
+
+async def test_the_operator_sees_the_figures_of_all(watched: Served) -> None:
+    assert (await watched.ask("GET", "/sandboxes/none", headers={"X-API-Key": MINE})).status_code == 404
+    assert (await watched.ask("GET", "/sandboxes", headers={"X-API-Key": "wrong"})).status_code == 401
+    found = await figures(watched, OPERATOR)
+    assert found['sandboxes{tenant="mine",state="running"}'] == found['sandboxes{tenant="theirs",state="running"}'] == 1
+    assert found['refusals_total{tenant="mine",code="no-such-sandbox"}'] == 1
+    assert found['requests_total{tenant="mine",wire="e2b"}'] == 1
+    assert found["strangers_total"] == 1
+    assert not [name for name in found if 'tenant="metrics"' in name]
+
+
+async def test_a_tenant_sees_its_own_figures_alone(watched: Served) -> None:
+    found = await figures(watched, MINE)
+    assert found['sandboxes{tenant="mine",state="running"}'] == 1
+    assert not [name for name in found if "theirs" in name or name.startswith(("strangers", "resident"))]
+
+
+async def test_the_token_of_figures_opens_nothing_else(watched: Served) -> None:
+    for method, path in CONTROL:
+        assert (await watched.ask(method, path, headers={"X-API-Key": OPERATOR})).status_code == 403, path
+    for headers in ({}, {"X-API-Key": "wrong"}):
+        assert (await watched.ask("GET", "/metrics", headers=headers)).status_code == 401
