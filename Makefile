@@ -79,6 +79,11 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 			tests/plugins/frameworks/container/test_e2b_page.py tests/frameworks/test_server_clients.py \
 			tests/plugins/serve/container/test_official_client.py $(PYTEST_ARGS) || exit 1; \
 	done
+	@echo "--- @librechat/agents"
+	@[[ -d .cache/recipes/librechat/node_modules ]] || npm install --prefix .cache/recipes/librechat --ignore-scripts --no-audit \
+		--no-fund --omit=optional @librechat/agents@3.9.2
+	@SANDBOX_KERNEL_LIBRECHAT=$(CURDIR)/.cache/recipes/librechat $(BIN)/python -m pytest -p no:cacheprovider \
+		tests/plugins/serve/container/test_librechat_client.py $(PYTEST_ARGS)
 
 # As root, for the users of the test. They must be able to read this checkout, and HUB: who has both in a folder that is
 # closed to others says HUB=/opt/hub on a checkout elsewhere.

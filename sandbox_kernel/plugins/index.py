@@ -69,7 +69,7 @@ SERVICES: dict[str, dict[str, object]] = {
 
 One without settings takes part where a caller gives it something.
 """
-REQUIRES: dict[str, tuple[str, ...]] = {"frameworks": ("tools",), "packages": ("tools",), "serve": ("mcp",)}
+REQUIRES: dict[str, tuple[str, ...]] = {"frameworks": ("tools",), "packages": ("tools",), "serve": ("mcp", "tools")}
 """Those that import others, each with these."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 

@@ -22,6 +22,11 @@ runs.
 - `domain`: A domain of the operator, below which clients find sandboxes by names.
 - `certificates`: Certificates for a domain of this machine.
 - `mcp_wire`: MCP, for the tenants of this server and with their sandboxes.
+- `forms`: Forms of several parts: files that come, and fields beside them.
+- `librechat`: LibreChat's wire: its code interpreter.
+- `librechat_cells`: Code in a sandbox, the files that it is given, and those that it makes.
+- `librechat_files`: Files that are kept between requests.
+- `librechat_programs`: Programs that call the tools of LibreChat's agent.
 - `place`: Where the server listens.
 - `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.

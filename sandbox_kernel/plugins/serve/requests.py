@@ -5,7 +5,8 @@ Errors are JSON with a `message` and the status as `code`, as E2B's clients read
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -103,6 +104,26 @@ async def pieces_of(request: Request, limit: int) -> AsyncGenerator[bytes, None]
             yield piece
     except ClientDisconnect:
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body was not sent to its end") from None
+
+
+async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return what some work brings; cancel it if the client goes meanwhile. The body has been read."""
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The client has gone")
+        return task.result()
+    finally:
+        for one in (task, gone):
+            one.cancel()
+        await asyncio.wait({task, gone})
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _too_large(limit: int) -> Refusal:

@@ -60,6 +60,8 @@ class Lease:
     """For its cells."""
     calls: int = 0
     """Cells and streams that run or wait."""
+    used: float = field(default_factory=time.monotonic)
+    """When somebody last asked for it by its name."""
     watchers: dict[str, Any] = field(default_factory=dict)
     terminals: set[int] = field(default_factory=set)
     """Processes that have one."""
@@ -159,18 +161,31 @@ class Tenants:
             yield from (one for one in tenant.leases.values() if one.is_there and not one.sandbox.is_paused)
 
     async def named(
-        self, tenant: Tenant, name: str, lifetime: float, *, template: str = "base", settings: Settings | None = None
+        self,
+        tenant: Tenant,
+        name: str,
+        lifetime: float,
+        *,
+        template: str = "base",
+        settings: Settings | None = None,
+        makes_room: float | None = None,
+        **given: Any,
     ) -> Lease:
         """Return the sandbox of a tenant by its name; make it if there is none, one at a time of a name.
 
         It lasts for `lifetime` seconds from now on, at least. One that is paused goes on. Two wires have names of their
-        own: the first part, up to a slash, is the wire's. Raises what `create` raises.
+        own: the first part, up to a slash, is the wire's. Where the tenant has as many as it may have, that of the same
+        wire which was not used for the longest time ends, if nobody has used it for `makes_room` seconds; None ends
+        none. Raises what `create` raises.
         """
         async with tenant.making.setdefault(name, asyncio.Lock()):
             found = next((lease for lease in self.all_of(tenant) if lease.name == name), None)
             if found is None:
                 wanted = self.templates[template] if settings is None else settings
-                return await self.create(tenant, template, wanted, lifetime, name)
+                if makes_room is not None:
+                    await self.make_room(tenant, name.partition("/")[0], makes_room)
+                return await self.create(tenant, template, wanted, lifetime, name, **given)
+            found.used = time.monotonic()
             if found.sandbox.is_paused:
                 await found.sandbox.resume()
             await self.stay(found, lifetime)
@@ -191,11 +206,12 @@ class Tenants:
         name: str = "",
         *,
         make: Callable[[], Awaitable[AsyncSandbox]] | None = None,
-        **given: Mapping[str, str],
+        **given: Any,
     ) -> Lease:
         """Return a new sandbox, which `make` makes if it is given.
 
-        Raises `Refusal`, and `SandboxError` if none can be started.
+        `given` are keywords of `AsyncSandbox`: `metadata`, `envs`, `tools`. Raises `Refusal`, and `SandboxError` if
+        none can be started.
         """
         self._check_room(tenant)
         tenant.starting += 1
@@ -204,9 +220,7 @@ class Tenants:
             if make is not None:
                 sandbox = await make()
             else:
-                sandbox = AsyncSandbox(
-                    settings, timeout=lifetime, metadata=given.get("metadata"), envs=given.get("envs")
-                )
+                sandbox = AsyncSandbox(settings, timeout=lifetime, **given)
             try:
                 await sandbox.start()
                 if self._closed:
@@ -240,6 +254,20 @@ class Tenants:
         finally:
             tenant.starting -= count
         return [self._leased(Lease(sandbox=one, tenant=tenant, template=lease.template)) for one in made]
+
+    async def make_room(self, tenant: Tenant, wire: str, seconds: float) -> None:
+        """End the sandbox of a wire that was not used for the longest time, if there is no room for one more."""
+        try:
+            self._check_room(tenant)
+        except Refusal:
+            before = time.monotonic() - seconds
+            idle = [
+                lease
+                for lease in self.all_of(tenant)
+                if lease.name.startswith(f"{wire}/") and not lease.calls and lease.used <= before
+            ]
+            if idle:
+                await self.end(min(idle, key=lambda lease: lease.used))
 
     async def end(self, lease: Lease) -> None:
         """End a sandbox. Idempotent."""

@@ -1,0 +1,358 @@
+"""LibreChat's wire: its code interpreter, under `/librechat/v1`.
+
+A request that has a `runtime_session_hint`, the id of a conversation, has the sandbox of that; others have a new one,
+which ends with them. Files are kept here in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute
+
+from ...core.errors import FileRefused, SandboxError
+from ...files.file_rules import CHUNK_BYTES, FileLimits
+from ...sdk.sandbox_paths import relative
+from ..tools.tools import Tool, Tools
+from . import librechat_cells as cells
+from .codes import ServeCode
+from .forms import files_of, form_of
+from .guard import Guard
+from .librechat_files import FileStore, StoredFile, StoredSession, new_id, pieces
+from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
+from .requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
+from .tenants import Lease, Tenant, Tenants
+
+PREFIX = "/librechat/v1"
+WIRE = "librechat"
+SECONDS = 1800.0
+"""How long the sandbox of a conversation lasts after a request."""
+IDLE_SECONDS = 60.0
+"""After which the sandbox of a conversation makes room for that of another: its files are kept."""
+RETRY_SECONDS = 10
+MAX_FIELDS = 8
+MAX_HINT = 512
+
+Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
+
+
+class Conversation:
+    """What is kept of a conversation beside its sandbox, which may be made again."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.bridge = Bridge()
+        self.waiting = 0
+        self.folder = cells.Folder()
+        self.lease = ""
+        """Whose files the folder is about."""
+
+
+class OfTenant:
+    """What the wire keeps of one tenant."""
+
+    def __init__(self) -> None:
+        self.store = FileStore()
+        self.programs = Programs()
+        self.conversations: dict[str, Conversation] = {}
+
+
+class LibreChat:
+    """The wire."""
+
+    def __init__(self, tenants: Tenants) -> None:
+        self._tenants = tenants
+        self._of: dict[str, OfTenant] = {}
+        self._limit = FileLimits.of(tenants.templates["base"].limits).file_bytes
+
+    def of(self, tenant: Tenant) -> OfTenant:
+        return self._of.setdefault(tenant.name, OfTenant())
+
+    # --- code ---------------------------------------------------------------------------------------------------------
+
+    async def execute(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """Run code to its end. A client that goes interrupts it."""
+        body = await json_of(request)
+        lang, code = cells.check_language(body.fields.get("lang")), _code(body)
+        args, refs = _texts(body, "args"), self._refs(body, tenant)
+        if (words := cells.not_run(lang)) is not None:
+            return answer({"status": "completed", "session_id": new_id(), "stdout": "", "stderr": words, "files": []})
+
+        async def work(lease: Lease) -> cells.Ran:
+            return await cells.run(lease.sandbox, lang, code, args, None)
+
+        said, rest = await while_there(request, self._run(tenant, _hint(body), refs, work))
+        return answer({"status": "completed", "stdout": said.stdout, "stderr": said.stderr, **rest})
+
+    async def program(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """Run code that may call tools of the client's, or go on with their results."""
+        body, programs = await json_of(request), self.of(tenant).programs
+        if body.fields.get("continuation_token") is not None:
+            program = programs.take(body.fields["continuation_token"])
+            program.give(body.fields.get("tool_results"))
+            return answer(await while_there(request, programs.answer(program)))
+        lang, code, names = cells.check_language(body.fields.get("lang") or "py"), _code(body), names_of(body)
+        if lang not in {"py", "bash"}:
+            raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer tools for {lang}")
+        hint, refs, seconds = _hint(body), self._refs(body, tenant), self._seconds(body)
+        conversation = self._conversation(tenant, hint)
+        programs.check_room()
+        program = Program(names)
+
+        async def work(lease: Lease) -> cells.Ran:
+            conversation.bridge.program = program
+            try:
+                if lang == "bash":
+                    lines, before = bash_lines(names)
+                    return await cells.bash(lease.sandbox, lines + code, (), seconds, before)
+                await lease.sandbox.run_code(python_lines(names))
+                return await cells.run(lease.sandbox, "py", code, (), seconds)
+            finally:
+                conversation.bridge.program = None
+
+        async def whole() -> dict[str, Any]:
+            programs.running += 1
+            try:
+                return end_of(*await self._run(tenant, hint, refs, work, conversation))
+            finally:
+                programs.running -= 1
+
+        program.start(tenants.tasks.hold(whole(), "a program that calls tools"))
+        return answer(await while_there(request, programs.answer(program)))
+
+    def _seconds(self, body: Body) -> float | None:
+        longest = self._tenants.templates["base"].limits.cell_timeout
+        value = body.seconds("timeout", 1e9)
+        return None if value is None else max(1.0, min(value / 1000, longest))
+
+    def _refs(self, body: Body, tenant: Tenant) -> list[cells.Ref]:
+        """Return the files that a run is to have; those of its session if it names none. Raises `Refusal`."""
+        refs = body.fields.get("files") or []
+        if not isinstance(refs, list) or len(refs) > 1000 or not all(isinstance(one, dict) for one in refs):
+            raise improper("files", "is a list of up to 1000 objects")
+        if refs or not body.text("session_id"):
+            return refs
+        try:
+            session = self.of(tenant).store.session(body.text("session_id"))
+        except Refusal:
+            return []
+        return [cells.described(session, stored) for stored in session.files.values()]
+
+    def _conversation(self, tenant: Tenant, hint: str) -> Conversation:
+        """Return a conversation; those without a sandbox are forgotten."""
+        if not hint:
+            return Conversation()
+        known = self.of(tenant).conversations
+        there = {lease.name for lease in self._tenants.all_of(tenant)}
+        for name, one in list(known.items()):
+            if name not in there and not one.waiting:
+                del known[name]
+        return known.setdefault(hint, Conversation())
+
+    async def _run(
+        self,
+        tenant: Tenant,
+        hint: str,
+        refs: list[cells.Ref],
+        work: Callable[[Lease], Awaitable[cells.Ran]],
+        conversation: Conversation | None = None,
+    ) -> tuple[cells.Ran, dict[str, Any]]:
+        """Do something in the sandbox of a conversation, one at a time, with its files."""
+        one = conversation or self._conversation(tenant, hint)
+        if one.waiting >= self._tenants.limits.calls_per_sandbox:
+            words = f"{one.waiting} calls run or wait in the sandbox, which is the limit. Wait for one of them"
+            raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
+        one.waiting += 1
+        try:
+            async with one.lock:
+                lease = await self._lease(tenant, hint, one)
+                lease.calls += 1
+                try:
+                    return await self._with_files(tenant, one, lease, refs, work, lasts=bool(hint))
+                finally:
+                    lease.calls -= 1
+                    if not hint:
+                        self._tenants.tasks.start(self._tenants.end(lease), "the end of a sandbox of one request")
+        finally:
+            one.waiting -= 1
+
+    async def _lease(self, tenant: Tenant, hint: str, one: Conversation) -> Lease:
+        settings = self._tenants.templates["base"]
+        given: dict[str, Any] = {}
+        if settings.kernel == "python3":
+            tool = Tool.of(one.bridge.call_tool, seconds=CALL_SECONDS, stops_clock=True)
+            given["tools"] = Tools([tool], seconds=CALL_SECONDS, at_once=64)
+        if hint:
+            seconds = min(SECONDS, self._tenants.limits.lifetime)
+            return await self._tenants.named(tenant, hint, seconds, makes_room=IDLE_SECONDS, **given)
+        lifetime, name = self._tenants.limits.lifetime, f"{WIRE}/{new_id()}"
+        return await self._tenants.create(tenant, "base", settings, lifetime, name, **given)
+
+    async def _with_files(
+        self,
+        tenant: Tenant,
+        one: Conversation,
+        lease: Lease,
+        refs: list[cells.Ref],
+        work: Callable[[Lease], Awaitable[cells.Ran]],
+        *,
+        lasts: bool,
+    ) -> tuple[cells.Ran, dict[str, Any]]:
+        is_new = one.lease != lease.id
+        if is_new:
+            one.lease, one.folder = lease.id, cells.Folder()
+        store, notes = self.of(tenant).store, cells.Ran()
+        before = await one.folder.put(lease.sandbox, store, refs, notes)
+        said = await work(lease)
+        if notes.stderr:
+            said.note(notes.stderr.rstrip("\n"))
+        try:
+            session = await one.folder.take(lease.sandbox, before, self._limit, said)
+        except SandboxError as error:  # it ended with its cell, which has said why
+            session = StoredSession()
+            said.note(f"no files were taken out of the sandbox: {error.message}")
+        if session.files:
+            store.keep(session)
+        rest: dict[str, Any] = {
+            "session_id": session.id,
+            "files": [cells.described(session, stored) for stored in session.files.values()],
+        }
+        if lasts:
+            rest |= {"runtime_session_id": lease.id, "runtime_status": "new" if is_new else "reused"}
+        return said, rest
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    async def upload(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """Keep a file, or several."""
+        async with tenant.uploads, form_of(request, self._limit, MAX_FIELDS) as form:
+            session, rows = StoredSession(), []
+            for one in files_of(form):
+                name = one.filename or ""
+                try:
+                    if (one.size or 0) > self._limit:
+                        raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"A file may have {self._limit:,} bytes")
+                    stored = await session.add(relative(name), _chunks(one))
+                    rows.append({"status": "success", "fileId": stored.id, "filename": stored.name})
+                except (FileRefused, Refusal) as error:
+                    if not request.url.path.endswith("/batch"):
+                        raise
+                    rows.append({"status": "error", "filename": name[:200], "error": str(error)})
+        succeeded = len(session.files)
+        if succeeded:
+            self.of(tenant).store.keep(session)
+        return answer(
+            {
+                "message": "success" if succeeded else "error",
+                "session_id": session.id,
+                "storage_session_id": session.id,
+                "files": rows,
+                "succeeded": succeeded,
+                "failed": len(rows) - succeeded,
+            }
+        )
+
+    async def download(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """Send a kept file."""
+        session, stored = self._found(request, tenant)
+        headers = {
+            "Content-Length": str(stored.size),
+            "Content-Disposition": "attachment",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return StreamingResponse(pieces(session, stored), headers=headers, media_type="application/octet-stream")
+
+    async def files(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """List the files of a session."""
+        session = self.of(tenant).store.session(request.path_params["session_id"])
+        return answer([_object(session, stored) for stored in session.files.values()])
+
+    async def show(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """Say what a kept file is."""
+        return answer(_object(*self._found(request, tenant)))
+
+    async def remove(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        """Keep a file no more."""
+        self.of(tenant).store.remove(request.path_params["session_id"], request.path_params["file_id"])
+        return Response(status_code=204)
+
+    def _found(self, request: Request, tenant: Tenant) -> tuple[StoredSession, StoredFile]:
+        return self.of(tenant).store.file(request.path_params["session_id"], request.path_params["file_id"])
+
+
+def _object(session: StoredSession, stored: StoredFile) -> dict[str, Any]:
+    suffix = stored.name.rpartition("/")[2].rpartition(".")
+    return {
+        **cells.described(session, stored),
+        "name": f"{session.id}/{stored.id}{f'.{suffix[2]}' if suffix[0] else ''}",
+        "lastModified": session.made.isoformat().replace("+00:00", "Z"),
+        "metadata": {"original-filename": stored.name},
+    }
+
+
+async def _chunks(file: Any) -> Any:
+    while piece := await file.read(CHUNK_BYTES):
+        yield piece
+
+
+def _code(body: Body) -> str:
+    code = body.fields.get("code")
+    if not isinstance(code, str):
+        raise improper("code", "is text")
+    return code
+
+
+def _texts(body: Body, name: str) -> list[str]:
+    found = body.fields.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise improper(name, "is a list of texts")
+    return found
+
+
+def _hint(body: Body) -> str:
+    """Return the name of the sandbox that a request is about, "" for a new one. Raises `Refusal`."""
+    hint = body.text("runtime_session_hint")
+    if hint is None:
+        return ""
+    if len(hint) > MAX_HINT:
+        raise improper("runtime_session_hint", f"has up to {MAX_HINT} characters")
+    return f"{WIRE}/{hashlib.sha256(hint.encode(errors='backslashreplace')).hexdigest()[:32]}"
+
+
+def _said(handler: Handler) -> Handler:
+    """Return a handler whose refusal of too much is told in LibreChat's own words, which it shows its model."""
+
+    async def handle(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        try:
+            return await handler(request, tenants, tenant)
+        except (Refusal, SandboxError) as error:
+            refusal = error if isinstance(error, Refusal) else refusal_of(error)
+            if refusal.status != 429:
+                raise
+            words = {"code": 429, "message": str(refusal), "error": "rate_limited"}
+            return answer(words | {"retry_after_seconds": RETRY_SECONDS}, 429)
+
+    return handle
+
+
+def routes(guard: Guard) -> Iterable[BaseRoute]:
+    wire = LibreChat(guard.tenants)
+    file = "{session_id}/{file_id}"
+    for method, path, handler in (
+        ("POST", "/exec", wire.execute),
+        ("POST", "/exec/programmatic", wire.program),
+        ("POST", "/upload", wire.upload),
+        ("POST", "/upload/batch", wire.upload),
+        ("GET", f"/download/{file}", wire.download),
+        ("GET", "/files/{session_id}", wire.files),
+        ("DELETE", f"/files/{file}", wire.remove),
+        ("GET", "/sessions/{session_id}/objects/{file_id}", wire.show),
+        ("DELETE", "/sessions/{session_id}/objects/{file_id}", wire.remove),
+    ):
+        yield guard.route(method, PREFIX + path, _said(handler))

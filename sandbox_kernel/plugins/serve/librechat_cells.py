@@ -1,0 +1,213 @@
+"""LibreChat's wire: code in a sandbox, the files that it is given, and those that it makes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from ...core.errors import ConfigurationError, FileRefused
+from ...policy.safe_text import plain
+from ...sdk.client import AsyncSandbox
+from ...sdk.execution import Execution
+from ...sdk.folder_entries import DEEPEST, EntryInfo, FileType
+from ...sdk.sandbox_paths import relative
+from .codes import ServeCode
+from .librechat_files import FileStore, StoredContent, StoredFile, StoredSession, pieces
+from .requests import Refusal
+
+KNOWN = ("py", "js", "ts", "c", "cpp", "java", "php", "rs", "go", "d", "f90", "r", "bash")
+"""What LibreChat may ask for."""
+OFFERED = {"py": "python", "js": "javascript", "ts": "typescript", "r": "r", "bash": "bash"}
+"""Those that an image may have, by our names."""
+MAX_OUTPUTS = 100
+"""Files of one run that go out."""
+_NOT_OUT = "__pycache__"
+_KERNEL = "python3"
+
+Ref = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Ran:
+    """What a run said."""
+
+    stdout: str = ""
+    stderr: str = ""
+    images: list[tuple[str, bytes]] = field(default_factory=list)
+    """Their extensions, and what they are."""
+    error: str | None = None
+    """The name of what ended it from outside."""
+
+    def note(self, line: str) -> None:
+        """Say something of our own, where the model reads it."""
+        self.stderr += f"{'' if not self.stderr or self.stderr.endswith(chr(10)) else chr(10)}{line}\n"
+
+
+def check_language(lang: object) -> str:
+    """Return a language of LibreChat's. Raises `Refusal` for what is none."""
+    if not isinstance(lang, str) or lang not in KNOWN:
+        raise Refusal(400, ServeCode.NOT_OFFERED, f"lang is one of {', '.join(KNOWN)}")
+    return lang
+
+
+def not_run(lang: str) -> str | None:
+    """Return what is said of a language that no image has, None for others.
+
+    It is an answer and no error: LibreChat shows its model the text of answers alone.
+    """
+    if lang in OFFERED:
+        return None
+    return f"This server does not run {lang}. It runs {', '.join(OFFERED)}, where its image has them.\n"
+
+
+async def run(sandbox: AsyncSandbox, lang: str, code: str, args: Sequence[str], seconds: float | None) -> Ran:
+    """Run code. What it fails with is part of what it said."""
+    if args and lang not in {"py", "bash"}:
+        raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer args for {lang}")
+    if lang == "bash":
+        return await bash(sandbox, code, args, seconds)
+    language = None if sandbox.settings.kernel == _KERNEL and lang == "py" else OFFERED[lang]
+    try:
+        if args:
+            await sandbox.run_code(f"import sys; sys.argv = {['', *args]!r}", language=language)
+        return ran(await sandbox.run_code(code, timeout=seconds, language=language))
+    except ConfigurationError as error:
+        if error.setting != "language":
+            raise
+        return Ran(stderr=f"{error.message}\n")
+
+
+async def bash(sandbox: AsyncSandbox, code: str, args: Sequence[str], seconds: float | None, before: str = "") -> Ran:
+    """Run code in a Bash of its own, which ends with it. `before` is Python that may change its variables, `env`."""
+    language = None if sandbox.settings.kernel == _KERNEL else "python"
+    cell = (
+        "def run(code, args):\n"
+        "    import os, subprocess\n"
+        "    env = {n: v for n, v in os.environ.items() if n not in ('FORCE_COLOR', 'CLICOLOR_FORCE', 'CLICOLOR')}\n"
+        "    env['NO_COLOR'] = '1'\n"
+        f"{before}"
+        "    found = subprocess.run(['bash', '-c', code, 'bash', *args], stdin=subprocess.DEVNULL, env=env)\n"
+        "    if found.returncode:\n"
+        "        import sys\n"
+        "        print('exit code', found.returncode, file=sys.stderr)\n"
+        f"run({code!r}, {list(args)!r}); del run"
+    )
+    return ran(await sandbox.run_code(cell, timeout=seconds, language=language))
+
+
+def ran(execution: Execution) -> Ran:
+    """Return what an execution said, without colours."""
+    said = Ran(plain("".join(execution.logs.stdout)), plain("".join(execution.logs.stderr)))
+    for result in execution.results:
+        for extension, image in (("png", result.png), ("jpg", result.jpeg)):
+            if image is not None:
+                said.images.append((extension, base64.b64decode(image)))
+                break
+    if (error := execution.error) is not None:
+        said.note(plain(str(error) if error.from_sandbox else error.traceback or str(error)))
+        said.error = error.name if error.from_sandbox else None
+    return said
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What tells one state of a file from another, as the sandbox says."""
+
+    size: int
+    modified: datetime
+    inode: int
+
+
+class Folder:
+    """The files of one sandbox, and which of those that are kept here they are."""
+
+    def __init__(self) -> None:
+        self._same: dict[str, tuple[str, State]] = {}
+        """By the path: the id of the kept file, and the state of the sandbox's."""
+
+    async def states(self, sandbox: AsyncSandbox) -> dict[str, State]:
+        """Return the regular files that are not hidden."""
+        return {
+            entry.path: _state(entry)
+            for entry in await sandbox.files.list("", DEEPEST)
+            if entry.type is FileType.FILE and _is_shown(entry.path)
+        }
+
+    async def put(self, sandbox: AsyncSandbox, store: FileStore, refs: Sequence[Ref], said: Ran) -> dict[str, State]:
+        """Put files that are kept here into the sandbox, if they are not there; return what is in it then."""
+        found = await self.states(sandbox)
+        written = []
+        for ref in refs:
+            name = str(ref.get("name") or "")
+            try:
+                session, stored = store.file(ref.get("storage_session_id") or ref.get("session_id"), ref.get("id"))
+                path = relative(name or stored.name)
+                if self._same.get(path) == (stored.id, found.get(path)):
+                    continue
+                await sandbox.files.write(path, StoredContent(session, stored).file)
+                written.append((path, stored.id))
+            except Refusal as refusal:
+                said.note(f"{name[:200]!r} is not there: {refusal}")
+            except FileRefused as error:
+                said.note(f"{name[:200]!r} is not there: {error.message}")
+        if written:
+            found = await self.states(sandbox)
+            self._same.update({path: (identity, found[path]) for path, identity in written if path in found})
+        return found
+
+    async def take(self, sandbox: AsyncSandbox, before: dict[str, State], limit: int, said: Ran) -> StoredSession:
+        """Return the files that are new or were changed, and the images that were shown."""
+        session, after = StoredSession(), await self.states(sandbox)
+        changed = [path for path, state in after.items() if before.get(path) != state]
+        for path in changed[:MAX_OUTPUTS]:
+            if session.size + after[path].size > limit:
+                said.note(f"{path!r} was not taken out of the sandbox: files of one run have up to {limit:,} bytes")
+                continue
+            try:
+                stored = await session.add(path, await sandbox.files.read(path, "stream"))
+                self._same[path] = (stored.id, after[path])
+            except FileRefused as error:
+                said.note(f"{path!r} was not taken out of the sandbox: {error.message}")
+        if len(changed) > MAX_OUTPUTS:
+            said.note(f"{len(changed) - MAX_OUTPUTS} files were not taken out of the sandbox: {MAX_OUTPUTS} are")
+        names = {stored.name for stored in session.files.values()} | after.keys()
+        numbers = iter(range(1, MAX_OUTPUTS + len(names) + 2))
+        for extension, image in said.images[: MAX_OUTPUTS - len(session.files)]:
+            name = next(one for number in numbers if (one := f"figure-{number}.{extension}") not in names)
+            if session.size + len(image) <= limit:
+                await session.add(name, _once(image))
+        return session
+
+
+def _state(entry: EntryInfo) -> State:
+    return State(entry.size, entry.modified_time, entry.inode)
+
+
+def _is_shown(path: str) -> bool:
+    return not any(part.startswith(".") or part == _NOT_OUT for part in PurePosixPath(path).parts)
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+def described(session: StoredSession, stored: StoredFile) -> dict[str, Any]:
+    """Return a file as answers to a run have it."""
+    return {
+        "id": stored.id,
+        "fileId": stored.id,
+        "name": stored.name,
+        "storage_session_id": session.id,
+        "session_id": session.id,
+        "size": stored.size,
+    }
+
+
+__all__ = ["Folder", "Ran", "bash", "check_language", "described", "not_run", "pieces", "ran", "run"]

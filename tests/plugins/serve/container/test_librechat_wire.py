@@ -1,0 +1,119 @@
+"""LibreChat's wire against a real server, with real sandboxes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.plugins.serve.container.conftest import TOKENS
+from tests.plugins.serve.container.server import Server
+
+
+class Client:
+    """What LibreChat asks."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        base, headers = f"{server.url}/librechat/v1", {"X-API-Key": TOKENS[name]}
+        self.http = httpx2.Client(base_url=base, headers=headers, timeout=60)
+
+    def run(self, code: str, lang: str = "py", **more: Any) -> dict[str, Any]:
+        answer = self.http.post("/exec", json={"lang": lang, "code": code, **more})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def program(self, **asked: Any) -> dict[str, Any]:
+        answer = self.http.post("/exec/programmatic", json=asked)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+@pytest.fixture(scope="module")
+def ann(server: Server) -> Iterator[Client]:
+    one = Client(server, "ann")
+    yield one
+    one.http.close()
+
+
+@pytest.fixture(scope="module")
+def bob(server: Server) -> Iterator[Client]:
+    one = Client(server, "bob")
+    yield one
+    one.http.close()
+
+
+def test_a_conversation_has_one_sandbox_and_others_have_their_own(ann: Client) -> None:
+    first = ann.run("x = 5; print('out'); open('/mnt/data/a.txt', 'w').write('one')", runtime_session_hint="c2")
+    assert (first["stdout"], first["stderr"], first["status"]) == ("out\n", "", "completed")
+    assert (first["runtime_status"], [one["name"] for one in first["files"]]) == ("new", ["a.txt"])
+    second = ann.run("cat a.txt; echo $1 >&2; exit 3", "bash", args=["é"], runtime_session_hint="c2")
+    assert (second["stdout"], second["runtime_status"], second["files"]) == ("one", "reused", [])
+    assert sorted(second["stderr"].splitlines()) == ["exit code 3", "é"]
+    assert second["runtime_session_id"] == first["runtime_session_id"]
+    other = ann.run("import os; print(os.listdir('.')); 1/0")
+    assert other["stdout"] == "[]\n"
+    assert other["stderr"].endswith("ZeroDivisionError: division by zero\n")
+    assert "\x1b" not in other["stderr"]
+
+
+def test_files_go_in_by_their_ids_and_come_out(ann: Client, bob: Client) -> None:
+    sent = ann.http.post("/upload", files={"file": ("d/in.csv", b"1,2\n")}).json()
+    ref = {"id": sent["files"][0]["fileId"], "storage_session_id": sent["storage_session_id"], "name": "d/in.csv"}
+    code = "print(open('d/in.csv').read()); open('out.bin', 'wb').write(bytes(200_000)); open('.hidden', 'w')"
+    found = ann.run(code, files=[ref], runtime_session_hint="c1")
+    assert found["stdout"] == "1,2\n\n"
+    (out,) = found["files"]
+    assert out["name"] == "out.bin"
+    path = f"/download/{found['session_id']}/{out['id']}"
+    assert ann.http.get(path).content == bytes(200_000)
+    assert bob.http.get(path).status_code == 404
+    changed = ann.run("print(open('d/in.csv', 'a').write('3'))", files=[ref], runtime_session_hint="c1")
+    assert [one["name"] for one in changed["files"]] == ["d/in.csv"]
+    theirs = bob.run("import os; print(os.listdir('.'))", files=[ref, {"id": "x", "name": "../y"}])
+    assert theirs["stdout"] == "[]\n"
+    assert theirs["stderr"].count("is not there") == 2
+    shown = ann.run("import matplotlib.pyplot as p; p.plot([1]); p.show()", runtime_session_hint="c1")
+    assert [one["name"] for one in shown["files"]] == ["figure-1.png"]
+
+
+def test_a_program_waits_for_its_tools_and_is_its_tenant_s(ann: Client, bob: Client) -> None:
+    tools = [{"name": "get-weather"}]
+    code = (
+        "found = await asyncio.gather(*[get_weather(city=city) for city in 'ab'])\n"
+        "try:\n    await get_weather(city='z')\nexcept Exception as error:\n    print(error)\n"
+        "print(found)"
+    )
+    told = ann.program(code=code, tools=tools, runtime_session_hint="c1", timeout=20_000)
+    assert sorted(one["input"]["city"] for one in told["tool_calls"]) == ["a", "b"]
+    assert {one["name"] for one in told["tool_calls"]} == {"get-weather"}
+    stolen = {"continuation_token": told["continuation_token"], "tool_results": []}
+    assert bob.http.post("/exec/programmatic", json=stolen).status_code == 404
+    results = [{"call_id": one["id"], "result": [one["input"]["city"]]} for one in told["tool_calls"]]
+    told = ann.program(continuation_token=told["continuation_token"], tool_results=results)
+    results = [{"call_id": told["tool_calls"][0]["id"], "is_error": True, "error_message": "unknown city"}]
+    told = ann.program(continuation_token=told["continuation_token"], tool_results=results)
+    assert (told["status"], told["stderr"]) == ("completed", "")
+    assert "unknown city" in told["stdout"]
+    assert told["stdout"].endswith("[['a'], ['b']]\n")
+    told = ann.program(lang="bash", code="echo got $(get_weather '{}')", tools=tools, runtime_session_hint="c1")
+    results = [{"call_id": told["tool_calls"][0]["id"], "result": {"t": 1}}]
+    assert ann.program(continuation_token=told["continuation_token"], tool_results=results)["stdout"] == 'got {"t":1}\n'
+    late = ann.program(code="while True: pass", tools=tools, runtime_session_hint="c1", timeout=1000)
+    assert (late["status"], late["error"]) == ("error", "Time limit exceeded")
+
+
+def test_a_client_that_goes_interrupts_its_code(ann: Client) -> None:
+    with pytest.raises(httpx2.TimeoutException):
+        ann.http.post(
+            "/exec",
+            json={"lang": "py", "code": "import time; time.sleep(50)", "runtime_session_hint": "c1"},
+            timeout=1,
+        )
+    begun = time.monotonic()
+    assert ann.run("print(5)", runtime_session_hint="c1")["stdout"] == "5\n"
+    assert time.monotonic() - begun < 20
