@@ -14,6 +14,7 @@ runs.
 - `e2b_control`: E2B's wire outside of a sandbox: made, found, listed, paused, ended.
 - `e2b_snapshots`: E2B's wire outside of a sandbox: sandboxes that are written down, and copies of them.
 - `streams`: Answers that are sent piece by piece.
+- `e2b_home`: Where cells and commands of E2B's clients begin.
 - `e2b_cells`: E2B's wire in a sandbox: cells, whose output is streamed, and contexts.
 - `e2b_files`: E2B's wire in a sandbox: files that come and go.
 - `e2b_rpc`: The protocol of calls that are no paths of their own.

@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
 from ...sdk.folder_entries import FileInfo
 from .codes import ServeCode
-from .e2b_cells import HOME
+from .e2b_home import HOME
 from .requests import Refusal, answer, improper, one_header, pieces_of
 from .tenants import Lease, Tenants
 

@@ -12,7 +12,8 @@ from ...core.errors import FileNotThere
 from ...sdk.folder_entries import WATCH_SECONDS, AsyncWatchHandle, EntryInfo, FilesystemEvent, FileType
 from ...sdk.sandbox_paths import folder_of
 from .codes import ServeCode
-from .e2b_cells import HOME
+from .e2b_home import HOME
+from .e2b_home import USER as OWNER
 from .e2b_rpc import Asked, streamed, unary
 from .requests import Refusal, improper
 from .streams import Piece, Put
@@ -21,7 +22,6 @@ MAX_WATCHERS = 16
 """Of one sandbox."""
 MAX_EVENTS = 10_000
 """Of a watcher that nobody asks; then the oldest go."""
-OWNER = "user"
 _TYPES = {FileType.FILE: "FILE_TYPE_FILE", FileType.DIR: "FILE_TYPE_DIRECTORY", None: "FILE_TYPE_SYMLINK"}
 _HOME: Piece = {"name": OWNER, "type": "FILE_TYPE_DIRECTORY", "path": HOME, "owner": OWNER, "group": OWNER}
 

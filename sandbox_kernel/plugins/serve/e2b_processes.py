@@ -15,6 +15,7 @@ from ...core.codes import EndCode
 from ...core.errors import CommandExitException
 from ...sdk.commands import AsyncCommandHandle, PtySize
 from ...sdk.values import UsualSeconds
+from . import e2b_home
 from .codes import ServeCode
 from .e2b_rpc import Asked, bytes_of, streamed, taken, unary
 from .requests import Body, Refusal, improper
@@ -81,14 +82,15 @@ async def start(asked: Asked, put: Put) -> None:
     asked.body.refuse("tag")
     config = _inner(asked.body, "process")
     cmd, args = config.text("cmd") or "", _texts(config, "args")
-    heard = Heard(put)
+    heard, cwd = Heard(put), config.text("cwd")
     more: dict[str, Any] = {
-        "envs": config.texts("envs") or None,
-        "cwd": config.text("cwd"),
+        "envs": {**e2b_home.working_folder(cwd), **config.texts("envs")} or None,
+        "cwd": cwd,
         "user": asked.user,
         "timeout": None if asked.seconds is None else UsualSeconds(asked.seconds),
     }
     sandbox = asked.lease.sandbox
+    await e2b_home.settle(asked.lease)  # commands have the variables of the sandbox's own kernel
     if asked.body.fields.get("pty"):
         if cmd not in SHELLS or args not in _TERMINALS:
             raise Refusal(400, ServeCode.NOT_OFFERED, "This server offers a terminal for bash alone")
@@ -146,7 +148,7 @@ async def every(asked: Asked) -> Piece:
                 "config": {
                     "cmd": one.cmd,
                     "args": list(one.args),
-                    "envs": dict(one.envs),
+                    "envs": {name: value for name, value in one.envs.items() if name != "PWD"},
                     **({} if one.cwd is None else {"cwd": one.cwd}),
                 },
             }

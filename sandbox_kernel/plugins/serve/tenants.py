@@ -63,6 +63,8 @@ class Lease:
     used: float = field(default_factory=time.monotonic)
     """When somebody last asked for it by its name."""
     watchers: dict[str, Any] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+    """Kernels that say the names of folders that E2B's clients know."""
     terminals: set[int] = field(default_factory=set)
     """Processes that have one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import ssl
 import subprocess
@@ -67,6 +68,26 @@ async def test_a_cell_s_output_comes_as_lines(server: Server) -> None:
         assert "1/0" in error["traceback"]
 
 
+async def texts(client: httpx2.AsyncClient, code: str, **more: Any) -> list[str]:
+    return [line["text"] for line in await run(client, code, **more) if line["type"] in {"result", "stdout"}]
+
+
+async def test_cells_and_commands_begin_in_the_folder_of_e2b_s_user(server: Server) -> None:
+    async with sandbox(server) as (client, _):
+        shown = "import getpass, os, pathlib\n"
+        shown += "print(os.getcwd(), pathlib.Path.cwd(), os.path.expanduser('~'), getpass.getuser())"
+        assert await texts(client, shown) == ["/home/user /home/user /home/user user\n"]
+        moved = "os.makedirs('d')\nos.chdir('/mnt/data/d')\na = os.getcwd()\nos.chdir('/tmp')\n[a, os.getcwd()]"
+        assert await texts(client, moved) == ["['/home/user/d', '/tmp']"]
+        assert await texts(client, "pwd; cd ~; pwd", language="bash") == ["/home/user\n/home/user\n"]
+        for cwd, said in ((None, "/home/user"), ("d", "/home/user/d"), ("/tmp", "/tmp")):
+            process = {"cmd": "/bin/bash", "args": ["-l", "-c", "pwd; echo $HOME $USER"], "cwd": cwd}
+            pieces = [one async for one in streamed(client, "process.Process/Start", process=process)]
+            data = [one["event"]["data"] for one in pieces if "data" in one.get("event", {})]
+            out = b"".join(base64.b64decode(one["stdout"]) for one in data)
+            assert out.decode() == f"{said}\n/home/user user\n"
+
+
 async def test_a_client_that_goes_interrupts_its_cell(server: Server) -> None:
     async with sandbox(server) as (client, _):
         code = "import time\nprint('begun', flush=True)\ntry:\n    time.sleep(100)\nfinally:\n    ended = True"
@@ -102,6 +123,7 @@ async def test_a_sandbox_whose_kernel_starts_again_is_there_meanwhile(server: Se
             assert (shown.status_code, shown.json()["state"]) == (200, "running")
             assert len((await client.get("/sandboxes")).json()) == 1
         assert (await next_cell)[0]["text"] == "new"
+        assert await texts(client, "import os; os.getcwd()") == ["/home/user"]
 
 
 async def test_the_time_of_a_sandbox_is_made_longer_by_connect_and_set_by_timeout(server: Server) -> None:
@@ -225,7 +247,7 @@ def test_the_end_of_the_server_ends_all_sandboxes(tmp_path: Path) -> None:
         assert len(containers_of(server.process.pid)) == 1
     finally:
         code = server.close()
-    assert (code, server.log) == (0, [])
+    assert (code, [line for line in server.log if not line.startswith("for clients of ")]) == (0, [])
 
 
 def test_over_tls_as_over_http(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ class StandIn:
     def _instance(self) -> Any:
         is_there = self.state in {"running", "paused"}
         starts = self.state == "not running"
-        return SimpleNamespace(session=SimpleNamespace(is_closed=False, is_open=is_there, is_starting=starts))
+        session = SimpleNamespace(is_closed=False, is_open=is_there, is_starting=starts, emit=lambda *_, **__: None)
+        return SimpleNamespace(session=session)
 
     @property
     def info(self) -> SandboxInfo:
