@@ -202,6 +202,8 @@ class EndedCell:
     """Why the host ended it; None if its kernel did."""
     output_bytes: int
     output_messages: int
+    caller: str = ""
+    """Who asked, where a server knows several: a wire, a space, and a name."""
 
 
 @runtime_checkable

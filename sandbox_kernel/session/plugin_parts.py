@@ -318,6 +318,7 @@ class Services:
             verdict=request.verdict,
             output_bytes=budget.bytes if budget is not None else 0,
             output_messages=budget.messages if budget is not None else 0,
+            caller=request.caller,
         )
         for one in self._recorders:
             with _logged("what writes cells down"):

@@ -445,6 +445,8 @@ class Record(SessionService):
             "source_sha256": hashlib.sha256(data).hexdigest(),
             "source_bytes": len(data),
         }
+        if cell.caller:
+            fields["caller"] = cell.caller
         if self._keeps_text:
             self.audit.source(fields["source_sha256"], cell.code)
         if not cell.begun:

@@ -28,6 +28,12 @@ runs.
 - `librechat_cells`: Code in a sandbox, the files that it is given, and those that it makes.
 - `librechat_files`: Files that are kept between requests.
 - `librechat_programs`: Programs that call the tools of LibreChat's agent.
+- `jupyter`: Jupyter's wire: its routes.
+- `jupyter_rest`: Jupyter's wire: kernels and kernelspecs.
+- `jupyter_channels`: Jupyter's wire: one WebSocket.
+- `jupyter_messages`: The forms that Jupyter's messages have on a WebSocket.
+- `jupyter_front`: A sandbox as a kernel with many clients.
+- `jupyter_history`: The cells that ran in a sandbox, as a notebook.
 - `place`: Where the server listens.
 - `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.

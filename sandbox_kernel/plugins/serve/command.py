@@ -147,6 +147,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from ..mcp.web_server import WebServer
     from .application import application
     from .domain import checked
+    from .jupyter_front import front_of
     from .place import Place
     from .tenants import Tenants
 
@@ -166,6 +167,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     if own is not None:
         context = {"ssl_certfile": str(own.server)}
     tenants = Tenants(offered, limits)
+    tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
     stop = _signalled()
     serving = asyncio.create_task(web.serve(sockets=[listener]))

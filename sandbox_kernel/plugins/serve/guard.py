@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...core.errors import SandboxError
+from ...session.requests.queue import caller
 from ..mcp.web_server import refuse
 from .codes import ServeCode
 from .metrics import wire_of
@@ -92,15 +93,18 @@ class _Shared:
     def _counted(self, found: Any, path: str) -> Iterator[Tenant]:
         """Raises `Refusal` if the tenant has as many requests under way as it may have."""
         tenant: Tenant = found.tenant if isinstance(found, Lease) else found
-        tenant.figures.requests[wire_of(path)] += 1
+        wire = wire_of(path)
+        tenant.figures.requests[wire] += 1
         if tenant.requests >= self._tenants.limits.requests_per_tenant:
             words = f"You have {tenant.requests} requests under way, which is the limit"
             tenant.figures.refused[ServeCode.REQUESTS_OF_TENANT.code] += 1
             raise Refusal(429, ServeCode.REQUESTS_OF_TENANT, words)
         tenant.requests += 1
+        token = caller.set(f"{wire} {tenant.name}")
         try:
             yield tenant
         finally:
+            caller.reset(token)
             tenant.requests -= 1
 
     def _refused(self, error: Refusal | SandboxError, tenant: Tenant) -> Refusal:

@@ -112,6 +112,8 @@ class Tenants:
         self.templates = templates
         self.limits = limits
         self._tenants: dict[str, Tenant] = {}
+        self.on_lease: list[Callable[[Lease], object]] = []
+        """Called with each new one."""
         self.tasks = Tasks()
         """Cells, and ends of sandboxes."""
         self.strangers = 0
@@ -240,6 +242,8 @@ class Tenants:
         lease.tenant.leases[lease.id] = lease
         about = {"tenant": lease.tenant.name, "wire": lease.wire, "template": lease.template}
         session_of(lease.sandbox).emit("leased", **about)
+        for told in self.on_lease:
+            told(lease)
         return lease
 
     async def fork(self, lease: Lease, count: int, lifetime: float) -> list[Lease]:

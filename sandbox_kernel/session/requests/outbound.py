@@ -48,6 +48,7 @@ class Outbound:
 
     def __init__(self, front: Front, policy: OutputPolicy, emit: Emit) -> None:
         self.front = front
+        self._joined: list[Front] = []
         self.policy = policy
         self.emit = emit
         self.notices: Notes = []
@@ -59,6 +60,19 @@ class Outbound:
     def forget_kernel(self) -> None:
         """Forget the displays and comms of a kernel that is gone."""
         self.policy = self.policy.renewed()
+
+    def join(self, front: Front) -> None:
+        """Deliver to a further front end as well, whose `deliver` must not raise."""
+        self._joined.append(front)
+
+    def leave(self, front: Front) -> None:
+        """Deliver no more to a front end that joined."""
+        self._joined.remove(front)
+
+    def _deliver(self, message: Message, client: bytes | None) -> None:
+        self.front.deliver(message, client)
+        for one in tuple(self._joined):
+            one.deliver(message, client)
 
     # --- what a kernel said ---
 
@@ -103,7 +117,7 @@ class Outbound:
 
     def ask(self, question: Message, request: PendingRequest) -> None:
         """Ask the client of a cell for its input, with a question that was `allowed`."""
-        self.front.deliver(question, request.client)
+        self._deliver(question, request.client)
 
     def observe(self, message: Message) -> None:
         """Note what a front end said of a comm, which decides what a kernel may say of it."""
@@ -123,7 +137,7 @@ class Outbound:
 
     def status(self, state: str, request: PendingRequest) -> None:
         header, content = {"msg_type": "status"}, {"execution_state": state}
-        self.front.deliver(Message(channel="iopub", header=header, parent=parent_of(request), content=content), None)
+        self._deliver(Message(channel="iopub", header=header, parent=parent_of(request), content=content), None)
 
     def input(self, request: PendingRequest) -> None:
         """Publish what is being run: the code as it was asked for, whatever the kernel says that it runs."""
@@ -154,10 +168,10 @@ class Outbound:
     def reply(self, request: PendingRequest, reply: Message) -> None:
         """Deliver a reply that has been filtered, or one that says why it cannot be sent."""
         try:
-            self.front.deliver(reply, request.client)
+            self._deliver(reply, request.client)
         except ProtocolError as error:
             self.dropped(Note(error.code, str(error)), reply.type)
-            self.front.deliver(self.ours(request, error), request.client)
+            self._deliver(self.ours(request, error), request.client)
 
     def abort(self, request: PendingRequest) -> None:
         """Say from busy to idle that a cell does not run, since one before it failed."""
@@ -192,7 +206,7 @@ class Outbound:
 
     def _send(self, message: Message) -> None:
         try:
-            self.front.deliver(message, None)
+            self._deliver(message, None)
         except ProtocolError as error:
             self.dropped(Note(error.code, str(error)), message.type)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ MAX_UNASKED = 100
 """Answers to one cell that asks for input where none is allowed; each waits for the kernel to take it."""
 MAX_TOLD = 20
 """Lines of the host's own in one cell while it runs; the audit has them all."""
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""Who asks, where one process serves several: a way of asking, a space, and a name. Written down with each cell."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +75,7 @@ class PendingRequest:
     """Whether the kernel published an error of it."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
+    caller: str = field(default_factory=caller.get)
     id: str = field(init=False)
     is_execute: bool = field(init=False)
 

@@ -115,6 +115,14 @@ class Scheduler:
         """Have `hook` called after each cell, before what is called then already."""
         self._completion.add_hook(hook)
 
+    def join(self, front: Front) -> None:
+        """Have a further front end get what the first one gets; its `deliver` must not raise."""
+        self._outbound.join(front)
+
+    def leave(self, front: Front) -> None:
+        """Let go of a front end that joined."""
+        self._outbound.leave(front)
+
     # --- requests ---
 
     def submit(self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
