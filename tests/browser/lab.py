@@ -228,10 +228,13 @@ def install_all(folder: Path, image: str, kernels: Mapping[str, Sequence[str]] =
 
 
 @contextmanager
-def running_lab(folder: Path, kernels: Path, *, wall: bool = False, somebody: Somebody | None = None) -> Iterator[Lab]:
+def running_lab(
+    folder: Path, kernels: Path, *words: str, wall: bool = False, somebody: Somebody | None = None
+) -> Iterator[Lab]:
     """Start both, with what is installed under `kernels`, and end them; `wall`: the server sends the second wall.
 
-    The server is a process of `somebody` else's, who gets the folder; root may say so.
+    The server has further `words` of its command line. It is a process of `somebody` else's, who gets the folder; root
+    may say so.
     """
     (folder / "config").mkdir()
     settings = {"ServerApp": {"jpserver_extensions": {WALL: wall}}}
@@ -244,7 +247,7 @@ def running_lab(folder: Path, kernels: Path, *, wall: bool = False, somebody: So
         path.write_text(json.dumps(values))
     if somebody:
         subprocess.run(["chown", "-R", f"{somebody.user}:{somebody.user}", folder], check=True)
-    with _server(folder, kernels, somebody) as server, chromium(folder, NO_WEBGL) as browser:
+    with _server(folder, kernels, words, somebody) as server, chromium(folder, NO_WEBGL) as browser:
         yield Lab(server, folder / "notebooks", browser)
 
 
@@ -262,7 +265,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[Server]:
+def _server(folder: Path, kernels: Path, words: Sequence[str], somebody: Somebody | None) -> Iterator[Server]:
     token = secrets.token_hex(16)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -276,6 +279,7 @@ def _server(folder: Path, kernels: Path, somebody: Somebody | None) -> Iterator[
                 *([somebody.python, "-m", "jupyterlab"] if somebody else program("jupyterlab")),
                 *command.split(),
                 f"--ServerApp.root_dir={folder / 'notebooks'}",
+                *words,
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
