@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -18,6 +18,11 @@ help: ## show the targets
 demo: setup ## answer a question about real data in the sandbox, into output/; minutes the first time, then seconds
 	@echo "--- running notebooks/quickstart.ipynb in the sandbox; your broker keeps one ready for the next time, for half an hour"
 	@$(BIN)/python notebooks/demo.py --output output --limits best-effort --engine broker
+
+serve: setup ## the server for clients of E2B and others, on loopback; prints what clients set, and Ctrl-C ends it
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve]'
+	@echo "--- starting the server"
+	@$(BIN)/sandbox-kernel serve --limits best-effort $(SETTINGS)
 
 # SETTINGS are settings of both kernels, such as SETTINGS="--limits best-effort".
 lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folders for files in and out

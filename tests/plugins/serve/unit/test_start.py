@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import configparser
 from pathlib import Path
 
 import pytest
+import yaml
 
+from sandbox_kernel.cli.program import parse
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve.command import templates, tls
 from sandbox_kernel.plugins.serve.place import Place
 from sandbox_kernel.plugins.serve.token_file import tokens_of
+from tests.support import ROOT
 
 TOKEN = "e2b_" + "0" * 40
 
@@ -91,3 +95,34 @@ def test_a_template_is_a_name_of_an_image() -> None:
     for wrong in ("big", "=two", "big="):
         with pytest.raises(ConfigurationError, match="a name and an image"):
             templates(Settings(), [wrong])
+
+
+def test_the_unit_that_is_shipped_takes_every_right_it_can_do_without() -> None:
+    """And starts the command that there is, with a state folder of its own."""
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(ROOT / "system" / "sandbox-kernel-serve.service")
+    service = unit["Service"]
+    program, *words = service["ExecStart"].split()
+    assert program.endswith("/sandbox-kernel")
+    options = parse(words)
+    assert options.command == "serve"
+    assert str(options.token_file.parent) == f"/var/lib/{service['StateDirectory']}"
+    assert service["StateDirectoryMode"] == "0700"
+    assert f"u {service['User']} " in (ROOT / "system" / "sandbox-kernel.sysusers.conf").read_text()
+    for name in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "ProtectKernelTunables"):
+        assert service[name] == "yes"
+    assert service["CapabilityBoundingSet"] == ""
+
+
+def test_the_compose_file_that_is_shipped_publishes_on_loopback_and_gives_no_rights() -> None:
+    found = yaml.safe_load((ROOT / "system" / "compose.yaml").read_text())["services"]["serve"]
+    options = parse(found["command"])
+    assert options.command == "serve"
+    Place(host=options.host, tls=True, token_file=options.token_file is not None, domain=options.domain).check_remote()
+    assert all(port.startswith("127.0.0.1:") for port in found["ports"])
+    assert found["cap_drop"] == ["ALL"]
+    assert found["security_opt"] == ["no-new-privileges"]
+    assert found["read_only"] is True
+    assert "privileged" not in found
+    assert (ROOT / found["build"]["dockerfile"]).is_file()
