@@ -249,6 +249,8 @@ def _words(
     """Return what the operator is told: the address, where the tokens lie, and what clients set."""
     host, port = address[:2]
     names = place.names
+    if not names and place.domain is not None and host in {"0.0.0.0", "::"}:  # noqa: S104 (which is no address to call)
+        names = (place.domain,)
     scheme = "https" if place.tls else "http"
     if names:
         url = f"{scheme}://{names[0]}" if ":" in names[0] else f"{scheme}://{names[0]}:{port}"

@@ -67,8 +67,12 @@ class Server:
         self.url = self.said[0].strip()
         assert re.fullmatch(r"https?://127\.0\.0\.1:\d+", self.url), self.said
         self.log: list[str] = []
-        self._reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr or ()), daemon=True)
+        """What it said since, but for what clients of other wires set."""
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _read(self) -> None:
+        self.log.extend(line for line in self.process.stderr or () if not line.startswith("for clients of "))
 
     def close(self) -> int:
         """End it as a service manager does, with all that it started; return its exit code."""
