@@ -8,6 +8,7 @@ runs.
 - `token_file`: Names and tokens of those who may use the server.
 - `metrics`: Figures for the operator and for each tenant.
 - `tenants`: Who uses the server, and the sandboxes of each.
+- `lease_files`: What outlives the server of the sandboxes that do.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
 - `e2b`: E2B's wire, and how it finds the sandbox that a request is for.

@@ -17,6 +17,11 @@ class ServeCode(Code):
 
     SERVE_EXPOSED = "failure", "the server would be open to others", _SERVER
     SERVE_TOKENS_UNFIT = "failure", "the token file cannot be used", _SERVER
+    SERVE_RUNS_ALREADY = (
+        "failure",
+        "another server has these sandboxes",
+        "End the other server, or name another token file.",
+    )
     TOKEN_UNKNOWN = "failure", "the request has no token of this server", "Set the client's key (docs/serve.md)."
     NO_SUCH_SANDBOX = "failure", "the sandbox was not found", "Create one, or connect to one of your own."
     PORT_NOT_SERVED = "failure", "the sandbox is running but port is not open", _OFFER

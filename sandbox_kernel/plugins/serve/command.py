@@ -1,6 +1,7 @@
 """`sandbox-kernel serve`: its options, its start and its end. What needs the extra is imported when it runs.
 
-Whatever ends the server, a signal or SIGKILL, ends all sandboxes: each hangs on a pipe of this process.
+Where a broker can be had, it keeps the sandboxes, and the next server takes them over. Else whatever ends the server, a
+signal or SIGKILL, ends all sandboxes: each hangs on a pipe of this process.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 from ...config.forms import seconds
 from ...config.sources import from_files_for_all, resolve
 from ...core.codes import EndCode, UsageCode
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings
 from ...core.pip_extras import install_words
+from ...engines.select import AUTO, BROKER, ServiceProvider, provider
+from ...sdk.ownership import keeper
 from .codes import ServeCode
 
 if TYPE_CHECKING:
@@ -99,7 +102,8 @@ def serve(options: argparse.Namespace) -> int:
     """Serve sandboxes to the clients of hosted interpreters (E2B), over HTTP.
 
     The official clients take it as it is; the variables to set are printed. Each name of the token file has sandboxes
-    of its own, with the settings below. All sandboxes end with the server. It needs the packages mcp,
+    of its own, with the settings below. A broker keeps them, so that they outlive the server, unless another engine is
+    named. It needs the packages mcp,
     starlette, uvicorn, websockets and python-multipart. docs/serve.md shows what clients can do.
     """
     files = from_files_for_all()
@@ -148,6 +152,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from .application import application
     from .domain import checked
     from .jupyter_front import front_of
+    from .lease_files import LeaseFiles
     from .place import Place
     from .tenants import Tenants
 
@@ -166,25 +171,59 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     own = _certificates(domain, path) if domain is not None and not context else None
     if own is not None:
         context = {"ssl_certfile": str(own.server)}
-    tenants = Tenants(offered, limits)
+    offered, why_not = await _kept(offered)
+    files = LeaseFiles(path.absolute().with_name(f"{path.name}.sandboxes")) if why_not is None else None
+    tenants = Tenants(offered, limits, files)
     tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
+    found = await tenants.take_over()  # with the tools of its wires
     stop = _signalled()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     _say(_words(listener.getsockname(), place, path, tokens, own))
+    if why_not is not None:
+        _say(f"sandboxes end with this server: {why_not}")
+    else:
+        _say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
     if domain is not None and (words := await _unknown(domain)):
         _say(words)
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
-    web.should_exit = True
     try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await tenants.close()
+        async with asyncio.timeout(CLOSE_SECONDS):  # first: a stream that is cut before would interrupt its cell
+            last = await tenants.close()
+        if last is not None:
+            _say(f"sandboxes go on without this server, the last one until {last:%F %T} UTC; the next server has them")
     except TimeoutError:
         _say("some sandboxes did not end in time; they end with this process")
+    web.should_exit = True
     await serving
     return 0
+
+
+async def _kept(offered: dict[str, Settings]) -> tuple[dict[str, Settings], str | None]:
+    """Return the settings with the broker that keeps the sandboxes, or why none does.
+
+    Raises `SandboxError` if a broker is named that cannot be asked.
+    """
+    settings = offered[TEMPLATES[0]]
+    named = settings.engine != AUTO
+    if named and settings.engine.partition(":")[0] != BROKER:
+        return offered, f"engine = {settings.engine}, and no broker"
+    engine = settings.engine if named else BROKER
+    try:
+        service = provider(engine)
+        if not isinstance(service, ServiceProvider):
+            return offered, "the plugin broker is not here"
+        offered = {name: replace(one, engine=engine) for name, one in offered.items()}
+        for one in offered.values():
+            keeper().ownership(one, None, {}, True)  # which says what no broker keeps
+        await service.begin(engine)
+    except SandboxError as error:
+        if named:
+            raise
+        return {name: replace(one, engine=AUTO) for name, one in offered.items()}, str(error)
+    return offered, None
 
 
 def tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:

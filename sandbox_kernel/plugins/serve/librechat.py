@@ -69,6 +69,7 @@ class LibreChat:
         self._tenants = tenants
         self._of: dict[str, OfTenant] = {}
         self._limit = FileLimits.of(tenants.templates["base"].limits).file_bytes
+        tenants.tools[WIRE] = lambda tenant, name: self._tools(lambda: self._conversation(tenant, name).bridge)
 
     def of(self, tenant: Tenant) -> OfTenant:
         return self._of.setdefault(tenant.name, OfTenant())
@@ -182,16 +183,24 @@ class LibreChat:
             one.waiting -= 1
 
     async def _lease(self, tenant: Tenant, hint: str, one: Conversation) -> Lease:
-        settings = self._tenants.templates["base"]
-        given: dict[str, Any] = {}
-        if settings.kernel == "python3":
-            tool = Tool.of(one.bridge.call_tool, seconds=CALL_SECONDS, stops_clock=True)
-            given["tools"] = Tools([tool], seconds=CALL_SECONDS, at_once=64)
+        settings, tools = self._tenants.templates["base"], self._tools(lambda: one.bridge)
         if hint:
             seconds = min(SECONDS, self._tenants.limits.lifetime)
-            return await self._tenants.named(tenant, hint, seconds, makes_room=IDLE_SECONDS, **given)
+            return await self._tenants.named(tenant, hint, seconds, makes_room=IDLE_SECONDS, tools=tools)
         lifetime, name = self._tenants.limits.lifetime, f"{WIRE}/{new_id()}"
-        return await self._tenants.create(tenant, "base", settings, lifetime, name, **given)
+        return await self._tenants.create(tenant, "base", settings, lifetime, name, tools=tools)
+
+    def _tools(self, bridge: Callable[[], Bridge]) -> Tools | None:
+        """Return what the sandbox of a conversation may call; its program is there at the call."""
+        if self._tenants.templates["base"].kernel != "python3":
+            return None
+
+        async def call_tool(name: str, arguments: Any) -> Any:
+            """Call a tool of the agent that runs this program."""
+            return await bridge().call_tool(name, arguments)
+
+        tool = Tool.of(call_tool, seconds=CALL_SECONDS, stops_clock=True)
+        return Tools([tool], seconds=CALL_SECONDS, at_once=64)
 
     async def _with_files(
         self,

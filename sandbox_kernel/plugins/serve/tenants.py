@@ -1,6 +1,7 @@
 """Who uses the server, and the sandboxes of each.
 
-A sandbox is found through its tenant, or by a token of its own: to everybody else it is not there.
+A sandbox is found through its tenant, or by a token of its own: to everybody else it is not there. Sandboxes that a
+broker keeps outlive the server, and the next one takes them over.
 """
 
 from __future__ import annotations
@@ -20,13 +21,25 @@ from ...core.errors import SandboxError
 from ...core.model import Settings
 from ...core.tasks import Tasks
 from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.ownership import keeper
+from ...sdk.values import SandboxInfo
 from .codes import ServeCode
+from .lease_files import KeptLease, LeaseFiles
 from .metrics import Figures, Now, wire_of
 from .requests import Refusal
 from .token_file import METRICS
 
 CLOSE_SECONDS = 6.0
 """For the ends of sandboxes that are under way when the server stops."""
+
+MARK = "sandbox-kernel-serve"
+"""Metadata of a sandbox that outlives its server, for the broker: whose it is. It has none of its client's."""
+TAKEN_AT_ONCE = 16
+"""Sandboxes of the server before that are taken over at the same time."""
+TAKE_SECONDS = 30.0
+"""For one of them; one that does not answer for so long is ended."""
+FIRST_SECONDS = 10.0
+"""For all of them, before clients are served; the others are found once they are taken over."""
 
 MAX_UPLOADS = 4
 """Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
@@ -107,10 +120,19 @@ class Tenant:
 class Tenants:
     """All tenants of a server."""
 
-    def __init__(self, templates: Mapping[str, Settings], limits: ServeLimits) -> None:
-        """`templates` are the settings of sandboxes by the names that clients have for them."""
+    def __init__(self, templates: Mapping[str, Settings], limits: ServeLimits, kept: LeaseFiles | None = None) -> None:
+        """Have none yet.
+
+        Args:
+            templates: The settings of sandboxes by the names that clients have for them.
+            limits: What each may have.
+            kept: Where sandboxes are written down, which a broker keeps then. Without it, they end with this process.
+        """
         self.templates = templates
         self.limits = limits
+        self._kept = kept
+        self.tools: dict[str, Callable[[Tenant, str], Any]] = {}
+        """By wire: the tools for a sandbox of a tenant's by its name, which each server serves anew."""
         self._tenants: dict[str, Tenant] = {}
         self.on_lease: list[Callable[[Lease], object]] = []
         """Called with each new one."""
@@ -224,18 +246,20 @@ class Tenants:
             if make is not None:
                 sandbox = await make()
             else:
-                sandbox = AsyncSandbox(settings, timeout=lifetime, **given)
+                sandbox = self._new(settings, lifetime, **given)
+            lease = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name)
             try:
                 await sandbox.start()
                 if self._closed:
                     raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
+                self._write(lease)
             except BaseException:
                 await asyncio.shield(self.tasks.hold(sandbox.kill(), "the end of a sandbox that did not start"))
                 raise
         finally:
             tenant.starting -= 1
         tenant.figures.created.add(time.monotonic() - began)
-        return self._leased(Lease(sandbox=sandbox, tenant=tenant, template=template, name=name))
+        return self._leased(lease)
 
     def _leased(self, lease: Lease) -> Lease:
         """Have a sandbox be its tenant's, and say so in its audit."""
@@ -245,6 +269,36 @@ class Tenants:
         for told in self.on_lease:
             told(lease)
         return lease
+
+    def _new(
+        self, settings: Settings, lifetime: float, metadata: Mapping[str, str] | None = None, **given: Any
+    ) -> AsyncSandbox:
+        if self._kept is None:
+            return AsyncSandbox(settings, timeout=lifetime, metadata=metadata, **given)
+        mark = {MARK: self._kept.mark}
+        sandbox = AsyncSandbox(settings, lifetime=lifetime, metadata=mark, detached=True, **given)
+        sandbox.metadata = dict(metadata or {})
+        return sandbox
+
+    def _write(self, lease: Lease) -> None:
+        """Write a sandbox down that outlives the server, before its client hears of it. Raises `Refusal`."""
+        if self._kept is None or not lease.sandbox.is_detached:
+            return
+        template = self.templates.get(lease.template)
+        kept = KeptLease(
+            tenant=lease.tenant.name,
+            template=lease.template,
+            name=lease.name,
+            access_token=lease.access_token,
+            traffic_token=lease.traffic_token,
+            metadata=lease.sandbox.metadata,
+            offline=template is not None and template.has_way_out and not lease.sandbox.settings.has_way_out,
+        )
+        try:
+            self._kept.write(lease.id, kept)
+        except OSError as error:
+            words = f"The sandbox could not be written down: {error.strerror}"
+            raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, words) from None
 
     async def fork(self, lease: Lease, count: int, lifetime: float) -> list[Lease]:
         """Return copies of a sandbox, which are its tenant's: all, or it raises `Refusal` or `SandboxError`."""
@@ -280,13 +334,85 @@ class Tenants:
         lease.tenant.leases.pop(lease.id, None)
         with suppress(SandboxError):  # its pipe is closed then, and with it the container
             await lease.sandbox.kill()
+        if self._kept is not None and lease.sandbox.is_detached:
+            self._kept.remove(lease.id)
 
-    async def close(self) -> None:
-        """End all sandboxes. Idempotent."""
+    # --- from one server to the next ---
+
+    async def take_over(self) -> int:
+        """Take over the sandboxes of the server before, and end those that no client was told of; return how many.
+
+        Raises `SandboxError` if the broker cannot be asked.
+        """
+        if self._kept is None:
+            return 0
+        kept, engine = self._kept.all(), self.templates["base"].engine
+        there = {
+            one.id: one
+            for one in await keeper().listed({"engine": engine})
+            if one.metadata.get(MARK) == self._kept.mark
+        }
+        for identity in kept.keys() - there.keys():
+            self._kept.remove(identity)
+        for identity in there.keys() - kept.keys():
+            self.tasks.start(keeper().ended(identity, {"engine": engine}), "the end of a sandbox nobody was told of")
+        slots = asyncio.Semaphore(TAKEN_AT_ONCE)
+        taking = [
+            self.tasks.hold(self._take(info, kept[identity], slots), "taking over a sandbox")
+            for identity, info in there.items()
+            if identity in kept
+        ]
+        if taking:
+            await asyncio.wait(taking, timeout=FIRST_SECONDS)
+        return len(taking)
+
+    async def _take(self, info: SandboxInfo, kept: KeptLease, slots: asyncio.Semaphore) -> None:
+        """Take over one; one that cannot be is ended, and costs no other anything."""
+        settings = self.templates.get(kept.template, self.templates["base"])
+        if kept.offline:
+            settings = settings.without("network", "packages")
+        tenant = self.tenant(kept.tenant)
+        tools_of = self.tools.get(kept.name.partition("/")[0])
+        tools = None if tools_of is None else tools_of(tenant, kept.name)
+        try:
+            async with slots, asyncio.timeout(TAKE_SECONDS):
+                sandbox = await AsyncSandbox.connect(
+                    info.id, take=True, engine=settings.engine, settings=settings, tools=tools
+                )
+                if info.state == "paused":
+                    await sandbox.pause()
+        except (SandboxError, TimeoutError):
+            with suppress(SandboxError):
+                await keeper().ended(info.id, {"engine": settings.engine})
+            if self._kept is not None:
+                self._kept.remove(info.id)
+            return
+        sandbox.metadata = dict(kept.metadata)
+        self._leased(
+            Lease(
+                sandbox=sandbox,
+                tenant=tenant,
+                template=kept.template,
+                name=kept.name,
+                access_token=kept.access_token,
+                traffic_token=kept.traffic_token,
+            )
+        )
+
+    async def close(self) -> datetime | None:
+        """End all sandboxes, but leave those that outlive the server; return when the last one ends. Idempotent."""
         self._closed = True
         leases = [lease for tenant in self._tenants.values() for lease in tenant.leases.values()]
-        await asyncio.gather(*(self.end(lease) for lease in leases), return_exceptions=True)
+        left = [lease for lease in leases if lease.sandbox.is_detached and lease.is_there]
+        ends = [end for lease in left if (end := lease.sandbox.info.end_at) is not None]
+        await asyncio.gather(
+            *(lease.sandbox.detach() if lease in left else self.end(lease) for lease in leases),
+            return_exceptions=True,
+        )
         await self.tasks.close(CLOSE_SECONDS)
+        if self._kept is not None:
+            self._kept.close()
+        return max(ends, default=None)
 
     def _check_room(self, tenant: Tenant, count: int = 1) -> None:
         if self._closed:

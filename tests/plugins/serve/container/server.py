@@ -57,12 +57,15 @@ class Server:
     """`sandbox-kernel serve` as a process."""
 
     def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "sandbox_kernel", "serve", "--port", "0", *arguments]
+        engine = () if "--engine" in arguments else ("--engine", "docker")  # no broker that other tests would meet
+        command = [sys.executable, "-m", "sandbox_kernel", "serve", "--port", "0", *engine, *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         guard = threading.Timer(START_SECONDS, self.process.kill)
         guard.start()
-        self.said = [self.process.stderr.readline() for _ in range(3)]
+        self.said = [self.process.stderr.readline()]
+        while self.said[-1] and not self.said[-1].startswith("sandboxes "):
+            self.said.append(self.process.stderr.readline())
         guard.cancel()
         self.url = self.said[0].strip()
         assert re.fullmatch(r"https?://127\.0\.0\.1:\d+", self.url), self.said
