@@ -89,6 +89,11 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		--no-fund --omit=optional @librechat/agents@3.9.2
 	@SANDBOX_KERNEL_LIBRECHAT=$(CURDIR)/.cache/recipes/librechat $(BIN)/python -m pytest -p no:cacheprovider \
 		tests/plugins/serve/container/test_librechat_client.py $(PYTEST_ARGS)
+	@echo "--- @e2b/code-interpreter"
+	@[[ -d .cache/recipes/e2b-npm/node_modules ]] || npm install --prefix .cache/recipes/e2b-npm --ignore-scripts --no-audit \
+		--no-fund e2b@2.51.0 @e2b/code-interpreter@2.8.0
+	@SANDBOX_KERNEL_E2B_NPM=$(CURDIR)/.cache/recipes/e2b-npm $(BIN)/python -m pytest -p no:cacheprovider \
+		tests/plugins/serve/container/test_npm_client.py $(PYTEST_ARGS)
 
 # As root, for the users of the test. They must be able to read this checkout, and HUB: who has both in a folder that is
 # closed to others says HUB=/opt/hub on a checkout elsewhere.

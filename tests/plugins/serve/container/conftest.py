@@ -19,6 +19,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     one.close()
 
 
+@pytest.fixture(scope="module")
+def named_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """Give a server that is found by names below sandbox.localhost, too, and the folder of its certificates."""
+    folder = tmp_path_factory.mktemp("tokens")
+    one = Server(*options(folder), "--domain")
+    yield one, folder / "serve-certificates" / "sandbox.localhost"
+    one.close()
+
+
 def options(folder: Path) -> tuple[str, ...]:
     """Return the options of a server whose token file, with our tokens, is made in a folder."""
     file = folder / "tokens"

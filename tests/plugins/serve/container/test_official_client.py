@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.plugins.serve.container.conftest import TOKENS, options
+from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import NamesOfLoopback, Server
 from tests.support.kernels import eventually
 
@@ -19,20 +20,17 @@ errors = pytest.importorskip("e2b.exceptions", reason="make recipes has it")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, dict[str, str]]]:
+def served(named_server: tuple[Server, Path]) -> Iterator[tuple[Server, dict[str, str]]]:
     """Give a server with a domain, and how it is found by it.
 
     The client reads SSL_CERT_FILE when its first connection of the process is made.
     """
-    folder, proxy = tmp_path_factory.mktemp("tokens"), NamesOfLoopback()
-    one = Server(*options(folder), "--domain")
-    patch = pytest.MonkeyPatch()
-    certificates = folder / "serve-certificates" / "sandbox.localhost"
+    one, certificates = named_server
+    proxy, patch = NamesOfLoopback(), pytest.MonkeyPatch()
     patch.setenv("SSL_CERT_FILE", str(certificates / "ca-bundle.pem"))
     domain = f"sandbox.localhost:{one.url.rpartition(':')[2]}"
     yield one, {"domain": domain, "proxy": proxy.url, "api_key": TOKENS["ann"]}
     patch.undo()
-    one.close()
     proxy.close()
 
 
@@ -58,7 +56,7 @@ def test_run_code(box: Any) -> None:
     assert (execution.text, execution.logs.stdout, execution.logs.stderr) == ("1é", ["out\n"], ["err\n"])
     assert heard == ["out\n"]
     assert box.run_code("1/0").error.name == "ZeroDivisionError"
-    assert box.run_code("os.environ['Q']", envs={"Q": "q"}).text == "q"
+    assert box.run_code("os.environ['Q'] + os.getcwd()", envs={"Q": "q"}).text == "q/home/user"
 
 
 def test_contexts(box: Any) -> None:
