@@ -215,7 +215,11 @@ class RequestFilter:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if not self._known.host(_values(scope, b"host")):
+        if _values(scope, b"content-length") and _values(scope, b"transfer-encoding"):
+            # A proxy may have read one, and we the other: what follows is part of this request, or another one.
+            ended = {"Connection": "close"}
+            await refuse(Response("Content-Length and Transfer-Encoding", 400, ended), scope, receive, send)
+        elif not self._known.host(_values(scope, b"host")):
             await refuse(Response("Invalid Host header", 421), scope, receive, send)
         elif not self._known.origin(_values(scope, b"origin")):
             await refuse(Response("Invalid Origin header", 403), scope, receive, send)
