@@ -100,6 +100,7 @@ def test_psutil_measures_the_sandbox(image: str, runtime: str) -> None:
     assert machine > disk  # what is replaced is psutil's, and no more
 
 
+@pytest.mark.long
 def test_plots_have_glyphs_for_all_scripts(image: str) -> None:
     with Sandbox(image=image) as sandbox:
         for theme, kinds in (("", ("png", "svg", "pdf")), ("import seaborn; seaborn.set_theme()", ("png",))):

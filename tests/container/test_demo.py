@@ -22,6 +22,7 @@ def command(output: Path) -> list[str]:
     return [sys.executable, *words]
 
 
+@pytest.mark.long
 @pytest.mark.alone  # while its broker listens, sessions of other tests would take it
 def test_it_ends_well_the_first_time_and_again(tmp_path: Path) -> None:
     try:

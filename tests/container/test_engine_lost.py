@@ -195,7 +195,7 @@ def test_an_engine_that_goes_under_a_broker_is_said_by_the_broker_s_kernels(
         eventually(lambda: ready() == 1, 30, "the next one waits")
 
 
-@pytest.mark.parametrize("how", ["stop", "crash"])
+@pytest.mark.parametrize("how", [pytest.param("stop", marks=pytest.mark.long), "crash"])
 async def test_an_engine_that_starts_again_leaves_no_detached_sandbox_half_there(running: OwnEngine, how: str) -> None:
     """With an owner and without one, in a cell and at rest: each is gone from the list, from the engine and its quota.
 
@@ -283,6 +283,7 @@ def test_reap_removes_what_a_crash_of_the_engine_left(
     assert running.docker("ps", "--all", "--quiet").stdout == ""
 
 
+@pytest.mark.long
 def test_a_batch_run_whose_engine_goes_leaves_notebook_and_report(running: OwnEngine, tmp_path: Path) -> None:
     source = write(tmp_path, "print('first')", "import time; time.sleep(60)", "print('third')")
     started = Started(tmp_path, source, "--engine", running.url, "--image", IMAGE)

@@ -83,6 +83,7 @@ def test_secrets(origins: Origins, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [headers["Authorization"] for _, _, headers in origins.tls.requests] == ["Bearer a-value-of-the-host"]
 
 
+@pytest.mark.long
 def test_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(installation, "cache", lambda: tmp_path / "cache")
     wheel(tmp_path, "humanize", "4.0")
@@ -104,6 +105,7 @@ def test_a_detached_sandbox(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "6\n"
 
 
+@pytest.mark.long
 def test_nbclient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
@@ -116,6 +118,7 @@ def test_nbclient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not containers_of(os.getpid())
 
 
+@pytest.mark.long
 async def test_an_mcp_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}")
     names: dict[str, Any] = {}

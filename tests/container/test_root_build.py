@@ -205,6 +205,7 @@ def test_a_second_build_has_nothing_to_do_and_asks_no_index(place: Place) -> Non
     assert inside(NAME, "small") == "small 1.0\n"
 
 
+@pytest.mark.long
 def test_another_lock_makes_another_root_and_the_state_says_so(place: Place) -> None:
     assert roots.state(NAME)[0] == "wrong"
     place.build()
@@ -236,6 +237,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused_and_the_root_stays(place:
     assert inside(NAME, "small") == "small 1.0\n"
 
 
+@pytest.mark.long
 def test_requirements_add_packages_to_those_of_the_kind(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text(f"{wheel(tmp_path, place.marker, name='more').name}\n")
@@ -351,6 +353,7 @@ def debian(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     archive.unlink()
 
 
+@pytest.mark.long
 def test_a_root_of_debian_is_made_by_the_recipe_in_a_sandbox(debian: Place) -> None:
     name = roots.build("r", progress=debian.lines.append)
     folder = root_generations.folder_of(name)

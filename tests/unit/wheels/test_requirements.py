@@ -268,6 +268,7 @@ def test_control_pip_builds_what_it_is_left_to_follow(index: Path, tmp_path: Pat
     assert built.exists()
 
 
+@pytest.mark.long
 def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip tried a thousand versions of botocore twice, and said that there was a conflict."""
     monkeypatch.setattr(image_wheels, "resolve", searches := Counted(resolver.resolve))
@@ -290,13 +291,21 @@ def test_control_an_older_version_that_fits_is_found(index: Path) -> None:
     assert asked(index, "client\n") == {"client-1.0"}
 
 
+@pytest.mark.long
 def test_what_is_not_the_kernels_changes_its_version_where_it_has_to(index: Path) -> None:
     for number in range(2 * resolver.MAX_TRIES):
         wheel(index, "of-data<3", name="client", version=f"1.{number}")
     assert asked(index, "client\n") == {f"client-1.{2 * resolver.MAX_TRIES - 1}", "of_data-2.0"}
 
 
-@pytest.mark.parametrize("text", ["left\nright\n", "right\nleft\n", "left\nmiddle\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("left\nright\n", marks=pytest.mark.long),
+        "right\nleft\n",
+        pytest.param("left\nmiddle\n", marks=pytest.mark.long),
+    ],
+)
 def test_what_does_not_go_together_is_given_up_until_it_does(index: Path, text: str) -> None:
     wheel(index, "shared>=2", name="left", version="1.0")
     wheel(index, "shared>=2", name="left", version="2.0")
@@ -310,6 +319,7 @@ def test_what_does_not_go_together_is_given_up_until_it_does(index: Path, text: 
     assert len(found) == 3
 
 
+@pytest.mark.long
 def test_requirements_that_do_not_go_together_are_named(index: Path) -> None:
     wheel(index, "other<2", name="client")
     wheel(index, name="other", version="2.0")
@@ -325,6 +335,7 @@ def test_a_package_without_a_wheel_is_named(index: Path) -> None:
     assert no.value.setting == "requirements"
 
 
+@pytest.mark.long
 def test_markers_are_read_for_the_python_of_the_image(index: Path) -> None:
     """Pip itself reads them for the Python that it runs on, and leaves out what only the image needs."""
     there, elsewhere = 'python_version == "3.13"', 'platform_machine == "odd"'
@@ -336,6 +347,7 @@ def test_markers_are_read_for_the_python_of_the_image(index: Path) -> None:
     assert asked(index, "asker\n") == {"asker-1.0", "leader-1.0", "new-1.0", "more-1.0"}
 
 
+@pytest.mark.long
 def test_a_wheel_that_is_named_takes_part_in_the_choice(index: Path, tmp_path: Path) -> None:
     own = wheel(tmp_path, "helper<2", name="own", version="1.0+local.1")
     for version in ("1.0", "2.0"):

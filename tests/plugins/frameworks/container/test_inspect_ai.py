@@ -81,6 +81,7 @@ def test_the_example_of_the_document_is_an_evaluation_that_succeeds(tmp_path: Pa
     assert said["tools"] == ["hello/mnt/data\n", "hellohello\n"]
 
 
+@pytest.mark.long
 def test_a_task_finds_the_environment_by_its_name_alone(tmp_path: Path) -> None:
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps({"memory": "512M", "open_files": 512}), encoding="utf-8")

@@ -17,7 +17,7 @@ from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
 from sandbox_kernel.plugins.frameworks.inspect_ai import KernelSandboxEnvironment
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 DIFFERENT = {"test_exec_as_user": "a sandbox has one user, who is not root; no process can become another one"}
 """The checks that this sandbox fails by design, and why. SandboxUserUnsupportedError is the contract's word for it."""

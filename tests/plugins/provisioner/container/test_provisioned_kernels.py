@@ -192,6 +192,7 @@ def test_a_kernel_that_the_image_lacks_is_named_and_nothing_else_runs(server: Se
         assert "--kernel=other" in process.cmdline()
 
 
+@pytest.mark.long
 def test_the_server_interrupts_restarts_and_revives_them(server: Server) -> None:
     module = example_client()
     with module.Kernel(server.url, server.token, "plain", patience=60) as kernel:
@@ -245,6 +246,7 @@ def test_a_server_that_starts_sandboxes_only_may_name_such_kernelspecs(tmp_path:
     assert not mark.exists()
 
 
+@pytest.mark.long
 def test_a_server_culls_them(tmp_path: Path, image: str) -> None:
     words = [f"--MappingKernelManager.{name}=1" for name in ("cull_idle_timeout", "cull_interval")]
     with served(tmp_path, image, BY_DEFAULT, *words) as server:
