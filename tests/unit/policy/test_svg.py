@@ -180,6 +180,7 @@ HONEST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_what_libraries_draw_stays_whole(name: str) -> None:
     data, verdict = filtered({"image/svg+xml": HONEST[name]})
@@ -395,6 +396,7 @@ DRAWN = {
 """What libraries draw, larger than most: each as often as it makes a full picture of 460 by 345 pixels."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_full_pictures_of_libraries_stay(name: str) -> None:
     left = svg.Allowance()

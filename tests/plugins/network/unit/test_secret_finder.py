@@ -230,6 +230,7 @@ def honest() -> dict[str, bytes]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_honest_bodies_pass_as_they_are(value: bytes) -> None:
     value = value[::2] + value[1::2]  # the sources of this test hold the value itself

@@ -51,6 +51,7 @@ def in_pieces(scrub: Scrubber, text: bytes, sizes: list[int]) -> bytes:
     return found + stream.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @each("spelling", SPELLINGS)
 def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> None:
