@@ -35,6 +35,13 @@ runs.
 - `jupyter_messages`: The forms that Jupyter's messages have on a WebSocket.
 - `jupyter_front`: A sandbox as a kernel with many clients.
 - `jupyter_history`: The cells that ran in a sandbox, as a notebook.
+- `open_terminal`: Open Terminal's wire, which Open WebUI speaks.
+- `open_terminal_user`: Whose sandbox a request is for, and where a path leads.
+- `open_terminal_files`: Files of a user's sandbox.
+- `open_terminal_commands`: Commands that run beside each other.
+- `open_terminal_sockets`: Shells with a terminal, each for one WebSocket.
+- `open_terminal_notebooks`: Notebooks, whose cells run one by one.
+- `open_terminal_page`: The page from which Open WebUI makes the tools of its models.
 - `place`: Where the server listens.
 - `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.

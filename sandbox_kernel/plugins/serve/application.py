@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from ...core.prometheus_text import CONTENT_TYPE
 from ..mcp.web_server import Names, RequestFilter
-from . import e2b, jupyter, librechat, metrics
+from . import e2b, jupyter, librechat, metrics, open_terminal
 from .codes import ServeCode
 from .domain import SandboxHosts
 from .guard import Guard
@@ -24,7 +24,12 @@ from .requests import answer, error
 from .tenants import Tenant, Tenants
 from .token_file import METRICS, Tokens
 
-WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (e2b.routes, jupyter.routes, librechat.routes)
+WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (
+    e2b.routes,
+    jupyter.routes,
+    librechat.routes,
+    open_terminal.routes,
+)
 """What the server speaks, each with its routes."""
 
 

@@ -32,5 +32,6 @@ class ServeCode(Code):
     SANDBOXES_OF_TENANT = "limit", "too many sandboxes at once", "Kill one."
     CALLS_OF_SANDBOX = "limit", "too many calls run or wait in the sandbox", _WAIT
     FILE_NOT_KEPT = "failure", "the file is not kept, or not any more", "Send it again."
+    NOT_THERE = "failure", "there is no such thing in the sandbox", "List what there is."
     PROGRAM_UNKNOWN = "failure", "no program waits for that", "Run it again."
     REQUESTS_OF_TENANT = "limit", "too many requests of one user are under way", _WAIT

@@ -96,6 +96,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long a sandbox may be asked to last (default: %(default)s)",
     )
+    parser.add_argument(
+        "--idle-makes-room",
+        metavar="SECONDS",
+        help="for users of Open WebUI: where there is no room, the sandbox that was idle for the longest time, so many "
+        "seconds at least, ends for that of another user. Without this option, the other user is refused",
+    )
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -127,10 +133,12 @@ def serve(options: argparse.Namespace) -> int:
             raise ConfigurationError(EndCode.WRONG_SETTING, f"{name} must be 1 to 1000", setting=name.replace("_", "-"))
     if options.port > 65535:
         raise ConfigurationError(EndCode.WRONG_SETTING, "port must be 0 to 65535", setting="port")
+    idle = options.idle_makes_room
     limits = ServeLimits(
         sandboxes=options.sandboxes,
         sandboxes_per_tenant=options.sandboxes_per_tenant,
         lifetime=seconds(1)("lifetime-limit", options.lifetime_limit),
+        idle_makes_room=None if idle is None else seconds(1)("idle-makes-room", idle),
     )
     return asyncio.run(_serve(options, templates(settings, options.template), limits))
 

@@ -56,6 +56,8 @@ class ServeLimits:
     calls_per_sandbox: int = 32
     lifetime: float = 86400.0
     """Seconds that a sandbox may be asked to last from now on."""
+    idle_makes_room: float | None = None
+    """Seconds after which the sandbox of a user of Open WebUI may end for that of another; None is never."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

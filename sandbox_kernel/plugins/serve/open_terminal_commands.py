@@ -1,0 +1,211 @@
+"""Open Terminal's wire: commands that run beside each other, asked for what they said."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.responses import Response
+
+from ...core.codes import UsageCode
+from ...core.errors import CommandExitException, SandboxError
+from ...sdk.commands import AsyncCommandHandle
+from .codes import ServeCode
+from .open_terminal_user import Asked, missing
+from .requests import Refusal, answer, improper, while_there
+from .tenants import Lease
+
+MAX_PROCESSES = 32
+"""Of one user, with those that have ended."""
+MAX_SAID = 4 << 20
+"""Characters of one command that are kept: the newest."""
+MAX_PIECES = 20_000
+KEEP_SECONDS = 300.0
+"""How long a command is known after its end."""
+WAIT_SECONDS = 300.0
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([nrt0abfv\\]))")
+_PLAIN = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\"}
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One command."""
+
+    id: str
+    command: str
+    chat: str
+    handle: Any = None
+    said: deque[tuple[str, str]] = field(default_factory=deque)
+    dropped: int = 0
+    """Pieces that are not kept any more."""
+    size: int = 0
+    status: str = "running"
+    exit_code: int | None = None
+    ended: float | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hear(self, stream: str, text: str) -> None:
+        """Keep what it says; the oldest goes if that is too much."""
+        self.said.append((stream, text))
+        self.size += len(text)
+        while self.size > MAX_SAID or len(self.said) > MAX_PIECES:
+            self.size -= len(self.said.popleft()[1])
+            self.dropped += 1
+
+    def end(self, status: str, code: int | None) -> None:
+        if self.ended is None:
+            self.status, self.exit_code, self.ended = status, code, time.monotonic()
+        self.done.set()
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "command": self.command,
+            "status": self.status,
+            "exit_code": self.exit_code,
+            "log_path": None,
+        }
+
+    def answer(self, offset: int, tail: int | None) -> Response:
+        """Return what it has said from a piece on, and how it is."""
+        total = self.dropped + len(self.said)
+        pieces = list(self.said)[max(0, offset - self.dropped) :]
+        cut = offset < self.dropped
+        if tail is not None and len(pieces) > tail:
+            pieces, cut = pieces[-tail:], True
+        output = [{"type": stream, "data": text} for stream, text in pieces]
+        return answer({**self.about(), "output": output, "truncated": cut, "next_offset": total})
+
+
+async def start(asked: Asked) -> Response:
+    """Start a command, and wait for its end for a while."""
+    body = await asked.body()
+    command, envs, given = body.fields.get("command"), body.texts("env") or None, body.text("cwd")
+    if not isinstance(command, str) or not command:
+        raise improper("command", "is text")
+    wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
+    folder = asked.path("." if given is None else given)
+    _make_room(asked)
+    process = Process(secrets.token_hex(8), command, asked.chat)
+    asked.box.processes[process.id] = process
+    try:
+        process.handle = await asked.sandbox.commands.run(
+            command,
+            background=True,
+            envs=envs,
+            cwd=folder,
+            on_stdout=lambda text: process.hear("stdout", str(text)),
+            on_stderr=lambda text: process.hear("stderr", str(text)),
+            stdin=True,
+            timeout=None,
+            retain_output=False,
+        )
+    except BaseException:
+        del asked.box.processes[process.id]
+        raise
+    asked.tenants.tasks.start(follow(process, asked.box.lease), "a command of a terminal's user")
+    await _waited(asked, process, wait)
+    return process.answer(0, tail)
+
+
+async def follow(process: Process, lease: Lease) -> None:
+    """Follow a command to its end."""
+    handle: AsyncCommandHandle = process.handle
+    lease.calls += 1
+    try:
+        process.end("done", (await handle.wait()).exit_code)
+    except CommandExitException as error:
+        process.end("done", error.exit_code)
+    except SandboxError as error:
+        process.hear("stderr", f"{error}\n")
+        process.end("killed", None)
+    finally:
+        lease.calls -= 1
+        process.end("killed", None)
+
+
+def _make_room(asked: Asked) -> None:
+    """Forget commands that ended a while ago. Raises `Refusal` if there is no room for one more."""
+    known, lease = asked.box.processes, asked.box.lease
+    over = sorted((one for one in known.values() if one.ended is not None), key=lambda one: one.ended or 0.0)
+    now = time.monotonic()
+    for one in over:
+        if len(known) >= MAX_PROCESSES or now - (one.ended or now) > KEEP_SECONDS:
+            del known[one.id]
+    if len(known) >= MAX_PROCESSES or lease.calls >= asked.tenants.limits.calls_per_sandbox:
+        words = f"{lease.calls} commands and terminals run in the sandbox, which is the limit. End one of them"
+        raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
+
+
+async def _waited(asked: Asked, process: Process, seconds: float | None) -> None:
+    if seconds:
+        await while_there(asked.request, _until(process, seconds))
+
+
+async def _until(process: Process, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await process.done.wait()
+    except TimeoutError:
+        return
+
+
+def _known(asked: Asked) -> Process:
+    found = asked.box.processes.get(asked.request.path_params["process_id"])
+    if not isinstance(found, Process) or found.chat != asked.chat:
+        raise missing("Process")
+    return found
+
+
+async def every(asked: Asked) -> Response:
+    """List the commands of a chat."""
+    return answer([one.about() for one in asked.box.processes.values() if one.chat == asked.chat])
+
+
+async def status(asked: Asked) -> Response:
+    """Return what a command has said since, and how it is; wait for its end for a while."""
+    process = _known(asked)
+    wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
+    offset = asked.number("offset", 0, 0, 10**9) or 0
+    await _waited(asked, process, wait)
+    return process.answer(offset, tail)
+
+
+async def send(asked: Asked) -> Response:
+    """Write to a command."""
+    process, text = _known(asked), (await asked.body()).fields.get("input")
+    if not isinstance(text, str):
+        raise improper("input", "is text")
+    if process.status != "running":
+        raise Refusal(400, UsageCode.WRONG_ARGUMENT, "Process has already exited")
+    await process.handle.send_stdin(unescaped(text))
+    return answer({"status": "ok"})
+
+
+def unescaped(text: str) -> str:
+    """Return text whose escapes are what they mean: models write them as they read them."""
+    return _ESCAPE.sub(lambda found: _PLAIN.get(found[3]) or chr(int(found[1] or found[2] or "0", 16)), text)
+
+
+async def kill(asked: Asked) -> Response:
+    """End a command, at once: no other signal is offered."""
+    process = _known(asked)
+    if process.status == "running":
+        process.end("killed", -9)
+        await process.handle.kill()
+    asked.box.processes.pop(process.id, None)
+    return answer({"status": "killed"})
+
+
+ROUTES = (
+    ("GET", "/execute", every),
+    ("POST", "/execute", start),
+    ("GET", "/execute/{process_id}/status", status),
+    ("POST", "/execute/{process_id}/input", send),
+    ("DELETE", "/execute/{process_id}", kill),
+)

@@ -1,0 +1,196 @@
+"""Open Terminal's wire: whose sandbox a request is for, what is kept of it, and where a path leads.
+
+Open WebUI has one key for all of its users, and says by a header which of them asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from ...core.codes import UsageCode
+from ...core.errors import FileNotThere, SandboxError
+from ...core.model import SCRATCH
+from ...sdk.folder_entries import EntryInfo, FileType
+from ...sdk.sandbox_paths import folder_of
+from .codes import ServeCode
+from .e2b_home import HOME
+from .requests import Body, Refusal, answer, improper, json_of, one_header, refusal_of
+from .tenants import Lease, Tenant, Tenants
+
+WIRE = "open-terminal"
+PREFIX = "/open-terminal"
+SECONDS = 1800.0
+"""How long the sandbox of a user lasts after a request."""
+MAX_ID = 256
+MAX_FOLDERS = 256
+"""Chats of one user whose folder is known."""
+
+
+@dataclass(slots=True, eq=False)
+class Box:
+    """The sandbox of one user, and what the wire keeps of it."""
+
+    lease: Lease
+    user: str
+    folders: dict[str, str] = field(default_factory=dict)
+    """Where each chat is."""
+    processes: dict[str, Any] = field(default_factory=dict)
+    terminals: dict[str, Any] = field(default_factory=dict)
+    notebooks: dict[str, Any] = field(default_factory=dict)
+
+    def folder(self, chat: str) -> str:
+        return self.folders.get(chat, HOME)
+
+    def go(self, chat: str, folder: str) -> None:
+        """Have a chat be in a folder from now on."""
+        self.folders.pop(chat, None)
+        self.folders[chat] = folder
+        while len(self.folders) > MAX_FOLDERS:
+            del self.folders[next(iter(self.folders))]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Asked:
+    """A request, and the sandbox that it is for."""
+
+    request: Request
+    tenants: Tenants
+    box: Box
+    chat: str
+
+    @property
+    def sandbox(self) -> Any:
+        return self.box.lease.sandbox
+
+    def path(self, given: object) -> str:
+        """Return where a path leads, as the client has it. Raises `Refusal` outside of the user's files."""
+        if not isinstance(given, str):
+            raise improper("path", "is text")
+        text = HOME + given[1:] if given == "~" or given.startswith("~/") else given
+        found = posixpath.normpath(posixpath.join(self.box.folder(self.chat), text))
+        if not any(found == folder or found.startswith(f"{folder}/") for folder in (HOME, SCRATCH)):
+            raise Refusal(403, UsageCode.WRONG_ARGUMENT, f"{found[:200]!r}: the files of this terminal are in {HOME}")
+        return found
+
+    async def entry(self, path: str) -> EntryInfo | None:
+        """Return what is at a path, None for nothing. Raises `FileRefused` for an improper one, and for the home."""
+        try:
+            found: EntryInfo = await self.sandbox.files.get_info(path)
+        except FileNotThere:
+            return None
+        return found
+
+    async def is_folder(self, path: str) -> bool:
+        if not folder_of(path):
+            return True
+        found = await self.entry(path)
+        return found is not None and found.type is FileType.DIR
+
+    async def is_file(self, path: str) -> bool:
+        if not folder_of(path):
+            return False
+        found = await self.entry(path)
+        return found is not None and found.type is FileType.FILE
+
+    def text(self, name: str, usual: str | None = None) -> str:
+        """Return what an address says. Raises `Refusal` if it has to and does not."""
+        values = [one for one in self.request.query_params.getlist(name) if one.lower() != "null"]
+        if len(values) > 1 or (not values and usual is None):
+            raise improper(name, "is given once, in the address")
+        return values[0] if values else str(usual)
+
+    def texts(self, name: str) -> list[str]:
+        return [one for one in self.request.query_params.getlist(name) if one.lower() != "null"]
+
+    def number(self, name: str, usual: int | None, least: int, most: int) -> int | None:
+        text = self.text(name, "")
+        if not text:
+            return usual
+        if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+            raise improper(name, f"is a number, {least} to {most}")
+        return int(text)
+
+    def flag(self, name: str, *, usual: bool) -> bool:
+        text = self.text(name, str(usual)).lower()
+        if text not in {"true", "false", "1", "0"}:
+            raise improper(name, "is true or false")
+        return text in {"true", "1"}
+
+    def seconds(self, name: str, most: float) -> float | None:
+        text = self.text(name, "")
+        try:
+            found = float(text) if text else None
+        except ValueError:
+            found = -1.0
+        if found is not None and not 0 <= found <= most:
+            raise improper(name, f"is 0 to {most:g} seconds")
+        return found
+
+    async def body(self) -> Body:
+        return await json_of(self.request)
+
+
+Work = Callable[[Asked], Awaitable[Response]]
+Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
+
+
+class Users:
+    """Finds the sandboxes of users."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[tuple[str, str], Box] = {}
+
+    async def box(self, request: HTTPConnection, tenants: Tenants, tenant: Tenant) -> Box:
+        """Return the sandbox of the user who asks; it is made if there is none. Raises `Refusal`, `SandboxError`."""
+        user, context = header(request, "X-User-Id"), header(request, "X-Terminal-Context-Id")
+        digest = hashlib.sha256(f"{len(user)}:{user}{context}".encode()).hexdigest()[:32]
+        seconds = min(SECONDS, tenants.limits.lifetime)
+        lease = await tenants.named(tenant, f"{WIRE}/{digest}", seconds, makes_room=tenants.limits.idle_makes_room)
+        for key in [key for key, box in self._boxes.items() if not box.lease.is_there]:
+            del self._boxes[key]
+        known = self._boxes.get((tenant.name, digest))
+        if known is None or known.lease is not lease:
+            known = self._boxes[tenant.name, digest] = Box(lease, user)
+        return known
+
+    def boxes(self, tenant: Tenant) -> list[Box]:
+        """Return the sandboxes of a tenant's users."""
+        return [box for (name, _), box in self._boxes.items() if name == tenant.name and box.lease.is_there]
+
+    def handler(self, work: Work) -> Handler:
+        """Return a handler, which answers as Open Terminal does also where something is refused."""
+
+        async def handle(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+            try:
+                chat = header(request, "X-Session-Id")
+                box = await self.box(request, tenants, tenant)
+                return await work(Asked(request=request, tenants=tenants, box=box, chat=chat))
+            except (Refusal, SandboxError) as error:
+                return refused(error)
+
+        return handle
+
+
+def refused(error: Refusal | SandboxError) -> Response:
+    refusal = error if isinstance(error, Refusal) else refusal_of(error)
+    words = {"detail": str(refusal), "error": refusal.code.code}
+    return answer(words, refusal.status)
+
+
+def missing(what: str) -> Refusal:
+    return Refusal(404, ServeCode.NOT_THERE, f"{what} not found")
+
+
+def header(request: HTTPConnection, name: str) -> str:
+    """Return an id that Open WebUI sends, "" for none. Raises `Refusal` for two, and for what is no id."""
+    found = one_header(request, name) or ""
+    if len(found) > MAX_ID or not found.isascii() or (found and not found.isprintable()):
+        raise improper(name, f"is up to {MAX_ID} characters of ASCII")
+    return found

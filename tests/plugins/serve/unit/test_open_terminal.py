@@ -1,0 +1,307 @@
+"""Open Terminal's wire: whose a request is, where a path leads, and what is refused. No sandbox starts here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import httpx2
+import pytest
+
+from sandbox_kernel import __version__
+from sandbox_kernel.core.errors import CommandExitException
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.mcp.web_server import Names
+from sandbox_kernel.plugins.serve import open_terminal, open_terminal_commands, open_terminal_sockets
+from sandbox_kernel.plugins.serve.application import application
+from sandbox_kernel.plugins.serve.e2b_home import HOME
+from sandbox_kernel.plugins.serve.open_terminal_commands import Process, follow, unescaped
+from sandbox_kernel.plugins.serve.open_terminal_files import replaced
+from sandbox_kernel.plugins.serve.open_terminal_page import page
+from sandbox_kernel.plugins.serve.open_terminal_sockets import Terminal
+from sandbox_kernel.plugins.serve.open_terminal_user import PREFIX
+from sandbox_kernel.plugins.serve.requests import Refusal
+from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
+from sandbox_kernel.plugins.serve.token_file import Tokens
+from tests.plugins.serve.unit.test_routes import StandIn
+
+MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
+ROUTES = [
+    (method, path.replace("{path:path}", "home/user/a").replace("{port}", "80").replace("{process_id}", "p1"))
+    for method, path, _ in open_terminal.ROUTES
+]
+
+
+class Computer(StandIn):
+    """A sandbox whose files are a set of names."""
+
+    def __init__(self, identity: str) -> None:
+        super().__init__(identity)
+        self.asked: list[str] = []
+
+    async def set_timeout(self, seconds: float) -> None:
+        return None
+
+    async def kill(self) -> None:
+        self.state = "ended"
+
+    async def get_info(self, path: str) -> Any:
+        self.asked.append(path)
+        return SimpleNamespace(type="dir", name="a")
+
+    async def make_folder(self, path: str) -> None:
+        self.asked.append(path)
+
+
+class Served:
+    """The application, where each new sandbox is a stand-in."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+        self.tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
+        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
+        self.made: list[tuple[str, str]] = []
+        monkeypatch.setattr(self.tenants, "create", self._create)
+
+    async def _create(self, tenant: Any, template: str, settings: Settings, lifetime: float, name: str = "") -> Lease:
+        self.tenants._check_room(tenant)  # noqa: SLF001 (as the real one does)
+        lease = Lease(sandbox=Computer(name), tenant=tenant, template=template, name=name)  # type: ignore[arg-type]
+        tenant.leases[lease.id] = lease
+        self.made.append((tenant.name, name))
+        return lease
+
+    async def ask(self, method: str, path: str, key: str | None = MINE, **given: Any) -> httpx2.Response:
+        base, headers = given.pop("url", "http://localhost:8809"), list(given.pop("headers", []))
+        headers += [] if key is None else [("Authorization", f"Bearer {key}")]
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=base) as client:
+            return await client.request(method, PREFIX + path, headers=headers, **given)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    return Served(monkeypatch)
+
+
+def test_the_list_of_routes_is_not_empty() -> None:
+    assert len(ROUTES) == 45
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_a_tenant_s_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
+    for key in (None, "", MINE[:-1], MINE + "x"):
+        answer = await served.ask(method, path, key, headers=[("X-User-Id", "u1")])
+        assert answer.status_code == 401, key
+    assert (await served.ask(method, path, None, headers=[("Cookie", f"token={MINE}")])).status_code == 401
+    assert (await served.ask(method, path, url="http://evil.example")).status_code == 421
+    assert (await served.ask(method, path, headers=[("Origin", "http://evil.example")])).status_code == 403
+    assert served.made == []
+
+
+async def test_control_what_is_the_same_for_everybody_is_open(served: Served) -> None:
+    assert (await served.ask("GET", "/health", None)).json() == {"status": "ok"}
+    features = (await served.ask("GET", "/api/config", None)).json()["features"]
+    assert features == {"terminal": True, "notebooks": True, "system": True}
+    assert (await served.ask("GET", "/openapi.json", None)).json() == page(__version__)
+    assert "/home/user" in (await served.ask("GET", "/system")).json()["prompt"]
+
+
+# --- users ---
+
+
+async def test_each_user_and_context_of_a_tenant_has_a_sandbox(served: Served) -> None:
+    people = [
+        (MINE, [("X-User-Id", "u1")]),
+        (MINE, [("X-User-Id", "u2")]),
+        (MINE, []),
+        (MINE, [("X-User-Id", "u1"), ("X-Terminal-Context-Id", "chat:1")]),
+        (MINE, [("X-User-Id", "u1chat:1")]),
+        (THEIRS, [("X-User-Id", "u1")]),
+    ]
+    for key, headers in people * 2:
+        assert (await served.ask("GET", "/system", key, headers=headers)).status_code == 200
+    assert len(served.made) == len(set(served.made)) == len(people)
+    assert all(name.startswith("open-terminal/") and len(name) == 46 for _, name in served.made)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("X-User-Id", "u1"), ("X-User-Id", "u2")],
+        [("X-User-Id", "u1"), ("x-user-id", "u1")],
+        [("X-User-Id", "a" * 257)],
+        [("X-User-Id", "ü".encode("latin-1"))],
+        [("X-User-Id", "a\tb")],
+        [("X-Session-Id", "c1"), ("X-Session-Id", "c2")],
+        [("X-Session-Id", "a" * 257)],
+        [("X-User-Id", "u"), ("X-Terminal-Context-Id", "1"), ("X-Terminal-Context-Id", "2")],
+    ],
+)
+async def test_a_user_that_is_unclear_has_none(served: Served, headers: list[tuple[str, str | bytes]]) -> None:
+    answer = await served.ask("GET", "/system", headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["detail"]
+    assert served.made == []
+
+
+async def test_the_ninth_user_is_refused_unless_the_operator_lets_idle_ones_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served = Served(monkeypatch, sandboxes_per_tenant=1)
+    first, second = [("X-User-Id", "u1")], [("X-User-Id", "u2")]
+    assert (await served.ask("GET", "/system", headers=first)).status_code == 200
+    answer = await served.ask("GET", "/system", headers=second)
+    assert (answer.status_code, answer.json()["error"]) == (429, "sandboxes-of-tenant")
+    assert "sandboxes" in answer.json()["detail"]
+    served = Served(monkeypatch, sandboxes_per_tenant=1, idle_makes_room=60.0)
+    assert (await served.ask("GET", "/system", headers=first)).status_code == 200
+    assert (await served.ask("GET", "/system", headers=second)).status_code == 429
+    (lease,) = served.tenants.tenant("mine").leases.values()
+    lease.used = time.monotonic() - 61
+    lease.calls = 1
+    assert (await served.ask("GET", "/system", headers=second)).status_code == 429
+    lease.calls = 0
+    assert (await served.ask("GET", "/system", headers=second)).status_code == 200
+    assert not lease.is_there
+
+
+# --- paths and addresses ---
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/passwd", "..", "../..", "/home/user/../x", "/mnt/data/../x", HOME + "2/a", "~x/../../y", "/", "//etc"],
+)
+async def test_a_path_that_leads_elsewhere_is_refused(served: Served, path: str) -> None:
+    for method, where in (
+        ("GET", "/files/read"),
+        ("GET", "/files/view"),
+        ("GET", "/files/display"),
+        ("GET", "/files/grep?query=a"),
+        ("GET", "/files/glob?pattern=a"),
+        ("GET", "/files/search"),
+        ("GET", "/files/matches?query=a"),
+        ("DELETE", "/files/delete"),
+    ):
+        mark = "&" if "?" in where else "?"
+        answer = await served.ask(method, f"{where}{mark}{httpx2.QueryParams({'path': path})}")
+        assert answer.status_code == 403, where
+    for where, body in (
+        ("/files/cwd", {"path": path}),
+        ("/files/write", {"path": path, "content": ""}),
+        ("/files/mkdir", {"path": path}),
+        ("/files/move", {"source": path, "destination": "a"}),
+        ("/files/move", {"source": "a", "destination": path}),
+        ("/files/replace", {"path": path, "replacements": []}),
+        ("/files/archive", {"paths": [path]}),
+        ("/execute", {"command": "true", "cwd": path}),
+        ("/notebooks", {"path": path}),
+    ):
+        assert (await served.ask("POST", where, json=body)).status_code == 403, where
+    (lease,) = served.tenants.tenant("mine").leases.values()
+    computer: Any = lease.sandbox
+    assert computer.asked == []
+
+
+@pytest.mark.parametrize("path", ["a/../b", "~/b", "/home/user/b", "./b", "b/"])
+async def test_control_a_path_at_home_is_taken(served: Served, path: str) -> None:
+    answer = await served.ask("POST", "/files/mkdir", json={"path": path})
+    assert answer.json() == {"path": "/home/user/b"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/files/read"),
+        ("GET", "/files/read?path=a&path=b"),
+        ("GET", "/files/read?path=a&start_line=0"),
+        ("GET", "/files/read?path=a&end_line=x"),
+        ("GET", "/files/read?path=a&end_line=99999999999"),
+        ("GET", "/files/glob?pattern=a&type=link"),
+        ("GET", "/files/grep?query=a&max_results=501"),
+        ("GET", "/files/grep?query=a&regex=maybe"),
+        ("GET", "/files/matches?query=%20"),
+        ("POST", "/execute?wait=301"),
+        ("POST", "/execute?wait=nan"),
+        ("POST", "/execute?wait=-1"),
+        ("POST", "/execute?tail=0"),
+    ],
+)
+async def test_an_address_that_is_improper_is_refused(served: Served, method: str, path: str) -> None:
+    given: dict[str, Any] = {"json": {"command": "true"}} if method == "POST" else {}
+    answer = await served.ask(method, path, **given)
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("identity", ["..", "%2e%2e", "a" * 5000, "é", "p1%00"])
+async def test_an_id_that_is_none_finds_nothing(served: Served, identity: str) -> None:
+    for method, path in (
+        ("GET", f"/execute/{identity}/status"),
+        ("DELETE", f"/execute/{identity}"),
+        ("GET", f"/api/terminals/{identity}"),
+        ("GET", f"/notebooks/{identity}"),
+    ):
+        assert (await served.ask(method, path)).status_code in {404, 405}
+
+
+# --- pieces ---
+
+
+def test_a_replacement_is_exact_or_refused() -> None:
+    text = "a\nb\na\n"
+    assert replaced(text, {"target": "b", "replacement": "c"}) == "a\nc\na\n"
+    assert replaced(text, {"target": "a", "replacement": "c", "start_line": 2}) == "a\nb\nc\n"
+    assert replaced(text, {"target": "a", "replacement": "", "allow_multiple": True}) == "\nb\n\n"
+    for wrong in (
+        {"target": "a", "replacement": "c"},
+        {"target": "z", "replacement": "c"},
+        {"target": "", "replacement": "c"},
+        {"target": "b", "replacement": 7},
+        {"target": "b", "replacement": "c", "start_line": 0},
+        {"target": "b", "replacement": "c", "start_line": 3},
+        {"target": "a", "replacement": "c" * (9 << 20), "allow_multiple": True},
+    ):
+        with pytest.raises(Refusal):
+            replaced(text, wrong)
+
+
+def test_escapes_are_what_they_mean() -> None:
+    assert unescaped(r"a\n\x03\\né\u0041\q") == "a\n\x03\\né" + "A" + r"\q"
+
+
+async def test_what_a_command_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_terminal_commands, "MAX_SAID", 10)
+    process = Process("p", "yes", "")
+    for number in range(8):
+        process.hear("stdout", str(number) * 2)
+    found = bytes(process.answer(0, None).body)
+    assert b'"truncated":true,"next_offset":8' in found
+    assert b'[{"type":"stdout","data":"33"}' in found
+    assert b'"output":[{"type":"stdout","data":"77"}],"truncated":false' in bytes(process.answer(7, None).body)
+    assert b'"output":[],"truncated":false' in bytes(process.answer(10**9, None).body)
+
+    class Handle:
+        async def wait(self) -> Any:
+            raise CommandExitException(exit_code=3, stdout="", stderr="", error=None)
+
+    process.handle = Handle()
+    lease: Any = SimpleNamespace(calls=0)
+    await follow(process, lease)
+    assert (process.status, process.exit_code, lease.calls) == ("done", 3, 0)
+
+
+async def test_a_shell_waits_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_terminal_sockets, "MAX_BACKLOG", 2)
+    monkeypatch.setattr(open_terminal_sockets, "MAX_KEPT", 8)
+    terminal = Terminal("t", "")
+    for _ in range(20):
+        await terminal.hear(b"1234")  # nobody is there: the oldest goes
+    assert (bytes(terminal.shown), list(terminal.waiting)) == (b"12341234", [b"1234"] * 2)
+    terminal.connected = True
+    late = asyncio.create_task(terminal.hear(b"late"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not late.done()
+    assert await terminal.next() == b"1234"
+    await late
+    assert [await terminal.next() for _ in range(2)] == [b"1234", b"late"]
