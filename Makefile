@@ -84,6 +84,11 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 			tests/plugins/frameworks/container/test_e2b_page.py tests/frameworks/test_server_clients.py \
 			tests/plugins/serve/container/test_official_client.py $(PYTEST_ARGS) || exit 1; \
 	done
+	@echo "--- clients of Jupyter's wire: ag2, open-webui"
+	@python=.cache/recipes/jupyter-mcp-server/bin/python; \
+		$$python -m pip install --quiet --disable-pip-version-check 'ag2[jupyter-executor]<1' aiohttp nbformat && \
+		$$python -m pip install --quiet --disable-pip-version-check --no-deps open-webui && \
+		$$python -m pytest -p no:cacheprovider tests/plugins/serve/container/test_jupyter_clients.py $(PYTEST_ARGS)
 	@echo "--- @librechat/agents"
 	@[[ -d .cache/recipes/librechat/node_modules ]] || npm install --prefix .cache/recipes/librechat --ignore-scripts --no-audit \
 		--no-fund --omit=optional @librechat/agents@3.9.2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from typing import Any
 
@@ -107,6 +108,7 @@ class Channels:
         if not self._lease.is_there:
             self.look()
             return
+        self._lease.used = time.monotonic()
         name = request.header.get("username")
         if isinstance(name, str) and name.isprintable():
             self.who = f"jupyter {self._lease.tenant.name}/{name[:NAME_CHARACTERS]}"
