@@ -315,6 +315,7 @@ def _words(
         f"tokens: in {path.absolute()}",
         f'for clients of E2B: export {found} E2B_API_KEY="{key}"',
         f'for clients of MCP: {url}/mcp with the header "Authorization: Bearer {key}"',
+        f'for clients of Jupyter: JUPYTER_GATEWAY_AUTH_TOKEN="{key}" jupyter lab --gateway-url={url}/jupyter',
     ]
     return "\n".join(lines)
 

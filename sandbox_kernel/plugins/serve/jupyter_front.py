@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from ...core import json_memory
 from ...core.codes import MessageCode
 from ...core.errors import ProtocolError, SandboxError
 from ...core.model import Message
@@ -33,7 +34,7 @@ from .tenants import Lease
 MAX_SOCKETS = 8
 """Of one sandbox."""
 MAX_HELD = 32 << 20
-"""Bytes of requests that wait in one sandbox, or run."""
+"""Bytes of memory for requests that wait in one sandbox, or run."""
 QUIET = frozenset({"sandbox_state_request"})
 """Requests without statuses."""
 
@@ -156,7 +157,7 @@ class JupyterFront:
 
     def submit(self, request: Message, client: Client) -> None:
         """Have the session take a request. Raises `Closed` for one more than may wait."""
-        size = sum(len(protocol.dumps(part)) for part in (request.header, request.metadata, request.content))
+        size = sum(json_memory.kept(protocol.dumps(part)) for part in (request.metadata, request.content))
         size += sum(map(len, request.buffers))
         if sum(self._held.values()) + size > MAX_HELD:
             raise Closed(REFUSED, f"requests of {MAX_HELD:,} bytes wait in the sandbox, which is the limit")

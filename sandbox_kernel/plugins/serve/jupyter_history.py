@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from ...core import json_memory
 from ...core.model import Message
 from ...session import protocol
 from ...session.requests.queue import PendingRequest
 
 MAX_CELLS = 500
 MAX_BYTES = 4 << 20
-"""Of all cells of a sandbox; the oldest make room."""
+"""Of memory for all cells of a sandbox; the oldest make room."""
 MAX_CELL_BYTES = 1 << 20
 PIECE_BYTES = 100
 """What a piece of text costs beside its characters."""
@@ -52,8 +53,10 @@ class History:
                 datetime.now(UTC),
                 0,
             )
+            if (old := self._cells.pop(request.id, None)) is not None:  # an id of a cell that is long forgotten
+                self._bytes -= old.bytes
             self._cells[request.id] = cell
-            self._grow(cell, len(cell.code.encode(errors="replace")) + PIECE_BYTES)
+            self._grow(cell, json_memory.kept(protocol.dumps(cell.code)) + PIECE_BYTES)
         elif (known := self._cells.get(request.id)) is not None:
             self._output(known, message)
 
@@ -77,7 +80,7 @@ class History:
     def _add(self, cell: _Cell, kind: str, content: Mapping[str, Any]) -> None:
         if cell.is_cut:
             return
-        size = PIECE_BYTES + len(protocol.dumps(content))
+        size = PIECE_BYTES + json_memory.kept(protocol.dumps(content))
         if cell.bytes + size > MAX_CELL_BYTES:
             cell.is_cut = True
             kind, content = "stream", {"name": "stderr", "text": CUT.format(MAX_CELL_BYTES)}
@@ -94,7 +97,7 @@ class History:
 
     def _update(self, content: Mapping[str, Any]) -> None:
         """Replace a display in each cell that has it."""
-        name, size = _display(content), PIECE_BYTES + len(protocol.dumps(content))
+        name, size = _display(content), PIECE_BYTES + json_memory.kept(protocol.dumps(content))
         for cell in self._cells.values() if name is not None else ():
             for one in cell.outputs:
                 more = size - one["bytes"]

@@ -23,6 +23,8 @@ MAX_MESSAGE = 10 << 20
 MAX_MEMORY = 96 << 20
 """Bytes that one may cost once it is parsed."""
 MAX_PARTS = 1000
+HEADER = ("msg_id", "msg_type", "username", "session", "date", "version", "subshell_id")
+"""What is kept of a header: each answer repeats it, and it is remembered long after the request."""
 CHANNELS = frozenset({"shell", "control", "stdin"})
 """On which clients may send."""
 
@@ -92,11 +94,10 @@ def _message(channel: object, header: Any, metadata: Any, content: Any, buffers:
     if not all(isinstance(part, dict) for part in (header, metadata or {}, content or {})):
         raise ValueError("header, metadata and content are objects")
     protocol.check_identifiers(header)
-    if len(protocol.dumps(header)) > protocol.MAX_HEADER:  # every answer repeats it
-        raise ValueError("its header is too large")
+    kept = {name: header[name] for name in HEADER if isinstance(header.get(name), str)}
     return Message(
         channel=channel,  # type: ignore[arg-type] # it is one of them
-        header=header,
+        header={name: value for name, value in kept.items() if len(value) <= protocol.MAX_ID},
         metadata=metadata or {},
         content=content or {},
         buffers=buffers,

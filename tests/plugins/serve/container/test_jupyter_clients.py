@@ -104,13 +104,13 @@ async def test_open_webui(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("code_interpreter", path)
     assert spec is not None
     assert spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    result = await module.execute_code_jupyter(where, "print('out'); 6 * 7", ANN, timeout=60)
+    client: ModuleType = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(client)
+    result = await client.execute_code_jupyter(where, "print('out'); 6 * 7", ANN, timeout=60)
     assert (result["stdout"], result["stderr"], result["result"]) == ("out", "", "42")
-    result = await module.execute_code_jupyter(where, "1/0", ANN, timeout=60)
+    result = await client.execute_code_jupyter(where, "1/0", ANN, timeout=60)
     assert "ZeroDivisionError" in result["stderr"]
-    result = await module.execute_code_jupyter(where, "1", ANN[:-1], timeout=60)
+    result = await client.execute_code_jupyter(where, "1", ANN[:-1], timeout=60)
     assert "401" in result["stderr"]
 
 
@@ -130,7 +130,8 @@ async def test_the_gateway_client_of_a_jupyter_server(where: str, monkeypatch: p
         assert (model["id"], model["name"]) == (kernel, "python3")
         await kernels.interrupt_kernel(kernel)
         await kernels.restart_kernel(kernel)
-        assert await kernels.get_kernel(kernel).is_alive()
+        manager: Any = kernels.get_kernel(kernel)
+        assert await manager.is_alive()
         await kernels.shutdown_kernel(kernel)
         assert await kernels.list_kernels() == []
     finally:
