@@ -74,6 +74,7 @@ test-deleted: $(VENV)/.for-tests setup ## the checkout without one plugin, for e
 
 # Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
 FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server
+E2B_TOOLS := langchain-e2b crewai-tools llama-index-core smolagents
 recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skips, each with its framework
 	@for name in $(FRAMEWORKS); do \
 		echo "--- $$name"; \
@@ -89,6 +90,14 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pip install --quiet --disable-pip-version-check 'ag2[jupyter-executor]<1' aiohttp nbformat && \
 		$$python -m pip install --quiet --disable-pip-version-check --no-deps open-webui && \
 		$$python -m pytest -p no:cacheprovider tests/plugins/serve/container/test_jupyter_clients.py $(PYTEST_ARGS)
+	@for name in $(E2B_TOOLS); do \
+		echo "--- $$name"; \
+		python=.cache/recipes/e2b-$$name/bin/python; [[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/e2b-$$name; \
+		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' "$$name" e2b-code-interpreter \
+			hypothesis psutil pytest pytest-asyncio pytest-timeout || exit 1; \
+		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/plugins/serve/container/test_e2b_tools.py \
+			$(PYTEST_ARGS) || exit 1; \
+	done
 	@echo "--- @librechat/agents"
 	@[[ -d .cache/recipes/librechat/node_modules ]] || npm install --prefix .cache/recipes/librechat --ignore-scripts --no-audit \
 		--no-fund --omit=optional @librechat/agents@3.9.2
