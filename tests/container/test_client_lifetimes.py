@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -96,10 +95,6 @@ def caller(image: str) -> Iterator[type[Caller]]:
 
 def here() -> int:
     return len(containers_of(os.getpid()))
-
-
-def thread_of_the_sdk() -> bool:
-    return any(thread.name == "sandbox_kernel" for thread in threading.enumerate())
 
 
 # --- the end of a process --------------------------------------------------------------------------------------------
@@ -192,26 +187,64 @@ def test_ctrl_c_during_the_start_leaves_nothing(caller) -> None:
 # --- owners that end before their process does -----------------------------------------------------------------------
 
 
-def test_a_with_block_leaves_neither_container_nor_thread(image: str) -> None:
-    with Sandbox(image=image) as one, Sandbox(image=image) as other:
-        assert (one.run_code("1").text, other.run_code("2").text) == ("1", "2")
-        assert sum(thread.name == "sandbox_kernel" for thread in threading.enumerate()) == 1
-    assert here() == 0
-    assert not thread_of_the_sdk()
-    with pytest.raises(ZeroDivisionError), Sandbox(image=image):
+THREADS = """
+import threading
+from sandbox_kernel import Sandbox
+def threads():
+    return sum(thread.name == "sandbox_kernel" for thread in threading.enumerate())
+"""
+"""For a process of its own: in that of the tests, sandboxes of others may be open."""
+
+
+def test_a_with_block_leaves_neither_container_nor_thread(caller) -> None:
+    one = caller(
+        THREADS
+        + """
+with Sandbox(image=IMAGE) as one, Sandbox(image=IMAGE) as other:
+    print(one.run_code("1").text, other.run_code("2").text, threads(), flush=True)
+print(threads(), flush=True)
+input()
+try:
+    with Sandbox(image=IMAGE):
         raise ZeroDivisionError
-    assert here() == 0
-    assert not thread_of_the_sdk()
+except ZeroDivisionError:
+    print(threads(), flush=True)
+input()
+"""
+    )
+    assert one.says() == "1 2 1"
+    for _ in range(2):
+        assert one.says() == "0"
+        assert one.containers() == 0
+        one.goes_on()
+    one.end()
 
 
-def test_a_sandbox_that_nobody_holds_ends(image: str) -> None:
-    sandbox = Sandbox(image=image)
-    sandbox.run_code("1")
-    assert here() == 1
-    del sandbox
-    gc.collect()
-    eventually(lambda: not here(), GONE + ASKING, "its container is gone")
-    eventually(lambda: not thread_of_the_sdk(), 5, "its thread is gone")
+def test_a_sandbox_that_nobody_holds_ends(caller) -> None:
+    one = caller(
+        THREADS
+        + """
+import gc, time
+sandbox = Sandbox(image=IMAGE)
+print(sandbox.run_code("1").text, threads(), flush=True)
+input()
+del sandbox
+gc.collect()
+print("let go", flush=True)
+while threads():
+    time.sleep(0.01)
+print("no thread", flush=True)
+input()
+"""
+    )
+    assert one.says() == "1 1"
+    assert one.containers() == 1
+    one.goes_on()
+    assert one.says() == "let go"
+    eventually(lambda: not one.containers(), GONE + ASKING, "its container is gone")
+    assert one.says() == "no thread"
+    one.goes_on()
+    one.end()
 
 
 async def test_an_async_sandbox_that_nobody_holds_ends(image: str) -> None:
