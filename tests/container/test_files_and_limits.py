@@ -14,6 +14,8 @@ from nbclient import NotebookClient
 from tests.support import ROOT
 from tests.support.kernels import install
 
+pytestmark = pytest.mark.long
+
 NOTEBOOKS = ROOT / "notebooks"
 NOTEBOOK = NOTEBOOKS / "files_and_limits.ipynb"
 

@@ -141,6 +141,7 @@ async def test_a_session_has_a_sandbox_again_when_the_user_s_own_broker_has_ende
                 assert (await BrokerEngine(f"broker://{ended}").status())["yours"] == 1
 
 
+@pytest.mark.long
 def test_a_machine_is_set_up_for_a_broker_of_the_user_s_own_that_nobody_has_started_yet(
     ended: Path, tmp_path: Path
 ) -> None:

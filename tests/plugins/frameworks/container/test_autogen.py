@@ -182,6 +182,7 @@ async def test_a_restart_forgets_variables_and_keeps_files(executor: SandboxCode
     assert result.output == "False kept\n"
 
 
+@pytest.mark.long
 async def test_a_component_file_brings_the_same_executor_back(tmp_path: Path) -> None:
     from autogen_core.code_executor import CodeExecutor
 
@@ -207,6 +208,7 @@ async def test_the_files_of_a_block_appear_in_the_output_folder_and_a_picture_is
         assert (tmp_path / "coding" / "made.csv").read_text() == "a"
 
 
+@pytest.mark.long
 async def test_files_without_an_output_folder_last_until_the_executor_stops() -> None:
     from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
 

@@ -148,6 +148,7 @@ async def test_a_cancelled_call_interrupts_the_cell(shared: SandboxTool) -> None
     assert await shared.ainvoke({"code": "kept"}) == "'kept'"
 
 
+@pytest.mark.long
 def test_a_closed_tool_has_no_sandbox_and_starts_a_new_one() -> None:
     from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
 

@@ -166,6 +166,7 @@ def test_pickle_cannot_be_allowed() -> None:
         SandboxExecutor(allow_pickle=True)
 
 
+@pytest.mark.long
 def test_a_lost_kernel_gets_tools_and_variables_again(executor: SandboxExecutor) -> None:
     agent = agent_of(
         executor,
@@ -181,6 +182,7 @@ def test_a_lost_kernel_gets_tools_and_variables_again(executor: SandboxExecutor)
     assert "variables" not in agent.memory.steps[4].observations
 
 
+@pytest.mark.long
 def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
     from sandbox_kernel.engines.docker.engine import DockerEngine
     from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
@@ -207,6 +209,7 @@ def test_a_step_that_fails_for_what_was_lost_before_it_is_told_so() -> None:
     assert "the variables of earlier steps are gone" in said
 
 
+@pytest.mark.long
 def test_a_step_that_runs_out_of_time_is_told_with_what_is_left() -> None:
     from sandbox_kernel.plugins.frameworks.smolagents import SandboxExecutor
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.support import ROOT
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(300)
 def test_the_notebook_reads_one_api_and_three_hosts_are_denied(tmp_path: Path, image: str) -> None:

@@ -75,6 +75,7 @@ def found(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.long
 def test_the_gate_as_it_stands_keeps_what_was_found_in_each_changed_notebook(repository: Repository) -> None:
     """Its own words. The screen warns there and blocks nothing: what a notebook does in the sandbox decides."""
     workflow = yaml.safe_load((ROOT / "docs" / "examples" / "pull-request-gate.yml").read_text(encoding="utf-8"))
