@@ -98,6 +98,11 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/plugins/serve/container/test_e2b_tools.py \
 			$(PYTEST_ARGS) || exit 1; \
 	done
+	@echo "--- open-terminal"
+	@python=.cache/recipes/open-terminal/bin/python; [[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/open-terminal; \
+		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' open-terminal==0.14.5 hypothesis psutil \
+			pytest pytest-asyncio pytest-timeout && $$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning \
+			tests/plugins/serve/container/test_open_terminal_original.py $(PYTEST_ARGS)
 	@echo "--- @librechat/agents"
 	@[[ -d .cache/recipes/librechat/node_modules ]] || npm install --prefix .cache/recipes/librechat --ignore-scripts --no-audit \
 		--no-fund --omit=optional @librechat/agents@3.9.2

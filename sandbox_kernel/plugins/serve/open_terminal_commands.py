@@ -71,7 +71,7 @@ class Process:
             "log_path": None,
         }
 
-    def answer(self, offset: int, tail: int | None) -> Response:
+    def answer(self, offset: int, tail: int | None, **more: object) -> Response:
         """Return what it has said from a piece on, and how it is."""
         total = self.dropped + len(self.said)
         pieces = list(self.said)[max(0, offset - self.dropped) :]
@@ -79,7 +79,7 @@ class Process:
         if tail is not None and len(pieces) > tail:
             pieces, cut = pieces[-tail:], True
         output = [{"type": stream, "data": text} for stream, text in pieces]
-        return answer({**self.about(), "output": output, "truncated": cut, "next_offset": total})
+        return answer({**self.about(), **more, "output": output, "truncated": cut, "next_offset": total})
 
 
 async def start(asked: Asked) -> Response:
@@ -110,7 +110,7 @@ async def start(asked: Asked) -> Response:
         raise
     asked.tenants.tasks.start(follow(process, asked.box.lease), "a command of a terminal's user")
     await _waited(asked, process, wait)
-    return process.answer(0, tail)
+    return process.answer(0, tail, cwd=folder)
 
 
 async def follow(process: Process, lease: Lease) -> None:
@@ -198,7 +198,6 @@ async def kill(asked: Asked) -> Response:
     if process.status == "running":
         process.end("killed", -9)
         await process.handle.kill()
-    asked.box.processes.pop(process.id, None)
     return answer({"status": "killed"})
 
 
