@@ -73,7 +73,8 @@ test-deleted: $(VENV)/.for-tests setup ## the checkout without one plugin, for e
 	@$(BIN)/python -m tests.support.deleted $(PLUGIN)
 
 # Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
-FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server
+FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server \
+	schemathesis
 E2B_TOOLS := langchain-e2b crewai-tools llama-index-core smolagents
 recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skips, each with its framework
 	@for name in $(FRAMEWORKS); do \
@@ -83,7 +84,8 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 			pytest-asyncio pytest-timeout || exit 1; \
 		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/plugins/frameworks/container/test_recipes.py \
 			tests/plugins/frameworks/container/test_e2b_page.py tests/frameworks/test_server_clients.py \
-			tests/plugins/serve/container/test_official_client.py $(PYTEST_ARGS) || exit 1; \
+			tests/plugins/serve/container/test_official_client.py tests/plugins/serve/container/test_schemathesis.py \
+			$(PYTEST_ARGS) || exit 1; \
 	done
 	@echo "--- clients of Jupyter's wire: ag2, open-webui"
 	@python=.cache/recipes/jupyter-mcp-server/bin/python; \

@@ -43,6 +43,7 @@ runs.
 - `open_terminal_notebooks`: Notebooks, whose cells run one by one.
 - `open_terminal_page`: The page from which Open WebUI makes the tools of its models.
 - `place`: Where the server listens.
+- `openapi`: What the server speaks, as a page that is made from its routes.
 - `application`: All wires behind the checks that they share.
 - `command`: `sandbox-kernel serve`: its options, start and end.
 """

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from ...core.prometheus_text import CONTENT_TYPE
 from ..mcp.web_server import Names, RequestFilter
-from . import e2b, jupyter, librechat, metrics, open_terminal
+from . import e2b, jupyter, librechat, metrics, open_terminal, openapi
 from .codes import ServeCode
 from .domain import SandboxHosts
 from .guard import Guard
@@ -47,12 +47,18 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
             finally:
                 await mcp.close()
 
+    routes = [
+        guard.route("GET", "/metrics", _metrics, guard.observer),
+        *(route for wire in (*WIRES, mcp.routes) for route in wire(guard)),
+    ]
+    ours = answer(openapi.page(routes))
+
+    async def described(request: Request) -> Response:
+        """Give our page, to everybody who asks."""
+        return ours
+
     return Starlette(
-        routes=[
-            Route("/healthz", _healthz),
-            guard.route("GET", "/metrics", _metrics, guard.observer),
-            *(route for wire in (*WIRES, mcp.routes) for route in wire(guard)),
-        ],
+        routes=[Route("/healthz", _healthz), Route("/openapi.json", described), *routes],
         middleware=[Middleware(RequestFilter, known=known), Middleware(SandboxHosts, known=known, inside=inside)],
         exception_handlers=refused,
         lifespan=lifespan,

@@ -30,13 +30,13 @@ def in_sandboxes(guard: Guard) -> Iterable[BaseRoute]:
     def of_files(request: Request) -> Lease:
         return e2b_files.signed_for(request, tenants) if e2b_files.is_signed(request) else agent(request)
 
-    for who, table in (
-        (interpreter, e2b_cells.ROUTES),
-        (of_files, e2b_files.ROUTES),
-        (agent, (*e2b_folders.ROUTES, *e2b_processes.ROUTES)),
+    for who, scheme, table in (
+        (interpreter, "traffic", e2b_cells.ROUTES),
+        (of_files, "access", e2b_files.ROUTES),
+        (agent, "access", (*e2b_folders.ROUTES, *e2b_processes.ROUTES)),
     ):
         for method, path, handler in table:
-            yield guard.route(method, path, handler, who)
+            yield guard.route(method, path, handler, who, scheme=scheme)
 
 
 def _in_sandbox(tenants: Tenants, port: str, header: str, kind: str) -> Who:

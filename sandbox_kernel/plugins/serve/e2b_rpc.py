@@ -88,6 +88,11 @@ def envelope(piece: Piece, flags: int = 0) -> bytes:
 _END = envelope({}, _LAST)
 
 
+def _named(handler: Handler, call: Callable[..., Any]) -> Handler:
+    handler.__doc__ = call.__doc__  # for our page
+    return handler
+
+
 def unary(call: Call) -> Handler:
     """Return the handler of a call with one answer."""
 
@@ -99,7 +104,7 @@ def unary(call: Call) -> Handler:
             refusal = _refusal(error)
             return answer(_said(refusal), 503 if refusal.status == 502 else refusal.status)
 
-    return handler
+    return _named(handler, call)
 
 
 def streamed(work: Work, keep_alive: Piece) -> Handler:
@@ -115,7 +120,7 @@ def streamed(work: Work, keep_alive: Piece) -> Handler:
         except (SandboxError, Refusal) as error:
             return Response(_failed(error), media_type=STREAMED)
 
-    return handler
+    return _named(handler, work)
 
 
 def taken(call: Callable[[Asked, AsyncIterator[Piece]], Awaitable[None]]) -> Handler:
@@ -132,7 +137,7 @@ def taken(call: Callable[[Asked, AsyncIterator[Piece]], Awaitable[None]]) -> Han
             return Response(_failed(error), media_type=STREAMED)
         return Response(envelope({}) + _END, media_type=STREAMED)
 
-    return handler
+    return _named(handler, call)
 
 
 def _check_type(request: Request, wanted: str) -> None:

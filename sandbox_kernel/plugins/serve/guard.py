@@ -67,12 +67,20 @@ class Guard:
             raise Refusal(401, ServeCode.TOKEN_UNKNOWN)
         return self.tenants.tenant(name)
 
-    def route(self, method: str, path: str, handler: Callable[..., Awaitable[Any]], who: Who | None = None) -> Route:
+    def route(
+        self,
+        method: str,
+        path: str,
+        handler: Callable[..., Awaitable[Any]],
+        who: Who | None = None,
+        *,
+        scheme: str = "token",
+    ) -> Route:
         """Return a route whose handler takes the request, all tenants, and what `who` found: the tenant by default.
 
-        The handler returns a response, or raises `Refusal` or `SandboxError`.
+        The handler returns a response, or raises `Refusal` or `SandboxError`. `scheme` says on our page what opens it.
         """
-        return Route(path, _Guarded(self.tenants, who or self.tenant, handler), methods=[method])
+        return Route(path, Guarded(self.tenants, who or self.tenant, handler, scheme), methods=[method])
 
     def socket(self, path: str, handler: Callable[..., Awaitable[None]], who: Who | None = None) -> WebSocketRoute:
         """Return a route of a WebSocket, whose handler takes it, all tenants, and what `who` found.
@@ -113,8 +121,19 @@ class _Shared:
         return refusal
 
 
-class _Guarded(_Shared):
+class Guarded(_Shared):
     """One route."""
+
+    def __init__(
+        self, tenants: Tenants, who: Who, handler: Callable[..., Awaitable[Any]], scheme: str = "token"
+    ) -> None:
+        super().__init__(tenants, who, handler)
+        self.handler = handler
+        self.scheme = scheme
+
+    def wire(self, path: str) -> str:
+        """Return which wire has it."""
+        return wire_of(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)

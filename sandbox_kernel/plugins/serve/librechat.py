@@ -347,6 +347,7 @@ def _said(handler: Handler) -> Handler:
             words = {"code": 429, "message": str(refusal), "error": "rate_limited"}
             return answer(words | {"retry_after_seconds": RETRY_SECONDS}, 429)
 
+    handle.__doc__ = handler.__doc__  # for our page
     return handle
 
 

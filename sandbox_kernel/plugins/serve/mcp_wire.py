@@ -39,6 +39,7 @@ class McpWire:
             yield guard.route(method, PATH, self._answer)
 
     async def _answer(self, request: Request, tenants: Tenants, tenant: Tenant) -> ASGIApp:
+        """Answer a client of MCP."""
         request.scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=tenant.name, scopes=[]))
         return self._app
 

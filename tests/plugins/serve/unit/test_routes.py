@@ -574,3 +574,19 @@ async def test_the_token_of_figures_opens_nothing_else(watched: Served) -> None:
         assert (await watched.ask(method, path, headers={"X-API-Key": OPERATOR})).status_code == 403, path
     for headers in ({}, {"X-API-Key": "wrong"}):
         assert (await watched.ask("GET", "/metrics", headers=headers)).status_code == 401
+
+
+# --- our page ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_page_has_each_call_with_what_opens_it(served: Served) -> None:
+    answer = await served.ask("GET", "/openapi.json")
+    page = answer.json()
+    there = {(method.upper(), path) for path, calls in page["paths"].items() for method in calls}
+    for method, path, *_ in (*e2b_control.ROUTES, *e2b_cells.ROUTES, *e2b_files.ROUTES, *e2b_folders.ROUTES):
+        assert (method, path) in there
+    assert page["paths"]["/execute"]["post"]["security"] == [{"traffic": []}]
+    assert page["paths"]["/files"]["get"]["security"] == [{"access": []}]
+    assert page["paths"]["/sandboxes"]["post"]["security"] == [{"token": []}, {"key": []}]
+    described = {path: calls for path, calls in page["paths"].items() if not path.startswith("/open-terminal")}
+    assert all(call["summary"] for calls in described.values() for call in calls.values())  # that wire has its own page
