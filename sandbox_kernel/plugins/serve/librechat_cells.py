@@ -82,17 +82,37 @@ async def run(sandbox: AsyncSandbox, lang: str, code: str, args: Sequence[str], 
 
 
 async def bash(sandbox: AsyncSandbox, code: str, args: Sequence[str], seconds: float | None, before: str = "") -> Ran:
-    """Run code in a Bash of its own, which ends with it. `before` is Python that may change its variables, `env`."""
+    """Run code in a Bash of its own. `before` is Python that may change its variables, `env`.
+
+    What it says is read before the cell ends: what a program writes to the kernel's own descriptors may come too late.
+    What it leaves running is not waited for.
+    """
     language = None if sandbox.settings.kernel == _KERNEL else "python"
     cell = (
         "def run(code, args):\n"
-        "    import os, subprocess\n"
+        "    import codecs, os, subprocess, sys, threading\n"
         "    env = {n: v for n, v in os.environ.items() if n not in ('FORCE_COLOR', 'CLICOLOR_FORCE', 'CLICOLOR')}\n"
         "    env['NO_COLOR'] = '1'\n"
         f"{before}"
-        "    found = subprocess.run(['bash', '-c', code, 'bash', *args], stdin=subprocess.DEVNULL, env=env)\n"
+        "    PIPE = subprocess.PIPE\n"
+        "    argv = ['bash', '-c', code, 'bash', *args]\n"
+        "    found = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, env=env)\n"
+        "    def copy(source, target):\n"
+        "        text = codecs.getincrementaldecoder('utf-8')('replace')\n"
+        "        while piece := source.read1(65536):\n"
+        "            target.write(text.decode(piece))\n"
+        "    pairs = ((found.stdout, sys.stdout), (found.stderr, sys.stderr))\n"
+        "    both = [threading.Thread(target=copy, args=pair, daemon=True) for pair in pairs]\n"
+        "    for one in both:\n"
+        "        one.start()\n"
+        "    try:\n"
+        "        found.wait()\n"
+        "    except BaseException:\n"
+        "        found.kill()\n"
+        "        raise\n"
+        "    for one in both:\n"
+        "        one.join(1)\n"
         "    if found.returncode:\n"
-        "        import sys\n"
         "        print('exit code', found.returncode, file=sys.stderr)\n"
         f"run({code!r}, {list(args)!r}); del run"
     )
