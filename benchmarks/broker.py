@@ -51,6 +51,10 @@ class Ready:
     def _containers(self) -> set[str]:
         return {row.container for row in asyncio.run(self._engine.list()) if row.state == "ready"}
 
+    def rows(self) -> list[str]:
+        """Return the containers of all sandboxes."""
+        return [row.container for row in asyncio.run(self._engine.list())]
+
     def of_the_next_kind(self) -> None:
         """Note that those which wait now are of another kind than what is asked for from here on."""
         self._others = self._containers()

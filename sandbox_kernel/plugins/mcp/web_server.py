@@ -122,6 +122,9 @@ class Place:
         listener = socket.socket(family, kind)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Connections inherit it. asyncio sets it for sockets that name their protocol alone, and without it an
+            # answer of two pieces waits 40 ms for the client's word on the first.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             listener.bind(address)
             listener.listen(128)
         except OSError as error:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -243,6 +244,15 @@ def test_a_port_that_is_taken_and_an_address_that_is_not_there_are_said() -> Non
     for host in ("no such host", "a..b", "x" * 64):
         with pytest.raises(ConfigurationError, match="no address"):
             Place(host=host).listen()
+
+
+def test_an_answer_of_several_pieces_does_not_wait_for_the_client() -> None:
+    with (
+        Place(port=0).listen() as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as one,
+    ):
+        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_names_of_the_server_are_compared_as_clients_send_them() -> None:
