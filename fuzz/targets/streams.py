@@ -427,7 +427,7 @@ class Relay(stream_relay.Relay):
         self.epoll: Any = Epoll(self.sockets)
         self.listener: Any = Listener()
         self.sockets[self.listener.number] = self.listener
-        self.listening = False
+        self.listening = self.refusing = False
         self.paused_until = 0.0
         self.received = 0
         self.files = {}
