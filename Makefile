@@ -105,6 +105,12 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' open-terminal==0.14.5 hypothesis psutil \
 			pytest pytest-asyncio pytest-timeout && $$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning \
 			tests/plugins/serve/container/test_open_terminal_original.py $(PYTEST_ARGS)
+	@echo "--- gpt-oss"
+	@python=.cache/recipes/gpt-oss/bin/python; command -v python3.12 >/dev/null || { echo "it needs Python 3.12"; exit 0; }; \
+		[[ -e $$python ]] || python3.12 -m venv .cache/recipes/gpt-oss; \
+		$$python -m pip install --quiet --disable-pip-version-check --editable . gpt-oss hypothesis psutil pytest pytest-asyncio \
+			pytest-timeout && $$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_gpt_oss.py \
+			$(PYTEST_ARGS)
 	@echo "--- @librechat/agents"
 	@[[ -d .cache/recipes/librechat/node_modules ]] || npm install --prefix .cache/recipes/librechat --ignore-scripts --no-audit \
 		--no-fund --omit=optional @librechat/agents@3.9.2
