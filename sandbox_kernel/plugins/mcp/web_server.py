@@ -261,7 +261,7 @@ class WebServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 lifespan="on",
-                ws="websockets-sansio" if sockets else "none",
+                ws=SOCKET_CONNECTION if sockets else "none",
                 ws_max_size=SOCKET_BYTES,
                 ws_ping_interval=SOCKET_SECONDS,
                 ws_ping_timeout=SOCKET_SECONDS,
@@ -286,6 +286,8 @@ HEAD_BYTES = 16 * 1024
 MAX_WAITING = 256
 """Connections without a request under way, of all peers together."""
 MAX_WAITING_OF_PEER = 224
+SOCKET_CONNECTION = f"{__package__}.web_sockets:SocketConnection"
+"""By its name: it needs a package of its own."""
 SOCKET_BYTES = 16 << 20
 """Of one message that comes by a WebSocket; a larger one ends it."""
 SOCKET_SECONDS = 20.0

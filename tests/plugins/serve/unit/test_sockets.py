@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sandbox_kernel.core.errors import SandboxClosed
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp import web_server
+from sandbox_kernel.plugins.mcp import web_server, web_sockets
 from sandbox_kernel.plugins.mcp.web_server import Names, RequestFilter, WebServer
 from sandbox_kernel.plugins.serve.codes import ServeCode
 from sandbox_kernel.plugins.serve.guard import Guard
@@ -45,6 +45,12 @@ async def echo(websocket: WebSocket, tenants: Tenants, tenant: Tenant) -> None:
             text = await websocket.receive_text()
             if text == "end":
                 raise SandboxClosed("it has ended")
+            if text == "much":
+                with suppress(TimeoutError):
+                    async with within(0.5):
+                        while True:
+                            await websocket.send_text("x" * (8 << 20))
+                return
             if text == "late":
                 raise Refusal(400, ServeCode.REQUEST_IMPROPER, "that is too late")
             await websocket.send_text(f"{tenant.name} {text}")
@@ -135,6 +141,22 @@ async def test_one_message_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
             await said(one, "x" * 1001)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
+
+
+@pytest.mark.parametrize("seconds", [0.1, 20.0])
+async def test_one_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Be it that it is asked whether it is there, or that its handler has had enough."""
+    monkeypatch.setattr(web_server, "SOCKET_SECONDS", seconds)
+    monkeypatch.setattr(web_sockets, "CLOSE_SECONDS", 0.2)
+    async with serving() as server, server.open() as one:
+        assert await said(one, "hello") == "mine hello"
+        one.transport.pause_reading()
+        await one.send("much")
+        async with within(10):
+            while server.web.server_state.connections:  # noqa: ASYNC110 (no event tells of it)
+                await asyncio.sleep(0.01)
+            await LEFT.wait()
+        one.transport.abort()
 
 
 async def test_a_silent_one_is_kept_while_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,35 @@
+"""A WebSocket of the web server: it ends soon after its handler, also where the other side does not read."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+CLOSE_SECONDS = 5.0
+"""For the other side to take what was sent before the end: a transport that is closed waits for that for ever."""
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """See the module."""
+
+    _end: asyncio.TimerHandle | None = None
+
+    async def run_asgi(self) -> None:
+        try:
+            await super().run_asgi()
+        finally:
+            self._end_soon()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._end_soon()
+
+    def _end_soon(self) -> None:
+        if self._end is None and not self.disconnected:
+            self._end = self.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._end is not None:
+            self._end.cancel()
+        super().connection_lost(exc)
