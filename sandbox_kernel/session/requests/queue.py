@@ -297,10 +297,10 @@ class RequestQueue:
                 found.append(cell)
         return found
 
-    def take_waiting_cells(self, queue: str) -> list[PendingRequest]:
-        """Take out the cells that a failed one aborts (`stop_on_error`)."""
-        waiting = self._waiting.get(queue, deque())
-        cells = [request for request in waiting if request.is_execute]
+    def take_waiting_cells(self, failed: PendingRequest) -> list[PendingRequest]:
+        """Take out the cells that a failed one aborts (`stop_on_error`): those of its queue and of its caller."""
+        waiting = self._waiting.get(failed.queue, deque())
+        cells = [request for request in waiting if request.is_execute and request.caller == failed.caller]
         for request in cells:
             waiting.remove(request)
         return cells

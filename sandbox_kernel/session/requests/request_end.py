@@ -145,7 +145,7 @@ class Completion:
             self._recorder.cell_done(request, reply)
         stop = failed and request.is_execute and request.message.content.get("stop_on_error", True)
         if stop:
-            for waiting in self._requests.take_waiting_cells(request.queue):
+            for waiting in self._requests.take_waiting_cells(request):
                 self.abort(waiting)
         self._requests.advance(request, Event.CLOSE)
 

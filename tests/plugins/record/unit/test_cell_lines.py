@@ -105,6 +105,14 @@ async def test_a_cell_that_the_host_ended_says_why_and_its_text_stands_there_if_
     await session.record.close()
 
 
+async def test_a_line_names_who_asked_where_a_server_knows_it(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.run("1", begun=False, caller="jupyter ann/alice")
+    session.run("2", begun=False)
+    assert [line.get("caller") for line in session.lines()] == ["jupyter ann/alice", None]
+    await session.record.close()
+
+
 @pytest.mark.parametrize("end", ["close", "abandon"])
 async def test_a_line_that_waits_for_its_figures_is_written_at_the_end(tmp_path: Path, end: str) -> None:
     session = Session(tmp_path)

@@ -163,10 +163,10 @@ def test_a_failed_cell_takes_the_cells_behind_it_out_of_its_own_queue() -> None:
     )
     fill(queue, message("6", subshell_id="a"))
     send(queue)
-    assert [request.id for request in queue.take_waiting_cells("shell")] == ["2", "4"]
+    assert [request.id for request in queue.take_waiting_cells(queue.in_flight[0])] == ["2", "4"]
     queue.advance(queue.in_flight[0], Event.END)
     assert send(queue) == ["3"]
-    assert queue.take_waiting_cells("shell x") == []
+    assert queue.take_waiting_cells(PendingRequest(message("7"), b"", "shell x")) == []
 
 
 def test_everything_is_taken_at_once() -> None:

@@ -249,7 +249,43 @@ async def test_an_unknown_request_gets_its_reply(bench: Bench) -> None:
     assert bench.told(request) == ["busy", "ok", "idle"]
 
 
+async def test_a_front_end_that_joins_hears_everything_until_it_leaves(bench: Bench) -> None:
+    other = Joined()
+    bench.requests.join(other)
+    cell = bench.submit()
+    bench.run(cell)
+    assert other.delivered == bench.delivered
+    assert [client for _, client in other.delivered if client is not None] == [b"client"]
+    bench.requests.leave(other)
+    bench.run(bench.submit())
+    assert len(other.delivered) < len(bench.delivered)
+
+
+class Joined:
+    """A further front end."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[Message, bytes | None]] = []
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        self.delivered.append((message, client))
+
+    def drain(self) -> None: ...
+
+
 # --- failures behind one another ---
+
+
+async def test_a_failed_cell_aborts_none_of_another_caller(bench: Bench) -> None:
+    async def submitted(who: str) -> Message:
+        queue.caller.set(who)
+        return bench.submit()
+
+    first, other, same = [await asyncio.create_task(submitted(who)) for who in ("one", "two", "one")]
+    bench.run(first, "error")
+    assert bench.told(same) == ["busy", "aborted", "idle"]
+    bench.run(other)
+    assert bench.told(other) == ["busy", "ok", "idle"]
 
 
 async def test_a_failed_cell_aborts_those_behind_it(bench: Bench) -> None:
