@@ -17,6 +17,7 @@ runs.
 - `streams`: Answers that are sent piece by piece.
 - `e2b_home`: Where cells and commands of E2B's clients begin.
 - `e2b_cells`: E2B's wire in a sandbox: cells, whose output is streamed, and contexts.
+- `e2b_metadata`: What E2B's clients note of files that they send.
 - `e2b_files`: E2B's wire in a sandbox: files that come and go.
 - `e2b_rpc`: The protocol of calls that are no paths of their own.
 - `e2b_folders`: E2B's wire in a sandbox: folders and their entries.

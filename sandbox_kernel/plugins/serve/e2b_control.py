@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -19,11 +19,13 @@ from ...core.model import Settings
 from ...sdk.values import SandboxQuery
 from . import e2b_snapshots
 from .codes import ServeCode
-from .requests import Body, Refusal, answer, improper, json_of, page_of
+from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
 from .tenants import Lease, Tenant, Tenants
 
-ENVD_VERSION = "0.5.7"
-"""Which of E2B's agents a sandbox is to clients: the first that takes files as they are."""
+ENVD_VERSION = "0.6.3"
+"""Which of E2B's agents a sandbox is to clients: the first that sends entries along with events."""
+METRICS_SECONDS = 5.0
+"""How old a row may be that is the one of now: clients ask in whole seconds, and E2B's rows are so far apart."""
 DEFAULT_SECONDS = 300.0
 """How long a sandbox lasts if its client does not say."""
 CLIENT_ID = "sandbox-kernel"
@@ -116,7 +118,9 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     asked = request.query_params
     states = [one for value in asked.getlist("state") for one in value.split(",") if one]
     metadata = {unquote(name): unquote(value) for name, value in parse_qsl(asked.get("metadata", ""))}
-    query = SandboxQuery(metadata=metadata, started_after=_moment(asked.get("startedAfter")))
+    after = _moment(asked.get("startedAfter"))
+    after = None if after is None else after - timedelta(microseconds=1)  # the moment itself is after it, as there
+    query = SandboxQuery(metadata=metadata, started_after=after)
     template = asked.get("template")
     found = [
         lease
@@ -185,6 +189,10 @@ async def pause(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
 async def metrics(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     """Say what a sandbox uses now: one row."""
     lease = _found(request, tenants, tenant)
+    asked, now = request.query_params, datetime.now(UTC).timestamp()
+    begin, end = number_of(asked.get("start"), 0), number_of(asked.get("end"), 0)
+    if begin > now or 0 < end < now - METRICS_SECONDS:
+        return answer([])
     rows = await lease.sandbox.get_metrics()
     return answer(
         [

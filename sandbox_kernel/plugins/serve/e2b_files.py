@@ -23,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
 from ...sdk.folder_entries import FileInfo
+from . import e2b_metadata
 from .codes import ServeCode
 from .e2b_home import HOME
 from .requests import Refusal, answer, improper, one_header, pieces_of
@@ -68,14 +69,15 @@ async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
 async def _upload(request: Request, lease: Lease) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     limit = FileLimits.of(lease.sandbox.settings.limits).file_bytes
-    user = _user(request)
+    user, noted = _user(request), e2b_metadata.given(request)
+    e2b_metadata.check_room(lease, noted)
     if kind == "application/octet-stream":
         path = _path(request)
         with _spool() as file:
             async for piece in _unpacked(request, limit):
                 file.write(piece)
             file.seek(0)
-            return answer([_written(await lease.sandbox.files.write(path, file, user=user))])
+            return answer([_written(lease, await lease.sandbox.files.write(path, file, user=user), noted)])
     if kind != "multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
     parser = MultiPartParser(
@@ -96,7 +98,7 @@ async def _upload(request: Request, lease: Lease) -> Response:
             await lease.sandbox.files.write(path, cast("IO[bytes]", one.file), user=user)
             for path, one in zip(paths, files, strict=True)
         ]
-        return answer([_written(info) for info in written])
+        return answer([_written(lease, info, noted) for info in written])
     finally:
         await form.close()
 
@@ -178,9 +180,10 @@ def _user(request: Request) -> str | None:
     return request.query_params.get("username") or None
 
 
-def _written(info: FileInfo) -> dict[str, str]:
+def _written(lease: Lease, info: FileInfo, noted: dict[str, str]) -> dict[str, Any]:
     path = PurePosixPath(HOME, info.path)
-    return {"name": path.name, "type": "file", "path": str(path)}
+    e2b_metadata.written(lease, info.path, noted)
+    return {"name": path.name, "type": "file", "path": str(path), **e2b_metadata.of(lease, info.path)}
 
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (

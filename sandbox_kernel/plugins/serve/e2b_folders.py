@@ -11,12 +11,14 @@ from pathlib import PurePosixPath
 from ...core.errors import FileNotThere
 from ...sdk.folder_entries import WATCH_SECONDS, AsyncWatchHandle, EntryInfo, FilesystemEvent, FileType
 from ...sdk.sandbox_paths import folder_of
+from . import e2b_metadata
 from .codes import ServeCode
 from .e2b_home import HOME
 from .e2b_home import USER as OWNER
 from .e2b_rpc import Asked, streamed, unary
 from .requests import Refusal, improper
 from .streams import Piece, Put
+from .tenants import Lease
 
 MAX_WATCHERS = 16
 """Of one sandbox."""
@@ -26,7 +28,7 @@ _TYPES = {FileType.FILE: "FILE_TYPE_FILE", FileType.DIR: "FILE_TYPE_DIRECTORY", 
 _HOME: Piece = {"name": OWNER, "type": "FILE_TYPE_DIRECTORY", "path": HOME, "owner": OWNER, "group": OWNER}
 
 
-def described(entry: EntryInfo) -> Piece:
+def described(lease: Lease, entry: EntryInfo) -> Piece:
     """Return an entry as the wire has it."""
     path = PurePosixPath(HOME, entry.path)
     found: Piece = {
@@ -39,6 +41,7 @@ def described(entry: EntryInfo) -> Piece:
         "owner": OWNER,
         "group": OWNER,
         "modifiedTime": entry.modified_time.isoformat().replace("+00:00", "Z"),
+        **e2b_metadata.of(lease, entry.path),
     }
     if entry.symlink_target is not None:
         found["symlinkTarget"] = entry.symlink_target
@@ -49,7 +52,7 @@ async def stat(asked: Asked) -> Piece:
     """Say what an entry is."""
     if not folder_of(asked.path()):
         return {"entry": _HOME}
-    return {"entry": described(await asked.lease.sandbox.files.get_info(asked.path(), user=asked.user))}
+    return {"entry": described(asked.lease, await asked.lease.sandbox.files.get_info(asked.path(), user=asked.user))}
 
 
 async def list_dir(asked: Asked) -> Piece:
@@ -58,7 +61,7 @@ async def list_dir(asked: Asked) -> Piece:
     if type(depth) is not int or depth < 1:
         raise improper("depth", "is a number from 1 on")
     found = await asked.lease.sandbox.files.list(asked.path(), depth, user=asked.user)
-    return {"entries": [described(entry) for entry in found]}
+    return {"entries": [described(asked.lease, entry) for entry in found]}
 
 
 async def make_dir(asked: Asked) -> Piece:
@@ -66,19 +69,22 @@ async def make_dir(asked: Asked) -> Piece:
     path, files = asked.path(), asked.lease.sandbox.files
     if not folder_of(path) or not await files.make_dir(path, user=asked.user):
         raise Refusal(409, ServeCode.REQUEST_IMPROPER, f"{path[:200]!r} is there already")
-    return {"entry": described(await files.get_info(path))}
+    return {"entry": described(asked.lease, await files.get_info(path))}
 
 
 async def move(asked: Asked) -> Piece:
     """Move an entry."""
     source, destination = asked.path("source"), asked.path("destination")
-    return {"entry": described(await asked.lease.sandbox.files.rename(source, destination, user=asked.user))}
+    entry = await asked.lease.sandbox.files.rename(source, destination, user=asked.user)
+    e2b_metadata.moved(asked.lease, folder_of(source), entry.path)
+    return {"entry": described(asked.lease, entry)}
 
 
 async def remove(asked: Asked) -> Piece:
     """Remove an entry, and what is in it; nothing of that name is fine."""
     with suppress(FileNotThere):
         await asked.lease.sandbox.files.remove(asked.path(), recursive=True, user=asked.user)
+    e2b_metadata.removed(asked.lease, folder_of(asked.path()))
     return {}
 
 
@@ -97,9 +103,9 @@ class Watcher:
             await self.handle.stop()
 
 
-def _event(event: FilesystemEvent) -> Piece:
+def _event(lease: Lease, event: FilesystemEvent) -> Piece:
     found: Piece = {"name": event.name, "type": f"EVENT_TYPE_{event.type.name}"}
-    return found if event.entry is None else {**found, "entry": described(event.entry)}
+    return found if event.entry is None else {**found, "entry": described(lease, event.entry)}
 
 
 async def create_watcher(asked: Asked) -> Piece:
@@ -137,7 +143,7 @@ async def watcher_events(asked: Asked) -> Piece:
     _, watcher = _watcher(asked)
     events = list(watcher.events)
     watcher.events.clear()
-    return {"events": [_event(event) for event in events]}
+    return {"events": [_event(asked.lease, event) for event in events]}
 
 
 async def remove_watcher(asked: Asked) -> Piece:
@@ -161,7 +167,7 @@ async def watch_dir(asked: Asked, put: Put) -> None:
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         for event in await watching.look():
-            await put({"filesystem": _event(event)})
+            await put({"filesystem": _event(asked.lease, event)})
 
 
 _SERVICE = "/filesystem.Filesystem"

@@ -181,18 +181,19 @@ class Body:
 def page_of(request: Request, found: Sequence[T]) -> tuple[Sequence[T], dict[str, str]]:
     """Return the page that a request asks for, and the header that says where the next begins. Raises `Refusal`."""
     asked = request.query_params
-    size, begin = _number(asked.get("limit"), MAX_PAGE), _number(asked.get("nextToken"), 0)
+    size, begin = number_of(asked.get("limit"), MAX_PAGE), number_of(asked.get("nextToken"), 0)
     if not 1 <= size <= MAX_PAGE:
         raise improper("limit", f"is 1 to {MAX_PAGE}")
     more = {"x-next-token": str(begin + size)} if begin + size < len(found) else {}
     return found[begin : begin + size], more
 
 
-def _number(text: str | None, usual: int) -> int:
+def number_of(text: str | None, usual: int) -> int:
+    """Return a number of an address; none is the usual one. Raises `Refusal`."""
     if not text:
         return usual
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise improper("limit and nextToken", "are numbers")
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise improper("A number of the address", "is not one")
     return int(text)
 
 

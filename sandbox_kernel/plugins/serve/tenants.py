@@ -78,6 +78,8 @@ class Lease:
     used: float = field(default_factory=time.monotonic)
     """When somebody last asked for it by its name."""
     watchers: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What clients noted of files, by their paths."""
     settled: set[str] = field(default_factory=set)
     """Kernels that say the names of folders that E2B's clients know."""
     terminals: set[int] = field(default_factory=set)

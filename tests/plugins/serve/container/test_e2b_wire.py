@@ -178,8 +178,13 @@ async def test_folders_are_made_listed_moved_and_removed(server: Server) -> None
         await run(client, "open('d/a', 'w').write('four')")
         listed = await call(client, "filesystem.Filesystem/ListDir", path="d")
         assert [(one["name"], one["size"]) for one in listed["entries"] if one["name"] == "a"] == [("a", "4")]
+        noted = {"X-Metadata-Author": "ann", "E2b-Sandbox-Port": "49983"}
+        form = {"file": ("d/a", b"five!")}
+        assert (await client.post("/files", files=form, headers=noted)).json()[0]["metadata"] == {"author": "ann"}
         moved = await call(client, "filesystem.Filesystem/Move", source="d/a", destination="f")
-        assert moved["entry"]["path"] == "/home/user/f"
+        assert (moved["entry"]["path"], moved["entry"]["metadata"]) == ("/home/user/f", {"author": "ann"})
+        await client.post("/files", files={"file": ("f", b"")}, headers={"E2b-Sandbox-Port": "49983"})
+        assert "metadata" not in (await call(client, "filesystem.Filesystem/Stat", path="f"))["entry"]
         assert (await call(client, "filesystem.Filesystem/Stat", path="d/a"))["code"] == "not_found"
         assert await call(client, "filesystem.Filesystem/Remove", path="d") == {}
         assert [one["name"] for one in (await call(client, "filesystem.Filesystem/ListDir", path=""))["entries"]] == [

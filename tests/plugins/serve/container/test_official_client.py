@@ -93,6 +93,20 @@ def test_files(box: Any) -> None:
         box.files.write("../../etc/passwd", "x")
 
 
+def test_metadata_of_files(box: Any) -> None:
+    noted = {"author": "ann", "source": "a b"}
+    assert box.files.write("n/m.txt", "1", metadata=noted).metadata == noted
+    assert box.files.write("n/o.txt", io.BytesIO(b"1"), metadata=noted).metadata == noted
+    assert [one.metadata for one in box.files.list("n")] == [noted, noted]
+    assert box.files.rename("n", "k").metadata is None
+    assert box.files.get_info("k/m.txt").metadata == noted
+    assert box.files.write("k/m.txt", "2").metadata is None
+    assert box.files.get_info("k/m.txt").metadata is None
+    box.files.remove("k/o.txt")
+    box.run_code("open('k/o.txt', 'w').close()")
+    assert box.files.get_info("k/o.txt").metadata is None
+
+
 def test_signed_addresses(box: Any) -> None:
     form = {"file": ("ignored", b"signed")}
     with httpx.Client(proxy=box.connection_config.proxy) as client:
@@ -223,8 +237,6 @@ def test_what_is_refused(where: dict[str, str]) -> None:
         box.update_network({"allow_out": ["example.org"]})
     assert box.list_snapshots().next_items() == []
     assert e2b.Sandbox.delete_snapshot("nonesuch", **where) is False
-    with pytest.raises(errors.TemplateException, match="metadata"):
-        box.files.write("f", "", metadata={"a": "b"})
     box.kill()
     with pytest.raises(errors.AuthenticationException):
         e2b.Sandbox.create(**{**where, "api_key": "e2b_" + "0" * 40})
