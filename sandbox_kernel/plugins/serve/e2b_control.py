@@ -22,8 +22,8 @@ from .codes import ServeCode
 from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
 from .tenants import Lease, Tenant, Tenants
 
-ENVD_VERSION = "0.6.3"
-"""Which of E2B's agents a sandbox is to clients: the first that sends entries along with events."""
+ENVD_VERSION = "0.6.4"
+"""Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
 METRICS_SECONDS = 5.0
 """How old a row may be that is the one of now: clients ask in whole seconds, and E2B's rows are so far apart."""
 DEFAULT_SECONDS = 300.0

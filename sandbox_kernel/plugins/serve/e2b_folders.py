@@ -8,8 +8,8 @@ from collections import deque
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from ...core.errors import FileNotThere
-from ...sdk.folder_entries import WATCH_SECONDS, AsyncWatchHandle, EntryInfo, FilesystemEvent, FileType
+from ...core.errors import FileNotThere, SandboxError
+from ...sdk.folder_entries import WATCH_SECONDS, EntryInfo, FilesystemEvent, FileType, Watching
 from ...sdk.sandbox_paths import folder_of
 from . import e2b_metadata
 from .codes import ServeCode
@@ -94,13 +94,30 @@ async def remove(asked: Asked) -> Piece:
 class Watcher:
     """A folder that is watched, and what has happened in it since somebody asked."""
 
-    def __init__(self) -> None:
-        self.events: deque[FilesystemEvent] = deque(maxlen=MAX_EVENTS)
-        self.handle: AsyncWatchHandle | None = None
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._looking = asyncio.Lock()
+        self._events: deque[FilesystemEvent] = deque(maxlen=MAX_EVENTS)
+        self.task: asyncio.Task[None] | None = None
 
-    async def stop(self) -> None:
-        if self.handle is not None:
-            await self.handle.stop()
+    async def watch(self) -> None:
+        """Look at it again and again, until it cannot be looked at."""
+        with suppress(SandboxError):
+            while True:
+                await asyncio.sleep(WATCH_SECONDS)
+                await self._look()
+
+    async def _look(self) -> None:
+        async with self._looking:
+            self._events.extend(await self._watching.look())
+
+    async def taken(self) -> list[FilesystemEvent]:
+        """Return what has happened until now, and forget it."""
+        with suppress(SandboxError):
+            await self._look()
+        events = list(self._events)
+        self._events.clear()
+        return events
 
 
 def _event(lease: Lease, event: FilesystemEvent) -> Piece:
@@ -113,21 +130,26 @@ async def create_watcher(asked: Asked) -> Piece:
     watchers = asked.lease.watchers
     if len(watchers) >= MAX_WATCHERS:
         raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, f"A sandbox has up to {MAX_WATCHERS} watchers. Stop one")
-    identity, watcher = secrets.token_hex(8), Watcher()
-    watchers[identity] = watcher
+    identity = secrets.token_hex(8)
+    watchers[identity] = None
     try:
-        watcher.handle = await asked.lease.sandbox.files.watch_dir(
-            asked.path(),
-            watcher.events.append,
-            timeout=None,
-            recursive=asked.body.fields.get("recursive") is True,
-            include_entry=asked.body.fields.get("includeEntry") is True,
-            user=asked.user,
-        )
+        watcher = Watcher(await _watching(asked))
     except BaseException:
         del watchers[identity]
         raise
+    watchers[identity] = watcher
+    watcher.task = asked.tenants.tasks.hold(watcher.watch(), "watching a folder")
     return {"watcherId": identity}
+
+
+async def _watching(asked: Asked) -> Watching:
+    fields = asked.body.fields
+    return await asked.lease.sandbox.files.watching(
+        asked.path(),
+        recursive=fields.get("recursive") is True,
+        include_entry=fields.get("includeEntry") is True,
+        service={"user": asked.user},
+    )
 
 
 def _watcher(asked: Asked) -> tuple[str, Watcher]:
@@ -141,28 +163,21 @@ def _watcher(asked: Asked) -> tuple[str, Watcher]:
 async def watcher_events(asked: Asked) -> Piece:
     """Return what has happened since the last call."""
     _, watcher = _watcher(asked)
-    events = list(watcher.events)
-    watcher.events.clear()
-    return {"events": [_event(asked.lease, event) for event in events]}
+    return {"events": [_event(asked.lease, event) for event in await watcher.taken()]}
 
 
 async def remove_watcher(asked: Asked) -> Piece:
     """Watch a folder no more."""
     identity, watcher = _watcher(asked)
     del asked.lease.watchers[identity]
-    await watcher.stop()
+    if watcher.task is not None:
+        watcher.task.cancel()
     return {}
 
 
 async def watch_dir(asked: Asked, put: Put) -> None:
     """Tell of what happens in a folder, as long as the client listens."""
-    fields = asked.body.fields
-    watching = await asked.lease.sandbox.files.watching(
-        asked.path(),
-        recursive=fields.get("recursive") is True,
-        include_entry=fields.get("includeEntry") is True,
-        service={"user": asked.user},
-    )
+    watching = await _watching(asked)
     await put({"start": {}})
     while True:
         await asyncio.sleep(WATCH_SECONDS)

@@ -79,7 +79,7 @@ async def test_cells_and_commands_begin_in_the_folder_of_e2b_s_user(server: Serv
         assert await texts(client, shown) == ["/home/user /home/user /home/user user\n"]
         moved = "os.makedirs('d')\nos.chdir('/mnt/data/d')\na = os.getcwd()\nos.chdir('/tmp')\n[a, os.getcwd()]"
         assert await texts(client, moved) == ["['/home/user/d', '/tmp']"]
-        assert await texts(client, "pwd; cd ~; pwd", language="bash") == ["/home/user\n/home/user\n"]
+        assert "".join(await texts(client, "pwd; cd ~; pwd", language="bash")) == "/home/user\n/home/user\n"
         for cwd, said in ((None, "/home/user"), ("d", "/home/user/d"), ("/tmp", "/tmp")):
             process = {"cmd": "/bin/bash", "args": ["-l", "-c", "pwd; echo $HOME $USER"], "cwd": cwd}
             pieces = [one async for one in streamed(client, "process.Process/Start", process=process)]
