@@ -90,7 +90,7 @@ async def test_cells_and_commands_begin_in_the_folder_of_e2b_s_user(server: Serv
 
 async def test_a_client_that_goes_interrupts_its_cell(server: Server) -> None:
     async with sandbox(server) as (client, _):
-        code = "import time\nprint('begun', flush=True)\ntry:\n    time.sleep(100)\nfinally:\n    ended = True"
+        code = "import time\ntry:\n    print('begun', flush=True)\n    time.sleep(100)\nfinally:\n    ended = True"
         async with client.stream("POST", "/execute", json={"code": code}) as answer:
             assert json.loads(await anext(answer.aiter_lines()))["text"] == "begun\n"
         async with within(20):

@@ -27,6 +27,8 @@ def served(named_server: tuple[Server, Path]) -> Iterator[tuple[Server, dict[str
     """
     one, certificates = named_server
     proxy, patch = NamesOfLoopback(), pytest.MonkeyPatch()
+    for name in ("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DOMAIN"):
+        patch.delenv(name, raising=False)
     patch.setenv("SSL_CERT_FILE", str(certificates / "ca-bundle.pem"))
     domain = f"sandbox.localhost:{one.url.rpartition(':')[2]}"
     yield one, {"domain": domain, "proxy": proxy.url, "api_key": TOKENS["ann"]}
