@@ -234,6 +234,53 @@ def test_a_connection_whose_pipe_is_closed_is_none_of_the_next_owner_s() -> None
     asyncio.run(tried())
 
 
+async def next_frames(sock: socket.socket, count: int) -> list[tuple[int, bytes]]:
+    decoder, found = wire.Decoder(1 << 20), list[tuple[int, bytes]]()
+    sock.setblocking(False)
+    async with within(10):
+        while len(found) < count:
+            data = await asyncio.get_running_loop().sock_recv(sock, 1 << 16)
+            found += [(kind, parts[0]) for kind, parts in decoder.feed(data)]
+    return found
+
+
+def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> None:
+    """The agent is told to end them behind all that the owner wrote, and until it has, the next one hears of none."""
+
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        kept, container = a_kept(broker, tasks)
+        loop, inside = asyncio.get_running_loop(), container.inside
+
+        async def say(kind: int, content: bytes) -> None:
+            inside.setblocking(False)
+            await loop.sock_sendall(inside, b"".join(wire.encode(kind, [content])))
+
+        ended = (wire.AGENT, b'{"op": "orphaned"}')
+        with socket.socket(fileno=kept.open(first=True)) as first:
+            await say(wire.AGENT, ended[1])  # a hostile one that says so unasked gains nothing
+            for kind in (wire.STREAM, wire.NESTED):
+                await say(kind, b"of the first")
+            assert await next_frames(first, 2) == [(wire.STREAM, b"of the first"), (wire.NESTED, b"of the first")]
+            first.sendall(b"".join(wire.encode(wire.STREAM, [b"last word"])))
+            kept.leave()
+        assert await next_frames(inside, 2) == [(wire.STREAM, b"last word"), ended]
+        with socket.socket(fileno=kept.open()) as second:
+            for kind in (wire.STREAM, wire.NESTED):
+                await say(kind, b"still of the first")
+            await say(*ended)
+            await say(wire.STREAM, b"of the second")
+            assert await next_frames(second, 1) == [(wire.STREAM, b"of the second")]
+            assert not kept.transcript.pieces
+        await container.kill()
+        await until(lambda: not kept.passing)
+        kept.over()
+        await tasks.close()
+        await broker.tasks.close()
+
+    asyncio.run(tried())
+
+
 async def filled(sock: socket.socket, kind: int) -> memoryview:
     """Write frames until nobody takes more of them; return the rest."""
     rest = memoryview(b"".join(wire.encode(kind, [b"x" * (1 << 20)])) * 16)

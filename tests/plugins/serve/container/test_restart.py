@@ -17,7 +17,7 @@ from sandbox_kernel import AsyncSandbox
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.serve.container.conftest import TOKENS, options
 from tests.plugins.serve.container.server import Server
-from tests.plugins.serve.container.test_e2b_wire import run
+from tests.plugins.serve.container.test_e2b_wire import run, streamed
 from tests.support.patience import within
 
 pytestmark = pytest.mark.timeout(180)
@@ -145,7 +145,13 @@ async def test_the_next_server_has_the_sandboxes_of_the_one_before(servers: Serv
         hanging.set()
         await asyncio.sleep(60)
 
-    async with client(second, idle) as one, client(second, busy) as two:
+    async with client(second, idle) as one, client(second, busy) as two, client(second, who="bob") as other:
+        [chat] = [row["sandboxID"] for row in (await other.get("/v2/sandboxes")).json()]
+        assert (await other.post(f"/sandboxes/{chat}/pause", json={})).status_code == 204  # its program waits
+        line = "while ! test -e go; do sleep 0.05; done; echo went on > gone"
+        process = {"cmd": "/bin/bash", "args": ["-l", "-c", line]}
+        command = streamed(one, "process.Process/Start", process=process, stdin=False)
+        assert (await anext(command))["event"]["start"]["pid"] > 0
         file = {"E2b-Sandbox-Port": "49983", "content-type": "application/octet-stream"}
         upload = asyncio.create_task(one.post("/files?path=/mnt/data/file", content=slowly(), headers=file))
         async with within(20):
@@ -164,11 +170,16 @@ async def test_the_next_server_has_the_sandboxes_of_the_one_before(servers: Serv
         await asyncio.gather(upload, end, create, return_exceptions=True)
     assert await value(third, busy, "kept") == "4"
     assert await value(third, idle, "open('file').read()") == "x"  # the file of before, and no part of the next
+    code = "import os, time; open('go', 'w')\nwhile not os.path.exists('gone'): time.sleep(0.02)\n'went on'"
+    assert await value(third, idle, code) == "went on"
     async with client(third) as one, client(third, who="bob") as other:
 
         async def listed() -> set[str]:
             return {row["sandboxID"] for each in (one, other) for row in (await each.get("/v2/sandboxes")).json()}
 
+        states = {row["sandboxID"]: row["state"] for row in (await other.get("/v2/sandboxes")).json()}
+        assert states[chat] == "paused"
+        assert (await said_in_chat(third, "print(kept)"))["stdout"] == "5\n"  # behind the program, whose tool is gone
         async with within(20):
             # What no client was told of is ended.
             while await servers.ids() != await listed():  # noqa: ASYNC110 (in another process)
