@@ -104,9 +104,8 @@ def test_the_same_outputs_fire_when_they_are_trusted(spoiled_lab: Lab) -> None:
 EXAMPLE = Path(__file__).parent / "example.jsonl"
 
 
-@pytest.mark.parametrize(
-    "mode", [pytest.param(one, marks=pytest.mark.long) if one == "strict" else one for one in MODES]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
 def test_cases_of_a_file(mode: str, request: pytest.FixtureRequest) -> None:
     """The example, without `--corpus`; nothing acts but under `trusted`, where all that say so must."""
     files = request.config.getoption("--corpus") or [str(EXAMPLE)]

@@ -69,6 +69,7 @@ def user_of(process: psutil.Process) -> int | None:
     return None
 
 
+@pytest.mark.long
 def test_a_notebook_works_and_its_kernel_restarts_and_ends(lab: Lab) -> None:
     look = "import os, time\nprint(os.listdir('/home'), os.path.exists('/var/run/docker.sock'), time.time_ns())"
     lab.open(KERNEL, "kept = 6 * 7\nkept", look)

@@ -193,6 +193,7 @@ def test_no_path_of_this_machine_is_told_by_a_script_or_the_configuration(built:
     assert texts[1].startswith("#!/usr/local/bin/python3\n")
 
 
+@pytest.mark.long
 def test_a_second_build_has_nothing_to_do_and_asks_no_index(place: Place) -> None:
     folder = place.build()
     before = (folder / "root.json").read_bytes()

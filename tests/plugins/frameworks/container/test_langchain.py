@@ -1,4 +1,4 @@
-"""LangChain: the standard tests for tools, and a tool whose calls run in our sandbox."""
+"""LangChain: a tool whose calls run in our sandbox. Its standard tests for tools are in test_langchain_standard.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_tests.integration_tests import ToolsIntegrationTests
-from langchain_tests.unit_tests import ToolsUnitTests
 
 from sandbox_kernel.core.errors import ConfigurationError
 from tests.plugins.frameworks.container.documents import run_example
@@ -32,40 +30,6 @@ def shared() -> Iterator[SandboxTool]:
 
 def request(code: str) -> dict[str, Any]:
     return {"name": "python_sandbox", "args": {"code": code}, "id": "1", "type": "tool_call"}
-
-
-class TestUnit(ToolsUnitTests):
-    """The standard tests of a tool that need no sandbox."""
-
-    @property
-    def tool_constructor(self) -> type[SandboxTool]:
-        from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
-
-        return SandboxTool
-
-    @property
-    def tool_constructor_params(self) -> dict[str, Any]:
-        return {"memory": "512M"}
-
-    @property
-    def tool_invoke_params_example(self) -> dict[str, Any]:
-        return {"code": "6 * 7"}
-
-
-class TestIntegration(ToolsIntegrationTests):
-    """Those that call it."""
-
-    @pytest.fixture(autouse=True)
-    def _remember(self, shared: SandboxTool) -> None:
-        self.shared = shared
-
-    @property
-    def tool_constructor(self) -> SandboxTool:
-        return self.shared
-
-    @property
-    def tool_invoke_params_example(self) -> dict[str, Any]:
-        return {"code": "6 * 7"}
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
