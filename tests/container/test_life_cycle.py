@@ -238,14 +238,19 @@ def test_restart_after_restart_is_alike(start_kernel: Start) -> None:
 
 FEATURES: dict[str, tuple[list[str], str, str]] = {
     "folders": (["--uploads", "{up}", "--downloads", "{down}"], "open('made', 'w').write(open('given').read())", "5"),
-    "alerts": (["--monitor", "alert", "--monitor-command", f"{sys.executable} -c pass"], "6 * 7", "42"),
     "a way out": (
         ["--network", "example.test"],
         "import socket; socket.create_connection(('other.test', 443)).recv(1)",
         "",
     ),
-    "a screen and an audit": (["--screen", "warn", "--audit", "{up}.audit"], "eval('6 * 7')", "42"),
-    "packages": (["--package", "*"], "6 * 7", "42"),
+    "alerts, a screen, an audit and packages": (
+        [
+            *("--monitor", "alert", "--monitor-command", f"{sys.executable} -c pass"),
+            *("--screen", "warn", "--audit", "{up}.audit", "--package", "*"),
+        ],
+        "eval('6 * 7')",
+        "42",
+    ),
 }
 """By what a session has: its settings, a cell that uses it, and what the cell's value is."""
 
