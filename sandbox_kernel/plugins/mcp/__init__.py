@@ -14,5 +14,6 @@ imported when the command runs.
 - `web_server`: A web server that others reach: checks of requests, clocks of connections, the address to listen on.
 - `web_sockets`: A WebSocket of that server, and its end.
 - `http_server`: The server over HTTP: its path, its tokens, the ends of connections.
+- `server_process`: What commands that serve have in common: signals, a bounded end, what they print.
 - `command`: `sandbox-kernel mcp`: its options, start and end.
 """

@@ -10,9 +10,6 @@ import asyncio
 import importlib.util
 import logging
 import os
-import signal
-import sys
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,22 +19,19 @@ from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
 from ...core.pip_extras import install_words
+from .server_process import asked_to_end, closed_in_time, count, say
 
 if TYPE_CHECKING:
     from .clients import ServerLimits
     from .web_server import Place
 
 NEEDED = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
-CLOSE_SECONDS = 8.0
-"""For the end of all sandboxes; what is left then ends with the process."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP; without it, stdin and stdout")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument(
-        "--port", type=_count, default=8808, help="the port; 0 for any free port (default: %(default)s)"
-    )
+    parser.add_argument("--port", type=count, default=8808, help="the port; 0 for any free port (default: %(default)s)")
     parser.add_argument(
         "--token-file",
         type=Path,
@@ -60,14 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="over HTTP: how long the sessions of a client that has disappeared are kept (default: %(default)s)",
     )
     parser.add_argument(
-        "--sessions-per-client", type=_count, default=4, metavar="N", help="sessions of one client (default: 4)"
+        "--sessions-per-client", type=count, default=4, metavar="N", help="sessions of one client (default: 4)"
     )
-    parser.add_argument(
-        "--sessions", type=_count, default=16, metavar="N", help="sessions of all clients (default: 16)"
-    )
+    parser.add_argument("--sessions", type=count, default=16, metavar="N", help="sessions of all clients (default: 16)")
     parser.add_argument(
         "--text-limit",
-        type=_count,
+        type=count,
         default=20_000,
         metavar="N",
         help="characters of one text in an answer; a longer text becomes a resource (default: %(default)s)",
@@ -136,11 +128,11 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
             await server.run(read, write, server.create_initialization_options())
 
     serving = asyncio.create_task(run())
-    stopping = asyncio.create_task(_signalled().wait())
+    stopping = asyncio.create_task(asked_to_end().wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await _close(clients.close())
+    await closed_in_time(clients.close())
     if serving.done() and (error := serving.exception()) is not None:
-        _say(f"the client was lost: {error!r}")
+        say(f"the client was lost: {error!r}")
     # A thread of the transport may be waiting for stdin still, and would hold up an orderly end for ever.
     os._exit(0)
 
@@ -156,41 +148,13 @@ async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: 
     listener = place.listen()
     host, port = listener.getsockname()[:2]
     web = WebServer(application(server, clients, tokens, place))
-    stop = _signalled()
+    stop = asked_to_end()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
-    _say(f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}\n{said}")
+    say(f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}\n{said}")
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
     web.should_exit = True
-    await _close(clients.close())
+    await closed_in_time(clients.close())
     await serving
     return 0
-
-
-def _signalled() -> asyncio.Event:
-    """Return an event that is set when this process is asked to end."""
-    event = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, event.set)
-    return event
-
-
-async def _close(closing: Awaitable[None]) -> None:
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await closing
-    except TimeoutError:
-        _say("some sandboxes did not end in time; they end with this process")
-
-
-def _say(text: str) -> None:
-    """Print where people look; stdout belongs to the protocol."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return int(text)

@@ -11,8 +11,6 @@ import asyncio
 import importlib.util
 import logging
 import shlex
-import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +23,7 @@ from ...core.model import Settings
 from ...core.pip_extras import install_words
 from ...engines.select import AUTO, BROKER, ServiceProvider, provider
 from ...sdk.ownership import keeper
+from ..mcp.server_process import asked_to_end, closed_in_time, count, say
 from .codes import ServeCode
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 NEEDED = ("mcp", "python_multipart", "starlette", "uvicorn", "websockets")
 RESOLVE_SECONDS = 3.0
 """For finding out whether this machine knows a name below the domain."""
-CLOSE_SECONDS = 8.0
-"""For the end of all sandboxes; what is left then ends with the process."""
 DOMAIN = "sandbox.localhost"
 """Of `--domain` without a name. Clients take no certificate for `*.localhost`, so it is one label longer."""
 TEMPLATES = ("base", "code-interpreter-v1")
@@ -48,9 +45,7 @@ TEMPLATES = ("base", "code-interpreter-v1")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument(
-        "--port", type=_count, default=8809, help="the port; 0 for any free port (default: %(default)s)"
-    )
+    parser.add_argument("--port", type=count, default=8809, help="the port; 0 for any free port (default: %(default)s)")
     parser.add_argument(
         "--token-file",
         type=Path,
@@ -85,11 +80,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "of the settings",
     )
     parser.add_argument(
-        "--sandboxes-per-tenant", type=_count, default=8, metavar="N", help="sandboxes of one name (default: 8)"
+        "--sandboxes-per-tenant", type=count, default=8, metavar="N", help="sandboxes of one name (default: 8)"
     )
-    parser.add_argument(
-        "--sandboxes", type=_count, default=32, metavar="N", help="sandboxes of all names (default: 32)"
-    )
+    parser.add_argument("--sandboxes", type=count, default=32, metavar="N", help="sandboxes of all names (default: 32)")
     parser.add_argument(
         "--lifetime-limit",
         default="86400",
@@ -185,25 +178,21 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
     found = await tenants.take_over()  # with the tools of its wires
-    stop = _signalled()
+    stop = asked_to_end()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
-    _say(_words(listener.getsockname(), place, path, tokens, own))
+    say(_words(listener.getsockname(), place, path, tokens, own))
     if why_not is not None:
-        _say(f"sandboxes end with this server: {why_not}")
+        say(f"sandboxes end with this server: {why_not}")
     else:
-        _say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
+        say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
     if domain is not None and (words := await _unknown(domain)):
-        _say(words)
+        say(words)
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):  # first: a stream that is cut before would interrupt its cell
-            last = await tenants.close()
-        if last is not None:
-            _say(f"sandboxes go on without this server, the last one until {last:%F %T} UTC; the next server has them")
-    except TimeoutError:
-        _say("some sandboxes did not end in time; they end with this process")
+    last = await closed_in_time(tenants.close())  # first: a stream that is cut before would interrupt its cell
+    if last is not None:
+        say(f"sandboxes go on without this server, the last one until {last:%F %T} UTC; the next server has them")
     web.should_exit = True
     await serving
     return 0
@@ -318,22 +307,3 @@ def _words(
         f'for clients of Jupyter: JUPYTER_GATEWAY_AUTH_TOKEN="{key}" jupyter lab --gateway-url={url}/jupyter',
     ]
     return "\n".join(lines)
-
-
-def _signalled() -> asyncio.Event:
-    """Return an event that is set when this process is asked to end."""
-    event = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, event.set)
-    return event
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return int(text)
