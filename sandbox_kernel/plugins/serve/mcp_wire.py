@@ -45,8 +45,13 @@ class McpWire:
 
     async def _make(self, owner: str, name: str) -> AsyncSandbox:
         tenants = self._tenants
+        settings, lifetime = tenants.templates[TEMPLATE], tenants.limits.lifetime
+
+        async def make() -> AsyncSandbox:
+            return AsyncSandbox(settings, timeout=lifetime)  # which does not outlive this process, as its connection
+
         try:
-            return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", tenants.limits.lifetime)).sandbox
+            return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", lifetime, make=make)).sandbox
         except Refusal as refusal:
             raise Refused(refusal.code, str(refusal)) from None
 

@@ -40,7 +40,7 @@ async def test_a_session_is_a_sandbox_of_its_tenant_until_its_client_goes(server
         await run(ann, "1", session="third")
         full = await run(ann, "1", session="fourth")
         assert full.is_error
-        assert "You have 3 sandboxes, which is the limit" in text_of(full)
+        assert "You have 3 sandboxes, and the limit is 3" in text_of(full)
 
     async def gone() -> bool:
         return not await sandboxes(server, "ann") + await sandboxes(server, "bob")
