@@ -305,5 +305,7 @@ def _words(
         f'for clients of E2B: export {found} E2B_API_KEY="{key}"',
         f'for clients of MCP: {url}/mcp with the header "Authorization: Bearer {key}"',
         f'for clients of Jupyter: JUPYTER_GATEWAY_AUTH_TOKEN="{key}" jupyter lab --gateway-url={url}/jupyter',
+        f'for clients of LibreChat\'s wire: LIBRECHAT_CODE_BASEURL={url}/librechat/v1 LIBRECHAT_CODE_API_KEY="{key}"',
+        f'for clients of Open Terminal: {url}/open-terminal with the key "{key}"',
     ]
     return "\n".join(lines)

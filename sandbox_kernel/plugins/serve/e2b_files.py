@@ -15,9 +15,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
-from python_multipart.exceptions import MultipartParseError
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -26,14 +23,11 @@ from ...sdk.folder_entries import FileInfo
 from . import e2b_metadata
 from .codes import ServeCode
 from .e2b_home import HOME
+from .forms import files_of, form_of
 from .requests import Refusal, answer, improper, one_header, pieces_of
 from .tenants import Lease, Tenants
 
 PORT = "49983"
-MAX_FORM = 1 << 20
-"""Bytes of a form besides its files."""
-MAX_FILES = 1000
-"""Of one form."""
 MAX_MEMORY = 1 << 20
 """Bytes of a file that comes, before it is written to disk."""
 _GZIP = 16 + zlib.MAX_WBITS
@@ -80,17 +74,8 @@ async def _upload(request: Request, lease: Lease) -> Response:
             return answer([_written(lease, await lease.sandbox.files.write(path, file, user=user), noted)])
     if kind != "multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
-    parser = MultiPartParser(
-        request.headers, pieces_of(request, limit + MAX_FORM), max_files=MAX_FILES, max_fields=0, max_part_size=0
-    )
-    try:
-        form = await parser.parse()
-    except (MultiPartException, MultipartParseError, KeyError) as error:
-        raise Refusal(400, ServeCode.REQUEST_IMPROPER, f"The form is not proper: {error}") from None
-    try:
-        files = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
-        if not files:
-            raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The form has no file")
+    async with form_of(request, limit) as form:
+        files = files_of(form)
         paths = [one.filename or "" for one in files]
         if len(files) == 1 and "path" in request.query_params:
             paths = [_path(request)]
@@ -99,8 +84,6 @@ async def _upload(request: Request, lease: Lease) -> Response:
             for path, one in zip(paths, files, strict=True)
         ]
         return answer([_written(lease, info, noted) for info in written])
-    finally:
-        await form.close()
 
 
 # --- addresses that are signed --------------------------------------------------------------------------------------

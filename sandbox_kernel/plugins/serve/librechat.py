@@ -184,11 +184,10 @@ class LibreChat:
 
     async def _lease(self, tenant: Tenant, hint: str, one: Conversation) -> Lease:
         settings, tools = self._tenants.templates["base"], self._tools(lambda: one.bridge)
+        seconds = min(SECONDS, self._tenants.limits.lifetime)
         if hint:
-            seconds = min(SECONDS, self._tenants.limits.lifetime)
             return await self._tenants.named(tenant, hint, seconds, makes_room=IDLE_SECONDS, tools=tools)
-        lifetime, name = self._tenants.limits.lifetime, f"{WIRE}/{new_id()}"
-        return await self._tenants.create(tenant, "base", settings, lifetime, name, tools=tools)
+        return await self._tenants.create(tenant, "base", settings, seconds, f"{WIRE}/{new_id()}", tools=tools)
 
     def _tools(self, bridge: Callable[[], Bridge]) -> Tools | None:
         """Return what the sandbox of a conversation may call; its program is there at the call."""
