@@ -219,6 +219,16 @@ async def test_an_analyst_joins_the_sandbox_of_a_chat(server: Server) -> None:
             assert text(await one.idle(asking)) == "'one'"
             assert not [found for found in two.heard if found["msg_type"] == "input_request"]
 
+            # A failure of the analyst's ends no cell of the chat that waits behind it.
+            failing = await one.send(request("execute_request", {"code": "import time; time.sleep(1); 1/0", **EXECUTE}))
+            await one.until(lambda found: found["msg_type"] == "execute_input" and of(found) == failing)
+            behind = asyncio.create_task(run(chat, "'behind'"))
+            aborted = await one.send(request("execute_request", {"code": "'aborted'", **EXECUTE}))
+            assert [found["content"]["status"] for found in await one.idle(aborted) if found["channel"] == "shell"] == [
+                "aborted"
+            ]
+            assert (await behind)[0]["text"] == "behind"
+
             # An interrupt ends the chat's cell.
             cell = asyncio.create_task(run(chat, "import time; print('begun'); time.sleep(100)"))
             await two.until(lambda found: found["content"].get("text") == "begun\n")
@@ -229,7 +239,9 @@ async def test_an_analyst_joins_the_sandbox_of_a_chat(server: Server) -> None:
         cells = history(document.json())
         assert cells[0] == ("e2b", "ann", "total = 41\nprint('from the chat')", "from the chat\n")
         assert cells[1] == ("jupyter", "ann/alice", "total += 1; total", "42")
-        assert [wire for wire, *_ in cells] == ["e2b", "jupyter", "e2b", "jupyter", "e2b"]
+        assert [wire for wire, *_ in cells] == [
+            "e2b", "jupyter", "e2b", "jupyter", "jupyter", "e2b", "e2b",
+        ]  # fmt: skip
 
         # Who joined leaves, and the sandbox goes on.
         assert (await client.delete(f"/api/kernels/{joined['id']}")).status_code == 204
