@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtensionOID
 
 from sandbox_kernel.core.errors import ConfigurationError
@@ -142,3 +145,27 @@ def test_an_authority_that_is_open_to_others_or_old_is_not_used(
         key.chmod(mode)
         with pytest.raises(ConfigurationError, match="cannot be used"):
             certificates_for(DOMAIN, tmp_path)
+
+
+@pytest.mark.parametrize(("site", "fault"), [(DOMAIN, None), ("evil.example.com", "permitted subtree violation")])
+def test_a_client_takes_no_other_site_of_the_authority(tmp_path: Path, site: str, fault: str | None) -> None:
+    made = certificates_for(DOMAIN, tmp_path)
+    content = made.authority.with_name("authority.key").read_bytes()
+    key, authority = load_pem_private_key(content, None), x509.load_pem_x509_certificate(content)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    forged = tmp_path / "forged.pem"
+    forged.write_bytes(certificates._server(site, key, authority))  # noqa: SLF001 (as whoever has the key)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(forged)
+    trusting = ssl.create_default_context(cafile=str(made.authority))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(back, there, server_hostname=f"api.{site}")
+    server = serving.wrap_bio(there, back, server_side=True)
+    seen = None
+    try:
+        for side in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        seen = error.verify_message
+    assert seen == fault
