@@ -12,6 +12,9 @@ import pytest
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import Server
 
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+"""A PNG of one pixel."""
+
 
 class Client:
     """What LibreChat asks."""
@@ -77,7 +80,8 @@ def test_files_go_in_by_their_ids_and_come_out(ann: Client, bob: Client) -> None
     theirs = bob.run("import os; print(os.listdir('.'))", files=[ref, {"id": "x", "name": "../y"}])
     assert theirs["stdout"] == "[]\n"
     assert theirs["stderr"].count("is not there") == 2
-    shown = ann.run("import matplotlib.pyplot as p; p.plot([1]); p.show()", runtime_session_hint="c1")
+    code = f"import base64, IPython.display as d; d.display(d.Image(base64.b64decode({PICTURE!r})))"
+    shown = ann.run(code, runtime_session_hint="c1")
     assert [one["name"] for one in shown["files"]] == ["figure-1.png"]
 
 
