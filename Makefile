@@ -45,19 +45,19 @@ setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are miss
 # beside others is tried once more alone, five tests of a run at most, and the summary has both attempts.
 WORKERS := 3
 # PLUGIN=mcp runs the tests of one plugin alone.
-test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan 25 minutes on two processors
-	@echo "--- $(if $(PLUGIN),trying the plugin $(PLUGIN): some minutes,trying everything: about 24 minutes on two processors)"
+test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docker's own runtime; plan 20 minutes on two processors
+	@echo "--- $(if $(PLUGIN),trying the plugin $(PLUGIN): some minutes,trying everything: about 20 minutes on two processors)"
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from sandbox_kernel.setup.engine_setup import install_browser; install_browser()'
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs renderers
-	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 22 minutes on two processors)"
+	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 19 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks -m "not long" $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
 
 # What guards something that seldom changes, and takes long: rounds of the fuzzers, programs that others wrote, a person's
 # whole way through JupyterLab, the scripts of benchmarks. Each has shorter tests of the same in `make test`.
-test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out: some minutes
+test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out; six minutes
 	@echo "--- running the long tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks -m long $(PYTEST_ARGS)
@@ -140,7 +140,7 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 	@touch $@
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
-	@echo "--- running the unit tests: a minute and a quarter on two processors"
+	@echo "--- running the unit tests: a minute on two processors"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.

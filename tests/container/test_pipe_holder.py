@@ -366,6 +366,7 @@ def test_garbage_is_no_container_and_leaves_no_file_open(
     assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
 
 
+@pytest.mark.long
 def test_the_container_ends_with_a_pipe_holder_to_whom_nobody_comes(start_kernel: Callable[..., Kernel]) -> None:
     """A restart whose second half never happens: the pipe holder, run as a script, ends and takes all along."""
     kernel = start_kernel()
