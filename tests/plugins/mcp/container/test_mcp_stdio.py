@@ -231,6 +231,7 @@ async def test_an_error_of_the_code_is_an_answer_and_a_wrong_argument_is_an_erro
         assert "cannot be decoded" in text_of(bad)
 
 
+@pytest.mark.long
 async def test_a_file_of_20_mb_goes_in_and_out_at_once_and_in_parts() -> None:
     content = random.Random(4).randbytes(20_000_000)
     async with over_stdio(*SMALL) as client:
