@@ -16,7 +16,7 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import librechat_files
 from sandbox_kernel.plugins.serve.application import application
-from sandbox_kernel.plugins.serve.librechat_files import FileStore, StoredSession, new_id
+from sandbox_kernel.plugins.serve.librechat_files import FileStore, StoredSession
 from sandbox_kernel.plugins.serve.librechat_programs import (
     Bridge,
     Program,
@@ -33,7 +33,7 @@ from tests.plugins.serve.unit.test_routes import StandIn
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
 PREFIX = "/librechat/v1"
-UNKNOWN = new_id()
+UNKNOWN = "V1StGXR8_Z5jdHi6B-myT"  # the same for each worker of a run, in whose names of tests it is
 ROUTES = [
     ("POST", "/exec"),
     ("POST", "/exec/programmatic"),
