@@ -157,7 +157,7 @@ async def _until(process: Process, seconds: float) -> None:
 
 def _known(asked: Asked) -> Process:
     found = asked.box.processes.get(asked.request.path_params["process_id"])
-    if not isinstance(found, Process) or found.chat != asked.chat:
+    if not isinstance(found, Process) or found.chat != asked.chat or found.handle is None:
         raise missing("Process")
     return found
 
