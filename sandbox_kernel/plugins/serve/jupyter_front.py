@@ -6,6 +6,8 @@ one that asked. It passes the session's output policy, and what a page does not 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -35,6 +37,8 @@ MAX_SOCKETS = 8
 """Of one sandbox."""
 MAX_HELD = 32 << 20
 """Bytes of memory for requests that wait in one sandbox, or run."""
+ORDER_SECONDS = 1.0
+"""How long a kernel_info_request waits for the cells before it."""
 QUIET = frozenset({"sandbox_state_request"})
 """Requests without statuses."""
 
@@ -62,6 +66,8 @@ class JupyterFront:
         self.used = datetime.now(UTC)
         self.clients: dict[bytes, Client] = {}
         self._held: dict[str, int] = {}
+        self._ended = asyncio.Event()
+        """Set when a request has ended."""
         self._overflow: Overflow | None = None
         self._session_id = _new_id()
         self._numbers = itertools.count(1)
@@ -145,6 +151,8 @@ class JupyterFront:
             one.look()
 
     def _changed(self, request: PendingRequest, _: State) -> None:
+        if request.finished:
+            self._ended.set()
         if self._is_over(request):
             self._held.pop(request.id, None)
 
@@ -176,7 +184,7 @@ class JupyterFront:
             self._status("busy", request)
         buffers: list[bytes] = []
         try:
-            content, buffers = await self._content(request, lease)
+            content, buffers = await self._content(request, client, lease)
             content = {"status": "ok", **content}
         except SandboxError as error:
             content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": []}
@@ -200,9 +208,22 @@ class JupyterFront:
             self._reply(request, client, content, [])
         self._status("idle", request)
 
-    async def _content(self, request: Message, lease: Lease) -> Answer:
+    async def _until_ended(self, client: Client) -> None:
+        """Wait for the cells of a client, but not for long.
+
+        Some take a cell to have ended with its error, and ask who the kernel is before they send the next one. It is
+        aborted if it comes before the failed one's end.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ORDER_SECONDS):
+                while any(cell.client == client.client for cell in self.session.requests.queue.running_cells()):
+                    self._ended.clear()
+                    await self._ended.wait()
+
+    async def _content(self, request: Message, client: Client, lease: Lease) -> Answer:
         match request.type:
             case "kernel_info_request":
+                await self._until_ended(client)
                 await self.session.settled()
                 files = self._files.described()
                 return kernel_info(self.session, lease.sandbox.settings.engine, file_messages=files), []

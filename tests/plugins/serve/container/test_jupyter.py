@@ -184,6 +184,26 @@ async def test_what_is_no_kernelspec_starts_nothing(server: Server) -> None:
         assert (await client.delete(f"/api/kernels/{made.json()['id']}")).status_code == 204
 
 
+async def test_a_cell_right_behind_a_failure_runs_if_the_client_asks_first(shared: str, server: Server) -> None:
+    """A client that takes the error for the end: AG2's does. Without the question, the cell is aborted."""
+    async with opened(server, shared, token=BOB) as one:
+        for _ in range(20):
+            failing = await one.send(request("execute_request", {"code": "1/0", **EXECUTE}))
+            await one.until(lambda found, to=failing: (found["msg_type"], of(found)) == ("error", to))  # type: ignore[misc]
+            asked = await one.send(request("kernel_info_request"))
+            await one.until(lambda found, to=asked: (found["channel"], of(found)) == ("shell", to))  # type: ignore[misc]
+            assert text(await one.run("'next'")) == "'next'"
+
+
+async def test_control_a_kernel_says_who_it_is_while_a_cell_runs(shared: str, server: Server) -> None:
+    async with opened(server, shared, token=BOB) as one:
+        cell = await one.send(request("execute_request", {"code": "input()", **EXECUTE}))
+        await one.until(lambda found: found["msg_type"] == "input_request")
+        assert await one.answered()
+        await one.send(request("input_reply", {"value": ""}, "stdin"))
+        await one.idle(cell)
+
+
 # --- a chat's sandbox ---
 
 
