@@ -65,8 +65,8 @@ def test_all_methods(said: dict[str, Any]) -> None:
     assert said["copies"][2] == []
     for refused, words in (
         (said["root"], "root"),
-        (said["copies"][0], "this engine cannot"),
-        (said["copies"][1], "this engine cannot"),
+        (said["copies"][0], "Setting to change: engine"),
+        (said["copies"][1], "Setting to change: engine"),
         (said["network"], "allowOut"),
         (said["internet"], "allow_internet_access"),
     ):
