@@ -17,7 +17,7 @@ from starlette.responses import Response
 from ...core.codes import EndCode
 from ...core.errors import CellTimeout, SandboxError, SandboxPaused
 from .codes import ServeCode
-from .requests import MAX_JSON, Body, Refusal, answer, improper, json_of, one_header, pieces_of, refusal_of
+from .requests import MAX_JSON, Body, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
 from .streams import Form, Piece, Put, Stream
 from .tenants import Lease, Tenants
 
@@ -152,7 +152,7 @@ async def envelopes(pieces: AsyncIterator[bytes], most: int | None = None) -> As
     async for piece in pieces:
         held += piece
         while len(held) >= 5 and len(held) >= 5 + (size := int.from_bytes(held[1:5])):
-            fields = _object(bytes(held[5 : 5 + size])) if held[0] == 0 else None
+            fields = object_of(bytes(held[5 : 5 + size])) if held[0] == 0 else None
             del held[: 5 + size]
             count += 1
             if fields is None or (most is not None and count > most):
@@ -162,14 +162,6 @@ async def envelopes(pieces: AsyncIterator[bytes], most: int | None = None) -> As
             raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"An object of a stream may have {MAX_JSON:,} bytes")
     if held or (most is not None and count != most):
         raise _no_stream()
-
-
-def _object(content: bytes) -> Piece | None:
-    try:
-        value = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _no_stream() -> Refusal:

@@ -12,11 +12,13 @@ from starlette.responses import Response
 from ...core.codes import UsageCode
 from ...sdk.execution import Execution
 from .open_terminal_user import Asked, missing
-from .requests import Refusal, answer, improper, while_there
+from .requests import Refusal, answer, improper, object_of, while_there
 
 MAX_NOTEBOOKS = 8
 """Of one user."""
 MAX_BYTES = 16 << 20
+MAX_MEMORY = 160 << 20
+"""Bytes that a notebook may cost once it is parsed: the sandbox wrote it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,12 +39,9 @@ class Notebook:
 async def _content(asked: Asked, path: str) -> dict[str, Any]:
     """Return a notebook. Raises `Refusal` for what is none."""
     content, size = await asked.sandbox.files.read_part(path, 0, MAX_BYTES)
-    try:
-        found = orjson.loads(content) if size <= MAX_BYTES else None
-    except orjson.JSONDecodeError:
-        found = None
-    proper = isinstance(found, dict) and isinstance(found.get("cells"), list)
-    if not isinstance(found, dict) or not proper or not all(isinstance(one, dict) for one in found["cells"]):
+    found = object_of(bytes(content), MAX_MEMORY) if size <= MAX_BYTES else None
+    cells = None if found is None else found.get("cells")
+    if found is None or not isinstance(cells, list) or not all(isinstance(one, dict) for one in cells):
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, "Invalid notebook")
     return found
 

@@ -13,6 +13,7 @@ import orjson
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 
+from ...core import json_memory
 from ...core.codes import Code, EndCode, UsageCode
 from ...core.errors import (
     AbilityMissing,
@@ -32,6 +33,8 @@ MAX_PAGE = 100
 """Entries of a list that one answer has."""
 MAX_JSON = 4 << 20
 """Bytes of a body that is JSON: code, mostly."""
+MAX_JSON_MEMORY = 32 << 20
+"""Bytes that one may cost once it is parsed: any text of `MAX_JSON`, and not a body that is nothing but brackets."""
 
 
 NO_CONTEXT = "context-unknown"
@@ -133,13 +136,21 @@ def _too_large(limit: int) -> Refusal:
 async def json_of(request: Request) -> Body:
     """Return a body that is an object of JSON; none is an empty one. Raises `Refusal`."""
     content = b"".join([piece async for piece in pieces_of(request, MAX_JSON)])
-    try:
-        value = orjson.loads(content) if content else {}
-    except orjson.JSONDecodeError:
-        value = None
-    if not isinstance(value, dict):
+    value = object_of(content) if content else {}
+    if value is None:
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body of this request is an object in JSON")
     return Body(value)
+
+
+def object_of(content: bytes, memory: int = MAX_JSON_MEMORY) -> dict[str, Any] | None:
+    """Return an object of JSON, None for what is none. Raises `Refusal` if it would cost more than that once parsed."""
+    if (reason := json_memory.heavy(content, memory)) is not None:
+        raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"An object in JSON may cost {memory:,} bytes of memory: {reason}")
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 class Body:

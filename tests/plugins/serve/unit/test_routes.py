@@ -243,6 +243,25 @@ async def test_a_body_of_json_is_bounded_with_and_without_its_length(served: Ser
         assert (answer.status_code, answer.json()["error"]) == (413, "body-too-large")
 
 
+async def test_a_small_body_that_would_cost_much_memory_is_refused_before_it_is_parsed(served: Served) -> None:
+    for filling in (b"{},", b"[],", b"7,", b'"",'):
+        body = b'{"timeout":[' + filling * (MAX_JSON // len(filling) - 10) + b"7]}"
+        assert len(body) < MAX_JSON
+        answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, content=body)
+        assert (answer.status_code, answer.json()["error"]) == (413, "body-too-large")
+        assert "memory" in answer.json()["message"]
+    headers = files_of(served.mine, **{"Content-Type": "application/connect+json"})
+    answer = await served.ask("POST", "/process.Process/Start", headers=headers, content=enveloped(body))
+    assert ending(answer)["error"]["code"] == "resource_exhausted"
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "\U0001f600", "\\ud83d\\ude00", "\\n"])
+async def test_control_a_body_that_is_one_long_text_is_parsed(served: Served, letter: str) -> None:
+    text = f'{{"templateID":"{letter * (MAX_JSON // len(letter.encode()) - 30)}"}}'
+    answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, content=text.encode())
+    assert (answer.status_code, answer.json()["error"]) == (404, "template-unknown")
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b"7", b"\xff", b"[" * 100_000])
 async def test_a_body_that_is_no_object_is_refused(served: Served, body: bytes) -> None:
     answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, content=body)
