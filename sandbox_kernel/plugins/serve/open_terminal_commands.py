@@ -189,7 +189,8 @@ async def send(asked: Asked) -> Response:
 
 def unescaped(text: str) -> str:
     """Return text whose escapes are what they mean: models write them as they read them."""
-    return _ESCAPE.sub(lambda found: _PLAIN.get(found[3]) or chr(int(found[1] or found[2] or "0", 16)), text)
+    found = _ESCAPE.sub(lambda found: _PLAIN.get(found[3]) or chr(int(found[1] or found[2] or "0", 16)), text)
+    return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # two escapes may be one character
 
 
 async def kill(asked: Asked) -> Response:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+import orjson
 from starlette.responses import Response, StreamingResponse
 
 from ...core.codes import UsageCode
@@ -239,10 +240,12 @@ async def _searched(asked: Asked, op: str, **given: Any) -> Any:
         longest = min(SEARCH_SECONDS, asked.sandbox.settings.limits.cell_timeout)
         command = shlex.join(["python3", "-c", source, words])
         ended = await asked.sandbox.commands.run(command, timeout=longest)
-        found = json.loads(ended.stdout)
-    except (CommandExitException, ValueError, RecursionError):
-        raise Refusal(500, ServeCode.NOT_THERE, "The sandbox did not answer") from None
-    if isinstance(found, dict) and "wrong" in found:
+        found = orjson.loads(ended.stdout)  # which takes nothing that an answer could not say
+    except (CommandExitException, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal(500, ServeCode.NOT_THERE, "The sandbox did not answer")
+    if "wrong" in found:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, str(found["wrong"])[:500])
     return found
 
@@ -296,7 +299,7 @@ async def search(asked: Asked) -> Response:
         "type": _type(asked),
         "show_hidden": asked.flag("show_hidden", usual=False),
     }
-    return answer({"results": await _searched(asked, "search", path=await _folder(asked), **more)})
+    return answer(await _searched(asked, "search", path=await _folder(asked), **more))
 
 
 async def matches(asked: Asked) -> Response:

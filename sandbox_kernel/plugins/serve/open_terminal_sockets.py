@@ -33,6 +33,8 @@ MAX_BACKLOG = 64
 """Pieces that wait for a client, which holds up its shell and nobody else."""
 FIRST_SECONDS = 10.0
 """In which a client proves itself."""
+MAX_FIRST = 4096
+"""Characters of the message by which it does."""
 CONNECT_SECONDS = 60.0
 """In which a new terminal is connected to."""
 NOT_PROVEN, NOT_FOUND, TAKEN, FULL = 4001, 4004, 4009, 4029
@@ -61,10 +63,9 @@ class Terminal:
         while self.connected and len(self.waiting) >= MAX_BACKLOG:
             self.room.clear()
             await self.room.wait()
-        self.waiting.append(data)
         if not self.connected:
-            while sum(map(len, self.waiting)) > MAX_KEPT:
-                self.waiting.popleft()
+            self.waiting.clear()
+        self.waiting.append(data if self.connected else bytes(self.shown))
         self.news.set()
 
     async def next(self) -> bytes | None:
@@ -201,7 +202,8 @@ class Sockets:
         await socket.accept()
         try:
             async with asyncio.timeout(FIRST_SECONDS):
-                said = _parsed(await socket.receive_text())
+                first = await socket.receive_text()
+            said = _parsed(first) if len(first) <= MAX_FIRST else {}
             tenant = self._guard.tenant_of(str(said.get("token")) if said.get("type") == "auth" else "")
         except (TimeoutError, KeyError, Refusal):
             await socket.close(NOT_PROVEN, "Invalid API key")
@@ -242,7 +244,7 @@ class Sockets:
     def _found(self, socket: WebSocket, tenant: Tenant, said: dict[str, Any]) -> tuple[Box, Terminal]:
         """Return the terminal that a client may connect to. Raises `Refusal`, alike for another's."""
         users = {header(socket, "X-User-Id"), *socket.query_params.getlist("user_id")} - {""}
-        chat = header(socket, "X-Session-Id") or said.get("chat_id", "")
+        chat = header(socket, "X-Session-Id") or str(said.get("chat_id") or "")
         identity = socket.path_params["session_id"]
         for box in self._users.boxes(tenant):
             terminal = box.terminals.get(identity)

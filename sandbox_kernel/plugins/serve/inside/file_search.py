@@ -88,14 +88,14 @@ def rank(query: str, name: str, place: str) -> int:
     )
 
 
-def search(asked: dict[str, Any]) -> list[dict[str, Any]]:
+def search(asked: dict[str, Any]) -> dict[str, Any]:
     found = []
     for path, kind in below(asked["path"], asked["show_hidden"]):
         name = os.path.basename(path)
         fit = rank(asked["query"].lower(), name.lower(), "")
         if fit < 4 and asked["type"] in ("any", kind):
             found.append((fit, len(name), path, {"path": path, "name": name, "type": kind, **measured(path)}))
-    return [one[3] for one in sorted(found)[: asked["limit"]]]
+    return {"results": [one[3] for one in sorted(found)[: asked["limit"]]]}
 
 
 def matches(asked: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,9 @@ def main() -> None:
         answer = {"wrong": "Invalid regex: %s" % error}
     except OSError as error:
         answer = {"wrong": "%s: %s" % (error.filename, error.strerror)}
-    sys.stdout.write(json.dumps(answer) + "\n")
+    # A name may be no text; what stands for its bytes is nothing that JSON can say.
+    text = json.dumps(answer, ensure_ascii=False).encode(errors="surrogateescape").decode(errors="replace")
+    sys.stdout.write(json.dumps(json.loads(text)) + "\n")
 
 
 main()

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
 
 from sandbox_kernel import __version__
 from sandbox_kernel.core.errors import CommandExitException
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.package_files import PACKAGE
 from sandbox_kernel.plugins.mcp.web_server import Names
-from sandbox_kernel.plugins.serve import open_terminal, open_terminal_commands, open_terminal_sockets
+from sandbox_kernel.plugins.serve import (
+    open_terminal,
+    open_terminal_commands,
+    open_terminal_files,
+    open_terminal_sockets,
+)
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.e2b_home import HOME
 from sandbox_kernel.plugins.serve.open_terminal_commands import Process, follow, unescaped
@@ -40,6 +52,10 @@ class Computer(StandIn):
     def __init__(self, identity: str) -> None:
         super().__init__(identity)
         self.asked: list[str] = []
+        self.said = "{}"
+
+    async def run(self, command: str, **given: Any) -> Any:
+        return SimpleNamespace(stdout=self.said)
 
     async def set_timeout(self, seconds: float) -> None:
         return None
@@ -244,6 +260,37 @@ async def test_an_id_that_is_none_finds_nothing(served: Served, identity: str) -
         assert (await served.ask(method, path)).status_code in {404, 405}
 
 
+# --- what the sandbox finds ---
+
+
+@pytest.mark.parametrize("said", ["", "7", "[]", '{"a":NaN}', '{"a":"\\udc80"}', "[" * 100_000, '{"a":' * 100_000])
+async def test_a_sandbox_that_finds_nonsense_is_told_of(served: Served, said: str) -> None:
+    assert (await served.ask("GET", "/system")).status_code == 200
+    (lease,) = served.tenants.tenant("mine").leases.values()
+    computer: Any = lease.sandbox
+    computer.said = said
+    for path in ("glob?pattern=a", "search", "matches?query=a", "grep?query=a&path=/home/user"):
+        answer = await served.ask("GET", f"/files/{path}")
+        assert (answer.status_code, answer.json()["detail"]) == (500, "The sandbox did not answer"), path
+    computer.said = '{"results":[]}'
+    assert (await served.ask("GET", "/files/search")).json() == {"results": []}
+
+
+def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"a\xff.txt")).write_text("word\n")
+    (tmp_path / "a b.txt").write_text("word\n")
+    source = (PACKAGE / open_terminal_files._SEARCH).read_text()  # noqa: SLF001 (as the sandbox has it)
+    shared = {"path": str(tmp_path), "query": "a", "type": "any", "show_hidden": False, "offset": 0, "limit": 9}
+    shared |= {"pattern": "*", "exclude": [], "max_results": 9, "include": [], "regex": False}
+    shared |= {"case_insensitive": False, "match_per_line": True}
+    for op, key in (("glob", "path"), ("search", "name"), ("matches", "name"), ("grep", "file")):
+        asked = json.dumps({**shared, "op": op, "query": "word" if op == "grep" else "a"})
+        ended = subprocess.run([sys.executable, "-c", source, asked], capture_output=True, check=True)
+        found = orjson.loads(ended.stdout)
+        names = {row[key].rpartition("/")[2] for row in found.get("matches") or found["results"]}
+        assert names == {"a\ufffd.txt", "a b.txt"}, op
+
+
 # --- pieces ---
 
 
@@ -267,6 +314,7 @@ def test_a_replacement_is_exact_or_refused() -> None:
 
 def test_escapes_are_what_they_mean() -> None:
     assert unescaped(r"a\n\x03\\né\u0041\q") == "a\n\x03\\né" + "A" + r"\q"
+    assert unescaped(r"\ud83d\ude00 \ud800 \udc00\ud800") == "\U0001f600 \ufffd \ufffd\ufffd"
 
 
 async def test_what_a_command_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,12 +344,42 @@ async def test_a_shell_waits_for_a_client_that_does_not_read(monkeypatch: pytest
     terminal = Terminal("t", "")
     for _ in range(20):
         await terminal.hear(b"1234")  # nobody is there: the oldest goes
-    assert (bytes(terminal.shown), list(terminal.waiting)) == (b"12341234", [b"1234"] * 2)
+    assert (bytes(terminal.shown), list(terminal.waiting)) == (b"12341234", [b"12341234"])
     terminal.connected = True
+    await terminal.hear(b"more")
     late = asyncio.create_task(terminal.hear(b"late"))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not late.done()
-    assert await terminal.next() == b"1234"
+    assert await terminal.next() == b"12341234"
     await late
-    assert [await terminal.next() for _ in range(2)] == [b"1234", b"late"]
+    assert [await terminal.next() for _ in range(2)] == [b"more", b"late"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [({"chat_id": "c"}, 4004), ({"chat_id": []}, 4004), ({"chat_id": {"a": 1}}, 4004), ({"a": "b" * 5000}, 4001)],
+)
+async def test_the_first_message_of_a_terminal_s_client_is_looked_at(
+    served: Served, more: dict[str, Any], code: int
+) -> None:
+    first = json.dumps({"type": "auth", "token": MINE, **more})
+    came = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": first}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(came)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "websocket",
+        "path": f"{PREFIX}/api/terminals/t1",
+        "headers": [(b"host", b"localhost")],
+        "query_string": b"",
+        "extensions": {},
+    }
+    await served.app(scope, receive, send)
+    assert [(one["type"], one.get("code")) for one in sent] == [("websocket.accept", None), ("websocket.close", code)]
+    assert served.tenants.tenant("mine").requests == 0
