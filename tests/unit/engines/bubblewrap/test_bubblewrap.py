@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import LimitsKept, Settings
-from sandbox_kernel.engines import hardening, select
+from sandbox_kernel.engines import broker_sockets, hardening, select
 from sandbox_kernel.engines.attestation import known_mount
 from sandbox_kernel.engines.bubblewrap import arguments, engine_errors, root_lookup
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
@@ -255,6 +255,8 @@ def test_which_engine_is_taken(
 def test_auto_says_which_engine_it_takes_and_why(
     monkeypatch: pytest.MonkeyPatch, answers: bool, program: str | None, taken: str, said: str
 ) -> None:
+    """Without a broker: those of this machine, which it would name as well, may be another checkout's."""
+    monkeypatch.setattr(broker_sockets, "own_folder", lambda: "/none")
     monkeypatch.setattr(docker_discovery, "answers", lambda: answers)
     monkeypatch.setattr("sandbox_kernel.engines.bubblewrap.discovery.bubblewrap_program", lambda: program)
     settings = Settings(engine="auto")
