@@ -12,10 +12,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from sandbox_kernel import AsyncSandbox
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.serve.container.conftest import TOKENS, options
+from tests.plugins.serve.container.jupyter_client import opened, text
 from tests.plugins.serve.container.server import Server
 from tests.plugins.serve.container.test_e2b_wire import run, streamed
 from tests.support.patience import within
@@ -190,3 +192,22 @@ async def test_the_next_server_has_the_sandboxes_of_the_one_before(servers: Serv
             assert (await one.delete(f"/sandboxes/{said['sandboxID']}")).status_code == 204
         assert {idle["sandboxID"], busy["sandboxID"]}.isdisjoint(await servers.ids())
         assert {idle["sandboxID"], busy["sandboxID"]}.isdisjoint(path.name for path in servers.written())
+
+
+async def test_a_client_of_jupyter_s_finds_its_kernel_at_the_next_server(servers: Servers) -> None:
+    async with httpx2.AsyncClient(params={"token": TOKENS["ann"]}, timeout=30) as one:
+        made = await one.post(f"{servers.now.url}/jupyter/api/kernels", json={"name": "python3"})
+        kernel = made.json()["id"]
+        async with opened(servers.now, kernel) as connected:
+            assert text(await connected.run("kept = 41; kept")) == "41"
+            server = await servers.next()
+            with pytest.raises(ConnectionClosed):
+                await connected.until(lambda _: False)
+        found = (await one.get(f"{server.url}/jupyter/api/kernels")).json()
+        assert [(each["id"], each["name"]) for each in found] == [(kernel, "python3")]
+        async with opened(server, kernel) as again:
+            assert text(await again.run("kept + 1")) == "42"
+            assert (await one.post(f"{server.url}/jupyter/api/kernels/{kernel}/restart")).status_code == 200
+            assert text(await again.run("'kept' in globals()")) == "False"
+        assert (await one.delete(f"{server.url}/jupyter/api/kernels/{kernel}")).status_code == 204
+        assert (await one.get(f"{server.url}/jupyter/api/kernels")).json() == []
