@@ -157,6 +157,7 @@ def test_a_macro_that_stays_is_seen(page: chromium.Page, renderer: str) -> None:
     assert any("defined" in fault for fault in found[0].faults)
 
 
+@pytest.mark.long
 def test_what_takes_long_is_seen(page: chromium.Page) -> None:
     busy = "<script>for (const end = Date.now() + 2100; Date.now() < end;);</script>"
     (finding,) = hunt.hunt(page, "lab", ["trusted"], [html(1, busy)], hunt.Tally("lab"))
@@ -169,6 +170,7 @@ def test_a_document_that_takes_the_page_away_is_told_from_its_neighbours(page: c
     assert {finding.document.number for finding in found} == {2, 3}
 
 
+@pytest.mark.long
 def test_a_finding_is_made_small(page: chromium.Page) -> None:
     finding = hunt.Finding("lab", "trusted", html(1, "some text <b onclick=x>and</b> more"), ("onclick on <b>",))
     (_, text) = next(hunt.texts(hunt.small(page, finding, rounds=80).document.content))

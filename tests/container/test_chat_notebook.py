@@ -18,6 +18,8 @@ from nbformat import NotebookNode
 
 from tests.support import ROOT
 
+pytestmark = pytest.mark.long
+
 NOTEBOOKS = ROOT / "notebooks"
 NOTEBOOK = NOTEBOOKS / "chat_analysis.ipynb"
 

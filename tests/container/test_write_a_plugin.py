@@ -50,6 +50,7 @@ def test_the_command_runs_code_in_a_sandbox(installed: Path, image: str) -> None
     assert re.fullmatch(r"(\d+\.\d{3} s\n){2}", done.stdout)
 
 
+@pytest.mark.long
 def test_a_failure_of_the_code_is_its_exit_code(installed: Path, image: str) -> None:
     done = run(installed, "stopwatch", "1 / 0", "--image", image)
     assert (done.returncode, done.stdout) == (1, "ZeroDivisionError\n")

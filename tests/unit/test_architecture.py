@@ -100,6 +100,7 @@ def test_each_contract_has_a_breach() -> None:
     assert {one["id"] for one in settings["tool"]["importlinter"]["contracts"]} == set(BREACHES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("contract", BREACHES)
 def test_a_breach_of_a_contract_is_seen(contract: str, copied: Path) -> None:
     """The control: the same package with one more line does not pass."""

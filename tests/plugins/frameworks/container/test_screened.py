@@ -17,6 +17,7 @@ WHY = "line 3: file-delete-system"
 CODES = "file-delete-system"
 
 
+@pytest.mark.long
 async def test_smolagents_observes_it(screen: str) -> None:
     from smolagents import CodeAgent, LogLevel
 
@@ -39,6 +40,7 @@ async def test_smolagents_observes_it(screen: str) -> None:
             assert CODES in [one.code for one in caught.value.findings]
 
 
+@pytest.mark.long
 async def test_autogen_returns_it_with_the_output(screen: str) -> None:
     from autogen_core import CancellationToken
     from autogen_core.code_executor import CodeBlock

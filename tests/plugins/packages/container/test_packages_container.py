@@ -72,6 +72,7 @@ def test_a_cell_installs_what_the_setting_allows(image: str, index: Index) -> No
         assert error.name == "ModuleNotFoundError"
 
 
+@pytest.mark.long
 async def test_a_model_installs_what_the_operator_allows(index: Index, tmp_path: Path) -> None:
     settings = ("--memory", "512M", "--package", "greeting", "--packages-index", index.address)
     async with over_stdio(*settings, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}) as client:
