@@ -602,11 +602,6 @@ class UsageCode(Code):
     UNKNOWN_SETTING = "failure", "there is no such setting", "Run `sandbox-kernel settings`."
     WRONG_ARGUMENT = "failure", "an argument has a wrong value", _HELP
     NOT_DETACHED = "failure", "only a detached sandbox outlives its caller", "Make it with detached=True."
-    OF_THE_CALLER = (
-        "failure",
-        "a detached sandbox cannot have what its caller's process does for cells",
-        "Leave out what is named, or make the sandbox without detached=True.",
-    )
     NOT_TOGETHER = "failure", "two settings or arguments do not go together", _HELP
     NOT_ON_THIS_MACHINE = (
         "failure",

@@ -32,6 +32,11 @@ class BrokerCode(Code):
         "Ask as a user of the machine; in a container, as its root.",
     )
     LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", _ALLOWED
+    OF_THE_CALLER = (
+        "failure",
+        "a detached sandbox cannot have what its caller's process does for cells",
+        "Leave out what is named, or make the sandbox without detached=True.",
+    )
     DETACHED_NOT_PREPARED = (
         "failure",
         "the detached sandbox was made without what would serve that",

@@ -402,7 +402,7 @@ def check_settings(settings: Settings) -> None:
     """Raise `ConfigurationError` for what no sandbox can have that outlives this process."""
     for one in OF_THE_CALLER:
         if one.name not in PLUGIN_OF and one.value(settings) != one.default:
-            raise ConfigurationError(UsageCode.OF_THE_CALLER, setting=one.name)
+            raise ConfigurationError(BrokerCode.OF_THE_CALLER, setting=one.name)
 
 
 def check_prepared(prepared: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, Sandbox
 from sandbox_kernel.cli.subcommands import for_people
-from sandbox_kernel.core.codes import EndCode, UsageCode
+from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
 from sandbox_kernel.engines.bubblewrap.process_labels import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -357,7 +357,7 @@ def test_what_cannot_outlive_its_caller_is_refused(keywords: dict[str, Any], set
         AsyncSandbox(**{"engine": "broker:///none", "detached": True, **keywords})
     assert caught.value.setting == setting
     if setting == "uploads":
-        assert caught.value.code is UsageCode.OF_THE_CALLER
+        assert caught.value.code is BrokerCode.OF_THE_CALLER
         assert "without detached=True" in caught.value.code.remedy
         AsyncSandbox(**{"engine": "broker:///none", **keywords})  # the control: with its caller, it can be had
 

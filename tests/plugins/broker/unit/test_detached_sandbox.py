@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.config.sources import SETTINGS, resolve
 from sandbox_kernel.container import wire
-from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.broker.ceilings import Policy, load
@@ -280,7 +279,7 @@ def test_what_ends_with_its_caller_is_no_setting_of_one_that_outlives_it(tmp_pat
     check_settings(resolve({"network": ["example.org"], "packages": ["idna"]}))  # each owner serves them
     with pytest.raises(ConfigurationError) as caught:
         check_settings(Settings(uploads=str(tmp_path)))
-    assert (caught.value.code, caught.value.setting) == (UsageCode.OF_THE_CALLER, "uploads")
+    assert (caught.value.code, caught.value.setting) == (BrokerCode.OF_THE_CALLER, "uploads")
 
 
 # --- the operator's file ----------------------------------------------------------------------------------------------
