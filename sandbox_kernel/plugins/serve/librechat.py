@@ -245,7 +245,7 @@ class LibreChat:
                 try:
                     if (one.size or 0) > self._limit:
                         raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"A file may have {self._limit:,} bytes")
-                    stored = await session.add(relative(name), _chunks(one))
+                    stored = await session.add(relative(name), _chunks(one), self._limit)
                     rows.append({"status": "success", "fileId": stored.id, "filename": stored.name})
                 except (FileRefused, Refusal) as error:
                     if not request.url.path.endswith("/batch"):

@@ -191,7 +191,7 @@ class Folder:
                 said.note(f"{path!r} was not taken out of the sandbox: files of one run have up to {limit:,} bytes")
                 continue
             try:
-                stored = await session.add(path, await sandbox.files.read(path, "stream"))
+                stored = await session.add(path, await sandbox.files.read(path, "stream"), limit - session.size)
                 self._same[path] = (stored.id, after[path])
             except FileRefused as error:
                 said.note(f"{path!r} was not taken out of the sandbox: {error.message}")
@@ -202,7 +202,7 @@ class Folder:
         for extension, image in said.images[: MAX_OUTPUTS - len(session.files)]:
             name = next(one for number in numbers if (one := f"figure-{number}.{extension}") not in names)
             if session.size + len(image) <= limit:
-                await session.add(name, _once(image))
+                await session.add(name, _once(image), len(image))
         return session
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any, cast
 
+from ...files.file_rules import check_size
 from .codes import ServeCode
 from .requests import Refusal
 
@@ -61,10 +62,11 @@ class StoredSession:
     _content: Any = field(default_factory=_spool)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    async def add(self, name: str, pieces: AsyncIterator[bytes]) -> StoredFile:
-        """Keep a file. What fails leaves no file."""
+    async def add(self, name: str, pieces: AsyncIterator[bytes], most: int) -> StoredFile:
+        """Keep a file of up to `most` bytes. Raises `FileRefused` for a larger one. What fails leaves no file."""
         begin = done = self.size
         async for piece in pieces:
+            check_size(done - begin + len(piece), most)
             self._write(done, piece)
             done += len(piece)
         self.size = done

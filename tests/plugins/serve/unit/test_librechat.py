@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import librechat_files
@@ -188,7 +189,10 @@ async def test_the_oldest_files_make_room(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def session(size: int) -> StoredSession:
         made = StoredSession()
-        await made.add("a", once(bytes(size)))
+        await made.add("a", once(bytes(size)), size)
+        with pytest.raises(FileRefused):
+            await made.add("b", once(bytes(size)), size - 1)
+        assert (len(made.files), made.size) == (1, size)
         return made
 
     async def once(content: bytes) -> AsyncIterator[bytes]:
