@@ -20,7 +20,7 @@ from ...sdk.values import SandboxQuery
 from . import e2b_snapshots
 from .codes import ServeCode
 from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
-from .tenants import Lease, Tenant, Tenants
+from .tenants import OUTSIDE, Lease, Tenant, Tenants
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
@@ -46,8 +46,13 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     lifetime = max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime)
     given: dict[str, Any] = {"metadata": body.texts("metadata"), "envs": body.texts("envVars")}
     if template not in tenants.templates:
-        for name in ("network", "allow_internet_access"):
-            body.refuse(name)  # policies of a snapshot are the operator's
+        usual = tenants.templates["base"]
+        body.refuse("network")  # policies of a snapshot are the operator's
+        if _network(body, usual) != usual:
+            words = (
+                "This server does not offer allow_internet_access=False for a snapshot: its network is the operator's"
+            )
+            raise Refusal(400, ServeCode.NOT_OFFERED, words)
         if (copy := await e2b_snapshots.begun_from(tenants, tenant, template, lifetime, **given)) is not None:
             return answer(_credentials(copy), 201)
         words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
@@ -63,6 +68,8 @@ def _network(body: Body, settings: Settings) -> Settings:
     if not isinstance(asked, dict):
         raise improper("network", "is an object")
     internet = body.fields.get("allow_internet_access")
+    if internet is not None and type(internet) is not bool:
+        raise improper("allow_internet_access", "is true or false")
     rest = {name for name, value in asked.items() if value and name not in {"denyOut", "allowPublicTraffic"}}
     if internet is True:
         rest.add("allow_internet_access")
@@ -75,7 +82,7 @@ def _network(body: Body, settings: Settings) -> Settings:
     if rest:
         words = f"This server does not offer {', '.join(sorted(rest))}: its operator says which hosts cells may reach"
         raise Refusal(400, ServeCode.NOT_OFFERED, words)
-    return settings.without("network", "packages") if off else settings
+    return settings.without(*OUTSIDE) if off else settings
 
 
 def _credentials(lease: Lease) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _found(request: Request, tenants: Tenants, tenant: Tenant) -> Lease:
 def title(lease: Lease) -> str:
     """Return what people call a sandbox: what its client called it, or the wire, or its id."""
     given = lease.sandbox.metadata.get("name") or lease.name or f"{lease.wire} {lease.id[:8]}"
-    return "".join(one for one in given if one.isprintable())[:MAX_TITLE]
+    return "".join(one for one in given[: 4 * MAX_TITLE] if one.isprintable())[:MAX_TITLE]
 
 
 def _join_name(lease: Lease) -> str:

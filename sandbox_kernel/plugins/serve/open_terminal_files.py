@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import mimetypes
 import posixpath
@@ -27,6 +28,8 @@ from .requests import Refusal, answer, improper
 
 MAX_TEXT = 16 << 20
 """Bytes of a file that is read as text, or changed."""
+MAX_REPLACED = 64 << 20
+"""Characters that all replacements of one request look through: everybody waits for them."""
 SEARCH_SECONDS = 60.0
 _SEARCH = Path("plugins", "serve", "inside", "file_search.py")
 
@@ -186,8 +189,13 @@ async def replace(asked: Asked) -> Response:
         text = (await _content(asked, path)).decode()
     except UnicodeDecodeError:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, "The file is no text") from None
+    seen = 0
     for chunk in chunks:
-        text = replaced(text, chunk)
+        seen += len(text)
+        if seen > MAX_REPLACED:
+            words = f"All replacements of one request may look through {MAX_REPLACED:,} characters. Send fewer at once"
+            raise Refusal(413, ServeCode.BODY_TOO_LARGE, words)
+        text = await asyncio.to_thread(replaced, text, chunk)
         if len(text) > MAX_TEXT:
             raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"The file would have more than {MAX_TEXT:,} characters")
     written = await asked.sandbox.files.write(path, text.encode(errors="replace"))

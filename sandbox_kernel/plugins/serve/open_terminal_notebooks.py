@@ -96,6 +96,7 @@ async def execute(asked: Asked) -> Response:
     if notebook.busy:
         raise Refusal(409, UsageCode.WRONG_ARGUMENT, "Cell already executing")
     notebook.busy = True
+    asked.box.lease.calls += 1
     try:
         found = await _content(asked, notebook.path)
         cells = found["cells"]
@@ -112,6 +113,7 @@ async def execute(asked: Asked) -> Response:
         await asked.sandbox.files.write(notebook.path, orjson.dumps(found, option=orjson.OPT_INDENT_2))
     finally:
         notebook.busy = False
+        asked.box.lease.calls -= 1
     status = "ok" if done.ok else "error"
     return answer({"status": status, "execution_count": done.execution_count, "outputs": cell["outputs"]})
 

@@ -41,6 +41,8 @@ TAKE_SECONDS = 30.0
 FIRST_SECONDS = 10.0
 """For all of them, before clients are served; the others are found once they are taken over."""
 
+OUTSIDE = ("network", "packages")
+"""Settings that give cells something of a network."""
 MAX_UPLOADS = 4
 """Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
 
@@ -99,6 +101,11 @@ class Lease:
         """Whether it runs or is paused, also while a kernel of it starts again; one that is lost does not come back."""
         session = session_of(self.sandbox)
         return not session.is_closed and (session.is_open or session.is_starting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs in it or waits, whoever asked for it."""
+        return not self.calls and not any(session_of(self.sandbox).requests.queue.running_cells())
 
     @property
     def state(self) -> str:
@@ -296,7 +303,8 @@ class Tenants:
             access_token=lease.access_token,
             traffic_token=lease.traffic_token,
             metadata=lease.sandbox.metadata,
-            offline=template is not None and template.has_way_out and not lease.sandbox.settings.has_way_out,
+            offline=template is not None
+            and any(template.get(one, ()) and not lease.sandbox.settings.get(one, ()) for one in OUTSIDE),
         )
         try:
             self._kept.write(lease.id, kept)
@@ -328,7 +336,7 @@ class Tenants:
             idle = [
                 lease
                 for lease in self.all_of(tenant)
-                if lease.name.startswith(f"{wire}/") and not lease.calls and lease.used <= before
+                if lease.name.startswith(f"{wire}/") and lease.is_idle and lease.used <= before
             ]
             if idle:
                 await self.end(min(idle, key=lambda lease: lease.used))
@@ -374,7 +382,7 @@ class Tenants:
         """Take over one; one that cannot be is ended, and costs no other anything."""
         settings = self.templates.get(kept.template, self.templates["base"])
         if kept.offline:
-            settings = settings.without("network", "packages")
+            settings = settings.without(*OUTSIDE)
         tenant = self.tenant(kept.tenant)
         tools_of = self.tools.get(kept.name.partition("/")[0])
         tools = None if tools_of is None else tools_of(tenant, kept.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,24 @@ import pytest
 
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve import e2b_snapshots
+from sandbox_kernel.plugins.serve.lease_files import KeptLease
+from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.sdk.client import AsyncSandbox
 from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, StandIn
+
+
+@dataclass(frozen=True)
+class Network:
+    """The setting of a plugin that may be missing."""
+
+    network: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Packages:
+    """The same."""
+
+    packages: tuple[str, ...] = ()
 
 
 class Copied(StandIn):
@@ -108,6 +125,16 @@ async def test_a_snapshot_that_cannot_be_is_refused(
     assert (await ask(served, "POST", "/sandboxes", templateID="n", allow_internet_access=True))[0] == 400
 
 
+async def test_a_snapshot_s_network_is_not_kept_where_a_client_wants_none(served: Served) -> None:
+    await ask(served, "POST", "/sandboxes/s1/snapshots", name="n")
+    assert (await ask(served, "POST", "/sandboxes", templateID="n", allow_internet_access=False))[0] == 201
+    network = Settings().having(Network(("example.org",)))
+    served.tenants.templates = {"base": network}
+    for value, error in ((False, "not-offered"), (True, "not-offered"), ("false", "wrong-argument")):
+        status, said = await ask(served, "POST", "/sandboxes", templateID="n", allow_internet_access=value)
+        assert (status, said["error"]) == (400, error)
+
+
 async def test_copies_are_their_tenant_s_and_count_as_sandboxes(served: Served) -> None:
     status, copies = await ask(served, "POST", "/sandboxes/s1/fork", count=2, timeout=60)
     assert (status, [one["sandbox"]["sandboxID"] for one in copies]) == (201, ["s1-0", "s1-1"])
@@ -129,3 +156,15 @@ async def test_nothing_loosens_the_network_of_a_sandbox(served: Served) -> None:
         assert (status, said["error"]) == (400, "not-offered")
         assert next(iter(body)) in said["message"]
     assert (await ask(served, "POST", "/sandboxes/s1/resume"))[0] == 409
+
+
+@pytest.mark.parametrize("setting", [Network(("example.org",)), Packages(("numpy",))])
+def test_a_sandbox_without_a_network_is_so_after_a_restart(served: Served, setting: object) -> None:
+    written: list[KeptLease] = []
+    kept: Any = SimpleNamespace(write=lambda _, lease: written.append(lease))
+    tenants = Tenants({"base": Settings().having(setting)}, ServeLimits(), kept)
+    for settings, offline in ((Settings().having(setting), False), (Settings(), True)):
+        sandbox: Any = served.mine.sandbox
+        sandbox.settings, sandbox.is_detached, sandbox.metadata = settings, True, {}
+        tenants._write(Lease(sandbox=sandbox, tenant=served.mine.tenant, template="base"))  # noqa: SLF001
+        assert written[-1].offline is offline

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -9,6 +11,7 @@ import nbformat
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.serve import jupyter_history
 from sandbox_kernel.plugins.serve.jupyter_history import History
+from sandbox_kernel.plugins.serve.jupyter_rest import title
 from sandbox_kernel.session.requests.queue import PendingRequest, caller
 
 
@@ -90,3 +93,14 @@ def test_bytes_are_bounded_of_a_cell_and_of_all() -> None:
     assert "what came after this" in found[-1]["outputs"][-1]["text"]
     begin(history, 10, "z" * (2 << 20))
     assert "what came after this" in cells(history)[-1]["source"]
+
+
+def test_a_name_of_any_length_costs_little() -> None:
+    class Long(str):
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all of it is looked at")
+
+    lease: Any = SimpleNamespace(sandbox=SimpleNamespace(metadata={"name": Long("a\n" * 100)}))
+    assert title(lease) == "a" * 60

@@ -33,10 +33,11 @@ from sandbox_kernel.plugins.serve.open_terminal_commands import Process, follow,
 from sandbox_kernel.plugins.serve.open_terminal_files import replaced
 from sandbox_kernel.plugins.serve.open_terminal_page import page
 from sandbox_kernel.plugins.serve.open_terminal_sockets import Terminal
-from sandbox_kernel.plugins.serve.open_terminal_user import PREFIX
+from sandbox_kernel.plugins.serve.open_terminal_user import PREFIX, Users
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.sdk.folder_entries import FileType
 from tests.plugins.serve.unit.test_routes import StandIn
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
@@ -177,6 +178,10 @@ async def test_the_ninth_user_is_refused_unless_the_operator_lets_idle_ones_make
     lease.calls = 1
     assert (await served.ask("GET", "/system", headers=second)).status_code == 429
     lease.calls = 0
+    computer: Any = lease.sandbox
+    computer.cells = ["a cell of Jupyter's"]
+    assert (await served.ask("GET", "/system", headers=second)).status_code == 429
+    computer.cells = []
     assert (await served.ask("GET", "/system", headers=second)).status_code == 200
     assert not lease.is_there
 
@@ -312,6 +317,22 @@ def test_a_replacement_is_exact_or_refused() -> None:
             replaced(text, wrong)
 
 
+async def test_replacements_look_through_so_much_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_terminal_files, "MAX_REPLACED", 100)
+    monkeypatch.setattr(Computer, "read_part", lambda *_: soon((b"ab" * 10, 20)), raising=False)
+    monkeypatch.setattr(Computer, "get_info", lambda *_: soon(SimpleNamespace(type=FileType.FILE)))
+    monkeypatch.setattr(Computer, "write", lambda *_: soon(SimpleNamespace(size=20)))
+    chunk = {"target": "b", "replacement": "c", "allow_multiple": True}
+    back = {"target": "c", "replacement": "b", "allow_multiple": True}
+    for chunks, status in (([chunk, back, chunk, back, chunk], 200), ([chunk, back] * 3, 413)):
+        answer = await served.ask("POST", "/files/replace", json={"path": "a", "replacements": chunks})
+        assert answer.status_code == status
+
+
+async def soon(value: Any) -> Any:
+    return value
+
+
 def test_escapes_are_what_they_mean() -> None:
     assert unescaped(r"a\n\x03\\né\u0041\q") == "a\n\x03\\né" + "A" + r"\q"
     assert unescaped(r"\ud83d\ude00 \ud800 \udc00\ud800") == "\U0001f600 \ufffd \ufffd\ufffd"
@@ -358,11 +379,15 @@ async def test_a_shell_waits_for_a_client_that_does_not_read(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("more", "code"),
-    [({"chat_id": "c"}, 4004), ({"chat_id": []}, 4004), ({"chat_id": {"a": 1}}, 4004), ({"a": "b" * 5000}, 4001)],
+    [({"chat_id": "c"}, 4004), ({"chat_id": ["c"]}, 4004), ({"chat_id": {"a": 1}}, 4004), ({"a": "b" * 5000}, 4001)],
 )
 async def test_the_first_message_of_a_terminal_s_client_is_looked_at(
-    served: Served, more: dict[str, Any], code: int
+    served: Served, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], code: int
 ) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(Users, "boxes", lambda *_: asked)
+    terminal = Terminal("t1", "another chat", handle=SimpleNamespace(pid=1))
+    asked.append(SimpleNamespace(user="", terminals={"t1": terminal}))
     first = json.dumps({"type": "auth", "token": MINE, **more})
     came = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": first}])
     sent: list[Any] = []

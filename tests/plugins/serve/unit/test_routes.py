@@ -44,12 +44,16 @@ class StandIn:
         self.state: Any = "running"
         self.files = self.commands = self
         self.written: list[bytes] = []
+        self.cells: list[str] = []
+        """That run now."""
 
     @property
     def _instance(self) -> Any:
         is_there = self.state in {"running", "paused"}
         starts = self.state == "not running"
+        queue = SimpleNamespace(running_cells=lambda: iter(self.cells))
         session = SimpleNamespace(is_closed=False, is_open=is_there, is_starting=starts, emit=lambda *_, **__: None)
+        session.requests = SimpleNamespace(queue=queue)
         return SimpleNamespace(session=session)
 
     @property
@@ -425,6 +429,13 @@ async def test_what_is_not_offered_is_refused_by_its_name(served: Served, asked:
     )
     assert (answer.status_code, answer.json()["error"]) == (400, "not-offered")
     assert name in answer.json()["message"]
+
+
+@pytest.mark.parametrize("value", ["false", "", 0, 1, [], {}])
+async def test_whether_there_is_a_network_is_said_clearly(served: Served, value: object) -> None:
+    body = {"templateID": "base", "allow_internet_access": value}
+    answer = await served.ask("POST", "/v2/sandboxes", headers={"X-API-Key": MINE}, json=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "wrong-argument")
 
 
 async def test_an_image_is_a_template_of_the_operator_s_and_nothing_else(served: Served) -> None:
