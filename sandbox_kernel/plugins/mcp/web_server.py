@@ -202,7 +202,11 @@ def _read(path: Path, code: Code) -> list[str]:
                 f"{path} can be read or changed by others: chmod 600",
                 setting="token-file",
             )
-        lines = file.read(TOKEN_FILE_BYTES).decode("utf-8", "replace").splitlines()
+        content = file.read(TOKEN_FILE_BYTES + 1)
+    if len(content) > TOKEN_FILE_BYTES:
+        words = f"{path} is larger than a token file may be, {TOKEN_FILE_BYTES:,} bytes"
+        raise ConfigurationError(code, words, setting="token-file")
+    lines = content.decode("utf-8", "replace").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 

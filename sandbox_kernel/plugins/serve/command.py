@@ -283,6 +283,8 @@ def _words(
     address: tuple[Any, ...], place: Place, path: Path, tokens: Tokens, certificates: Certificates | None
 ) -> str:
     """Return what the operator is told: the address, where the tokens lie, and what clients set."""
+    from .token_file import METRICS
+
     host, port = address[:2]
     names = place.names
     if not names and place.domain is not None and host in {"0.0.0.0", "::"}:  # noqa: S104 (which is no address to call)
@@ -292,7 +294,8 @@ def _words(
         url = f"{scheme}://{names[0]}" if ":" in names[0] else f"{scheme}://{names[0]}:{port}"
     else:
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-    key = f"$(awk '$1 == \"{tokens.names[0]}\" {{print $2; exit}}' {shlex.quote(str(path.absolute()))})"
+    name = next((one for one in tokens.names if one != METRICS), METRICS)
+    key = f"$(awk '$1 == \"{name}\" {{print $2; exit}}' {shlex.quote(str(path.absolute()))})"
     found = f"E2B_API_URL={url} E2B_SANDBOX_URL={url}"
     if place.domain is not None:
         found = f"E2B_DOMAIN={place.domain}{'' if port == 443 else f':{port}'}"

@@ -11,7 +11,7 @@ import yaml
 from sandbox_kernel.cli.program import parse
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.serve.command import templates, tls
+from sandbox_kernel.plugins.serve.command import _words, templates, tls
 from sandbox_kernel.plugins.serve.place import Place
 from sandbox_kernel.plugins.serve.token_file import tokens_of
 from tests.support import ROOT
@@ -54,6 +54,7 @@ def test_each_token_has_its_name(tmp_path: Path) -> None:
         (f"a/b {TOKEN}\n", 0o600),
         (f"ann {TOKEN} x\n", 0o600),
         (f"ann {TOKEN}\nbob {TOKEN}\n", 0o600),
+        (f"ann {TOKEN}\n" + "# people\n" * 8000, 0o600),
     ],
 )
 def test_a_token_file_that_is_open_or_improper_is_refused(tmp_path: Path, text: str, mode: int) -> None:
@@ -126,3 +127,10 @@ def test_the_compose_file_that_is_shipped_publishes_on_loopback_and_gives_no_rig
     assert found["read_only"] is True
     assert "privileged" not in found
     assert (ROOT / found["build"]["dockerfile"]).is_file()
+
+
+def test_what_clients_set_has_no_token_that_opens_figures_alone(tmp_path: Path) -> None:
+    path = file_of(tmp_path, f"metrics {TOKEN}\nann {TOKEN}1\n")
+    words = _words(("127.0.0.1", 80), Place(), path, tokens_of(path), None)
+    assert '"ann"' in words
+    assert '"metrics"' not in words
