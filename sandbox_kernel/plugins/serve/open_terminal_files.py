@@ -9,6 +9,7 @@ import posixpath
 import secrets
 import shlex
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -16,7 +17,7 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 
 from ...core.codes import UsageCode
-from ...core.errors import CommandExitException, FileNotThere
+from ...core.errors import CommandExitException, FileNotThere, SandboxError
 from ...core.package_files import PACKAGE
 from ...files.file_rules import FileLimits
 from ...sdk.folder_entries import EntryInfo, FileType
@@ -334,13 +335,33 @@ async def archive(asked: Asked) -> Response:
         if not await asked.is_folder(path) and not await asked.is_file(path):
             raise missing(f"Path {path[:200]!r}")
     into = f"{HOME}/.archive-{secrets.token_hex(8)}.zip"
+
+    async def clear() -> None:
+        with suppress(SandboxError):
+            await asked.sandbox.files.remove(into)
+
+    async def cleared() -> None:
+        """It is removed also where the client goes meanwhile."""
+        await asyncio.shield(asked.tenants.tasks.hold(clear(), "the end of an archive"))
+
     try:
         await _searched(asked, "pack", paths=paths, into=into)
-        content = await asked.sandbox.files.read(into, "bytes")
-    finally:
-        if await asked.entry(into) is not None:
-            await asked.sandbox.files.remove(into)
-    return Response(content, headers={**_headers(), "Content-Disposition": "attachment"}, media_type="application/zip")
+        pieces = await asked.sandbox.files.read(into, "stream")
+        first = await anext(pieces, b"")
+    except BaseException:
+        await cleared()
+        raise
+
+    async def whole() -> AsyncIterator[bytes]:
+        try:
+            yield first
+            async for piece in pieces:
+                yield piece
+        finally:
+            await cleared()
+
+    headers = {**_headers(), "Content-Disposition": "attachment"}
+    return StreamingResponse(whole(), headers=headers, media_type="application/zip")
 
 
 ROUTES = (

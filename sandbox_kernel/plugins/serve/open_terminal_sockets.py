@@ -35,6 +35,8 @@ FIRST_SECONDS = 10.0
 """In which a client proves itself."""
 MAX_FIRST = 4096
 """Characters of the message by which it does."""
+MAX_UNPROVEN = 64
+"""Clients that have not proven themselves yet, of all tenants and strangers: the oldest goes first."""
 CONNECT_SECONDS = 60.0
 """In which a new terminal is connected to."""
 NOT_PROVEN, NOT_FOUND, TAKEN, FULL = 4001, 4004, 4009, 4029
@@ -193,6 +195,8 @@ class Sockets:
         self._users = users
         self._nobody = Tenant("")
         """Whose requests those are that have not proven themselves yet."""
+        self._unproven: dict[asyncio.Timeout, None] = {}
+        """The oldest first."""
 
     def who(self, connection: HTTPConnection) -> Tenant:
         return self._nobody
@@ -201,8 +205,7 @@ class Sockets:
         """Let a client prove itself, and have it be at its shell. The shell ends with the connection."""
         await socket.accept()
         try:
-            async with asyncio.timeout(FIRST_SECONDS):
-                first = await socket.receive_text()
+            first = await self._first(socket)
             said = _parsed(first) if len(first) <= MAX_FIRST else {}
             tenant = self._guard.tenant_of(str(said.get("token")) if said.get("type") == "auth" else "")
         except (TimeoutError, KeyError, Refusal):
@@ -218,6 +221,19 @@ class Sockets:
         finally:
             tenant.requests -= 1
             nobody.requests += 1
+
+    async def _first(self, socket: WebSocket) -> str:
+        """Return what a client says first. Raises `TimeoutError`, also if too many wait that came later."""
+        async with asyncio.timeout(FIRST_SECONDS) as time:
+            self._unproven[time] = None
+            if len(self._unproven) > MAX_UNPROVEN:
+                oldest = next(iter(self._unproven))
+                del self._unproven[oldest]
+                oldest.reschedule(0)
+            try:
+                return await socket.receive_text()
+            finally:
+                self._unproven.pop(time, None)
 
     async def _proven(self, socket: WebSocket, tenant: Tenant, said: dict[str, Any]) -> None:
         try:

@@ -408,3 +408,34 @@ async def test_the_first_message_of_a_terminal_s_client_is_looked_at(
     await served.app(scope, receive, send)
     assert [(one["type"], one.get("code")) for one in sent] == [("websocket.accept", None), ("websocket.close", code)]
     assert served.tenants.tenant("mine").requests == 0
+
+
+async def test_strangers_who_say_nothing_make_room_for_who_comes_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_terminal_sockets, "MAX_UNPROVEN", 2)
+    proves = asyncio.Event()
+    closed: list[tuple[int, int]] = []
+
+    async def come(number: int) -> None:
+        came = iter([{"type": "websocket.connect"}])
+
+        async def receive() -> Any:
+            if (message := next(came, None)) is not None:
+                return message
+            await proves.wait()
+            return {"type": "websocket.receive", "text": json.dumps({"type": "auth", "token": MINE})}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "websocket.close":
+                closed.append((number, message["code"]))
+
+        scope = {"type": "websocket", "path": f"{PREFIX}/api/terminals/t1", "headers": [(b"host", b"localhost")]}
+        await served.app({**scope, "query_string": b"", "extensions": {}}, receive, send)
+
+    coming = [asyncio.create_task(come(number)) for number in range(5)]
+    await asyncio.wait(coming[:3], timeout=5)
+    assert closed == [(0, 4001), (1, 4001), (2, 4001)]
+    proves.set()
+    await asyncio.wait(coming, timeout=5)
+    assert closed[3:] == [(3, 4004), (4, 4004)]
