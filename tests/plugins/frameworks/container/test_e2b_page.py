@@ -46,7 +46,7 @@ class Row(NamedTuple):
 def table() -> tuple[list[Row], list[str]]:
     """Return the rows, and the methods that are not there."""
     text = (ROOT / "docs/e2b.md").read_text(encoding="utf-8").partition("## Each method and argument")[2]
-    there, _, absent = text.partition("These are not there")
+    there, _, absent = text.partition("\n## ")[0].partition("These are not there")
     rows = []
     for line in re.findall(r"^\| `.*$", there, re.MULTILINE):
         methods, work, other, tests = ([*WORD.findall(cell)] for cell in line.strip("|").split("|"))
