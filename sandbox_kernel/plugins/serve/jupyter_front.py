@@ -58,7 +58,9 @@ class Client(Protocol):
 class JupyterFront:
     """See the module; one of a sandbox, from its start on. It does not hold the sandbox."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, gone: Callable[[], object]) -> None:
+        """`gone` is called with each end of a kernel."""
+        self._gone = gone
         self.session = session
         self.history = History()
         self.is_listed = True
@@ -147,6 +149,7 @@ class JupyterFront:
     def cell_ended(self, cell: PendingRequest) -> None: ...
 
     def kernel_gone(self) -> None:
+        self._gone()
         for one in list(self.clients.values()):
             one.look()
 
@@ -294,5 +297,6 @@ _fronts: WeakKeyDictionary[AsyncSandbox, JupyterFront] = WeakKeyDictionary()
 def front_of(lease: Lease) -> JupyterFront:
     """Return the front of a sandbox, which is made with the first call: a server calls it once the sandbox is there."""
     if lease.sandbox not in _fronts:
-        _fronts[lease.sandbox] = JupyterFront(session_of(lease.sandbox))
+        # The next kernel is told again where E2B's clients think they are, whichever wire ended this one.
+        _fronts[lease.sandbox] = JupyterFront(session_of(lease.sandbox), lease.settled.clear)
     return _fronts[lease.sandbox]

@@ -268,6 +268,16 @@ async def test_an_analyst_joins_the_sandbox_of_a_chat(server: Server) -> None:
         assert (await run(chat, "total"))[0]["text"] == "42"
 
 
+async def test_a_chat_is_where_it_thinks_it_is_after_jupyter_s_clients_ended_its_kernel(server: Server) -> None:
+    async with sandbox(server) as (chat, said), jupyter(server) as client, opened(server, said["sandboxID"]) as one:
+        asked = "import os; (os.getcwd(), os.environ['HOME'])"
+        assert (await run(chat, asked))[0]["text"] == "('/home/user', '/home/user')"
+        assert (await client.post(f"/api/kernels/{said['sandboxID']}/restart")).status_code == 200
+        assert (await run(chat, asked))[0]["text"] == "('/home/user', '/home/user')"
+        await one.run("import os; os._exit(1)")
+        assert (await run(chat, asked))[0]["text"] == "('/home/user', '/home/user')"
+
+
 def history(document: Any) -> list[tuple[str, str, str, str]]:
     """Return the cells of a notebook: by which wire, by whom, their code, and what they wrote or returned."""
     nbformat.validate(document)
