@@ -101,7 +101,7 @@ def unary(call: Call) -> Handler:
             _check_type(request, UNARY)
             return answer(await call(Asked(tenants, lease, await json_of(request), request)))
         except (SandboxError, Refusal) as error:
-            refusal = _refusal(error)
+            refusal = _counted(error, lease)
             return answer(_said(refusal), 503 if refusal.status == 502 else refusal.status)
 
     return _named(handler, call)
@@ -118,7 +118,7 @@ def streamed(work: Work, keep_alive: Piece) -> Handler:
             asked = Asked(tenants, lease, Body(fields), request)
             return Stream(tenants, lease, lambda put: work(asked, put), form)
         except (SandboxError, Refusal) as error:
-            return Response(_failed(error), media_type=STREAMED)
+            return Response(_failed(_counted(error, lease)), media_type=STREAMED)
 
     return _named(handler, work)
 
@@ -134,7 +134,7 @@ def taken(call: Callable[[Asked, AsyncIterator[Piece]], Awaitable[None]]) -> Han
             first = await anext(pieces, nothing)
             await call(Asked(tenants, lease, Body(first), request), pieces)
         except (SandboxError, Refusal) as error:
-            return Response(_failed(error), media_type=STREAMED)
+            return Response(_failed(_counted(error, lease)), media_type=STREAMED)
         return Response(envelope({}) + _END, media_type=STREAMED)
 
     return _named(handler, call)
@@ -178,6 +178,13 @@ def _refusal(error: SandboxError | Refusal) -> Refusal:
     if error.code is EndCode.COMMAND_GONE:
         return Refusal(404, error.code, str(error))
     return refusal_of(error)
+
+
+def _counted(error: SandboxError | Refusal, lease: Lease) -> Refusal:
+    """Return how an error is told, and count it for the figures of the tenant."""
+    refusal = _refusal(error)
+    lease.tenant.figures.refused[refusal.code.code] += 1
+    return refusal
 
 
 def _said(refusal: Refusal) -> Piece:

@@ -343,6 +343,7 @@ def _said(handler: Handler) -> Handler:
             refusal = error if isinstance(error, Refusal) else refusal_of(error)
             if refusal.status != 429:
                 raise
+            tenant.figures.refused[refusal.code.code] += 1
             words = {"code": 429, "message": str(refusal), "error": "rate_limited"}
             return answer(words | {"retry_after_seconds": RETRY_SECONDS}, 429)
 

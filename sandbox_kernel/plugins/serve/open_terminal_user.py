@@ -173,13 +173,14 @@ class Users:
                 box = await self.box(request, tenants, tenant)
                 return await work(Asked(request=request, tenants=tenants, box=box, chat=chat))
             except (Refusal, SandboxError) as error:
-                return refused(error)
+                return refused(error, tenant)
 
         return handle
 
 
-def refused(error: Refusal | SandboxError) -> Response:
+def refused(error: Refusal | SandboxError, tenant: Tenant) -> Response:
     refusal = error if isinstance(error, Refusal) else refusal_of(error)
+    tenant.figures.refused[refusal.code.code] += 1
     words = {"detail": str(refusal), "error": refusal.code.code}
     return answer(words, refusal.status)
 

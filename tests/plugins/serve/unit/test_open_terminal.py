@@ -159,6 +159,7 @@ async def test_a_user_that_is_unclear_has_none(served: Served, headers: list[tup
     assert answer.status_code == 400
     assert answer.json()["detail"]
     assert served.made == []
+    assert served.tenants.tenant("mine").figures.refused.total() == 1
 
 
 async def test_the_ninth_user_is_refused_unless_the_operator_lets_idle_ones_make_room(

@@ -538,6 +538,7 @@ async def test_control_and_refusals_of_one_call(served: Served) -> None:
     for path in ("/etc/passwd", "../x", "/home/user/../../etc"):
         status, error = await said("/filesystem.Filesystem/Stat", {"path": path})
         assert (status, error["code"]) == (400, "invalid_argument")
+    assert served.mine.tenant.figures.refused.total() == 3
     for name in ("Basic x", "Basic /w=="):
         status, error = await said("/filesystem.Filesystem/Stat", {"path": "/home/user"}, Authorization=name)
         assert (status, error["code"]) == (400, "invalid_argument")
