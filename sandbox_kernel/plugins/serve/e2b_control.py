@@ -20,14 +20,12 @@ from ...sdk.values import SandboxQuery
 from . import e2b_snapshots
 from .codes import ServeCode
 from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
-from .tenants import OUTSIDE, Lease, Tenant, Tenants
+from .tenants import DEFAULT_SECONDS, OUTSIDE, Lease, Tenant, Tenants
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
 METRICS_SECONDS = 5.0
 """How old a row may be that is the one of now: clients ask in whole seconds, and E2B's rows are so far apart."""
-DEFAULT_SECONDS = 300.0
-"""How long a sandbox lasts if its client does not say."""
 CLIENT_ID = "sandbox-kernel"
 EVERYTHING = ("0.0.0.0/0",)
 """What denying all destinations is to E2B."""
@@ -39,12 +37,17 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     """Make a sandbox. What is asked for and not offered is refused by its name."""
     body = await json_of(request)
     template = body.text("templateID") or ""
-    for name in ("autoPause", "mcp", "iam", "volumeMounts"):
+    for name in ("mcp", "iam", "volumeMounts"):
         body.refuse(name)
+    if type(pauses := body.fields.get("autoPause") or False) is not bool:
+        raise improper("autoPause", "is true or false")
+    if pauses and body.fields.get("autoPauseMemory") is False:
+        words = "This server does not offer autoPauseMemory: a paused sandbox keeps its memory"
+        raise Refusal(400, ServeCode.NOT_OFFERED, words)
     body.refuse("autoResume", {"enabled": False})
     lifetime = body.seconds("timeout", tenants.limits.lifetime)
     lifetime = max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime)
-    given: dict[str, Any] = {"metadata": body.texts("metadata"), "envs": body.texts("envVars")}
+    given: dict[str, Any] = {"metadata": body.texts("metadata"), "envs": body.texts("envVars"), "pauses": pauses}
     if template not in tenants.templates:
         usual = tenants.templates["base"]
         body.refuse("network")  # policies of a snapshot are the operator's
@@ -98,20 +101,21 @@ def _credentials(lease: Lease) -> dict[str, Any]:
 
 
 def _described(lease: Lease) -> dict[str, Any]:
-    info = lease.sandbox.info
+    info, ends = lease.sandbox.info, lease.ends
     started = info.started_at or datetime.now(UTC)
     return {
         "templateID": lease.template,
         "sandboxID": lease.id,
         "clientID": CLIENT_ID,
         "startedAt": started.isoformat(),
-        "endAt": (info.end_at or started).isoformat(),
+        "endAt": (ends or started).isoformat(),
         "envdVersion": ENVD_VERSION,
         "cpuCount": info.cpu_count,
         "memoryMB": info.memory_mb,
         "diskSizeMB": info.limits.scratch_size >> 20,
         "state": lease.state,
         "metadata": dict(info.metadata),
+        "lifecycle": {"autoResume": False, "onTimeout": "kill" if lease.pauses_at is None else "pause"},
     }
 
 
@@ -163,23 +167,23 @@ async def connect(request: Request, tenants: Tenants, tenant: Tenant) -> Respons
     seconds = body.seconds("timeout", tenants.limits.lifetime)
     if body.fields.get("memory") is False:
         raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a paused sandbox keeps its own")
-    paused = lease.sandbox.is_paused
-    if paused:
-        await lease.sandbox.resume()
+    if lease.pauses_at is None:
+        body.refuse("autoPause")
+    paused = lease.sandbox.is_paused and await lease.sandbox.resume()
     await tenants.stay(lease, max(1.0, DEFAULT_SECONDS if seconds is None else seconds))
     return answer(_credentials(lease), 201 if paused else 200)
 
 
 async def set_timeout(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
-    """Have a sandbox end some seconds from now on."""
+    """Have a sandbox end some seconds from now on, or be paused if that is what its client wanted."""
     body, lease = await json_of(request), _found(request, tenants, tenant)
     seconds = body.seconds("timeout", tenants.limits.lifetime)
     if seconds is None:
         raise improper("timeout", "is missing")
-    if seconds < 1:
+    if seconds < 1 and lease.pauses_at is None:
         await tenants.end(lease)
     else:
-        await lease.sandbox.set_timeout(seconds)
+        await tenants.last(lease, seconds)
     return Response(status_code=204)
 
 

@@ -80,10 +80,12 @@ async def remove(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     return Response(status_code=204)
 
 
-async def begun_from(tenants: Tenants, tenant: Tenant, identity: str, lifetime: float, **given: object) -> Lease | None:
+async def begun_from(
+    tenants: Tenants, tenant: Tenant, identity: str, lifetime: float, *, pauses: bool, **given: object
+) -> Lease | None:
     """Return a new sandbox that goes on from a snapshot of the tenant, None if it has none of this id.
 
-    Policies are the operator's of today. Raises as `Tenants.create`.
+    With `pauses` it is paused when its time is up. Policies are the operator's of today. Raises as `Tenants.create`.
     """
     settings = _settings(tenants)
     if identity in tenants.templates or (found := (await _of(tenant, settings)).get(identity)) is None:
@@ -92,9 +94,10 @@ async def begun_from(tenants: Tenants, tenant: Tenant, identity: str, lifetime: 
 
     async def make() -> AsyncSandbox:
         rest = {name: value for name, value in given.items() if value}
-        return await asyncio.to_thread(AsyncSandbox.prepared, stored, settings, timeout=lifetime, **rest)
+        lasts = tenants.lasting(lifetime, pauses)
+        return await asyncio.to_thread(AsyncSandbox.prepared, stored, settings, timeout=lasts, **rest)
 
-    return await tenants.create(tenant, identity, settings, lifetime, make=make)
+    return await tenants.create(tenant, identity, settings, lifetime, make=make, pauses=pauses)
 
 
 async def fork(request: Request, tenants: Tenants, tenant: Tenant) -> list[Lease]:

@@ -176,8 +176,7 @@ async def shut_down(tenants: Tenants, lease: Lease) -> None:
 
 async def channels(socket: WebSocket, tenants: Tenants, lease: Lease) -> None:
     """Serve the channels of a kernel."""
-    if lease.sandbox.is_paused:
-        await lease.sandbox.resume()
+    await tenants.resume(lease)
     try:
         await Channels(socket, tenants, lease).serve()
     except Closed as end:

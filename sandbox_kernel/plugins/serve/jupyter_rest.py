@@ -193,8 +193,7 @@ async def start(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
         lease = next((one for one in tenants.all_of(tenant) if _join_name(one) == name), None)
         if lease is None:
             raise Refusal(404, ServeCode.NO_SUCH_SANDBOX, f"The sandbox of {name[:100]!r} has ended")
-        if lease.sandbox.is_paused:
-            await lease.sandbox.resume()
+        await tenants.resume(lease)
     else:
         template = TEMPLATE if name in ALIASES else name
         if template not in tenants.templates:

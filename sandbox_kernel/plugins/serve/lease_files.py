@@ -36,6 +36,8 @@ class KeptLease:
     metadata: dict[str, str] = field(default_factory=dict)
     offline: bool = False
     """Whether its client wanted no network, whatever the operator allows."""
+    pauses_at: float | None = None
+    """When it is paused, in seconds since 1970, where its client wanted that in place of its end."""
 
 
 class LeaseFiles:
@@ -105,6 +107,8 @@ def _read(said: dict[str, Any]) -> KeptLease:
     texts = (*own, *lease.metadata, *lease.metadata.values())
     if not all(isinstance(one, str) for one in texts) or type(lease.offline) is not bool:
         raise ValueError("that is no sandbox")
+    if lease.pauses_at is not None and type(lease.pauses_at) not in {int, float}:
+        raise ValueError("that is no time")
     if min(len(lease.access_token), len(lease.traffic_token)) < 16:
         raise ValueError("a token is too short")
     return lease

@@ -13,13 +13,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ...core.errors import SandboxError
+from ...core.errors import AbilityMissing, QuotaExceeded, SandboxError, SandboxPaused
 from ...core.model import Settings
 from ...core.tasks import Tasks
+from ...engines.abilities import Ability, demand
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.ownership import keeper
 from ...sdk.values import SandboxInfo
@@ -43,6 +44,13 @@ FIRST_SECONDS = 10.0
 
 OUTSIDE = ("network", "packages")
 """Settings that give cells something of a network."""
+DEFAULT_SECONDS = 300.0
+"""How long a sandbox of E2B's clients lasts if nobody says, and one that is paused at its time from when it goes on."""
+PAUSE_AGAIN_SECONDS = 2.0
+"""Until the next try where a kernel that starts, or a cell that is being ended, is in the way of a pause."""
+PAUSE_MARGIN_SECONDS = 5.0
+"""By which a pause comes before the end that whatever keeps the sandbox has for it."""
+
 MAX_UPLOADS = 4
 """Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
 
@@ -86,6 +94,10 @@ class Lease:
     """Kernels that say the names of folders that E2B's clients know."""
     terminals: set[int] = field(default_factory=set)
     """Processes that have one."""
+    pauses_at: float | None = None
+    """When it is paused, in seconds since 1970, for a client that wants that in place of its end; None ends it."""
+    pausing: asyncio.TimerHandle | None = None
+    """Rings then."""
 
     @property
     def id(self) -> str:
@@ -106,6 +118,18 @@ class Lease:
     def is_idle(self) -> bool:
         """Whether nothing runs in it or waits, whoever asked for it."""
         return not self.calls and not any(session_of(self.sandbox).requests.queue.running_cells())
+
+    @property
+    def ends(self) -> datetime | None:
+        """When its time is up."""
+        if self.pauses_at is None:
+            return self.sandbox.info.end_at
+        return datetime.fromtimestamp(self.pauses_at, UTC)
+
+    def let_be(self) -> None:
+        """Have it not be paused any more: it is ended, or another server's."""
+        if self.pausing is not None:
+            self.pausing.cancel()
 
     @property
     def state(self) -> str:
@@ -228,11 +252,62 @@ class Tenants:
             await self.stay(found, lifetime)
             return found
 
+    async def resume(self, lease: Lease) -> None:
+        """Have a sandbox go on if it is paused, with new time if it is one that is paused when its time is up."""
+        if lease.sandbox.is_paused and await lease.sandbox.resume() and lease.pauses_at is not None:
+            await self.stay(lease, DEFAULT_SECONDS)
+
     async def stay(self, lease: Lease, seconds: float) -> None:
         """Have a sandbox last for so many seconds from now on, or longer if it does already."""
-        ends = lease.sandbox.info.end_at
-        if ends is None or (ends - datetime.now(UTC)).total_seconds() < seconds:
+        if lease.ends is None or (lease.ends - datetime.now(UTC)).total_seconds() < seconds:
+            await self.last(lease, seconds)
+
+    async def last(self, lease: Lease, seconds: float) -> None:
+        """Have the time of a sandbox be up in so many seconds: it ends, or is paused if its client wanted that.
+
+        One that is paused then is kept for the operator's limit from now on. A broker counts its own from the start.
+        """
+        if lease.pauses_at is None:
             await lease.sandbox.set_timeout(seconds)
+            return
+        try:
+            await lease.sandbox.set_timeout(self.limits.lifetime)
+        except QuotaExceeded:
+            ends = lease.sandbox.info.end_at
+            if ends is None or ends < datetime.now(UTC) + timedelta(seconds=seconds):
+                raise
+        self._pause_in(lease, seconds)
+        self._write(lease)
+
+    def _pause_in(self, lease: Lease, seconds: float) -> None:
+        ends = lease.sandbox.info.end_at
+        if ends is not None:
+            seconds = min(seconds, (ends - datetime.now(UTC)).total_seconds() - PAUSE_MARGIN_SECONDS)
+        seconds = max(0.0, seconds)
+        lease.let_be()
+        lease.pauses_at = time.time() + seconds
+        lease.pausing = asyncio.get_running_loop().call_later(seconds, self._time_is_up, lease)
+
+    def _time_is_up(self, lease: Lease) -> None:
+        lease.pausing = None
+        self.tasks.start(self._pause(lease), "pausing a sandbox whose time is up")
+
+    async def _pause(self, lease: Lease) -> None:
+        """Pause a sandbox with whatever runs in it, as its client asked for; one that cannot be is ended."""
+        if not lease.is_there or lease.sandbox.is_paused:
+            return
+        try:
+            await lease.sandbox.pause()
+            if lease.pausing is not None:  # it was given more time meanwhile
+                await lease.sandbox.resume()
+                return
+            with suppress(QuotaExceeded):
+                await lease.sandbox.set_timeout(self.limits.lifetime)
+        except SandboxPaused:
+            if lease.pausing is None:
+                self._pause_in(lease, PAUSE_AGAIN_SECONDS)
+        except SandboxError:
+            await self.end(lease)
 
     async def create(
         self,
@@ -243,12 +318,13 @@ class Tenants:
         name: str = "",
         *,
         make: Callable[[], Awaitable[AsyncSandbox]] | None = None,
+        pauses: bool = False,
         **given: Any,
     ) -> Lease:
-        """Return a new sandbox, which `make` makes if it is given.
+        """Return a new sandbox, which `make` makes if it is given, with `lasting` as its lifetime.
 
-        `given` are keywords of `AsyncSandbox`: `metadata`, `envs`, `tools`. Raises `Refusal`, and `SandboxError` if
-        none can be started.
+        With `pauses` it is paused when its time is up. `given` are keywords of `AsyncSandbox`: `metadata`, `envs`,
+        `tools`. Raises `Refusal`, and `SandboxError` if none can be started.
         """
         self._check_room(tenant)
         tenant.starting += 1
@@ -257,20 +333,28 @@ class Tenants:
             if make is not None:
                 sandbox = await make()
             else:
-                sandbox = self._new(settings, lifetime, **given)
+                sandbox = self._new(settings, self.lasting(lifetime, pauses), **given)
             lease = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name)
             try:
                 await sandbox.start()
                 if self._closed:
                     raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
+                if pauses:
+                    _demand_pause(sandbox)
+                    self._pause_in(lease, lifetime)
                 self._write(lease)
             except BaseException:
+                lease.let_be()
                 await asyncio.shield(self.tasks.hold(sandbox.kill(), "the end of a sandbox that did not start"))
                 raise
         finally:
             tenant.starting -= 1
         tenant.figures.created.add(time.monotonic() - began)
         return self._leased(lease)
+
+    def lasting(self, lifetime: float, pauses: bool) -> float:
+        """Return the lifetime of a sandbox whose time is up after `lifetime` seconds."""
+        return self.limits.lifetime if pauses else lifetime
 
     def _leased(self, lease: Lease) -> Lease:
         """Have a sandbox be its tenant's, and say so in its audit."""
@@ -305,6 +389,7 @@ class Tenants:
             metadata=lease.sandbox.metadata,
             offline=template is not None
             and any(template.get(one, ()) and not lease.sandbox.settings.get(one, ()) for one in OUTSIDE),
+            pauses_at=lease.pauses_at,
         )
         try:
             self._kept.write(lease.id, kept)
@@ -344,6 +429,7 @@ class Tenants:
     async def end(self, lease: Lease) -> None:
         """End a sandbox. Idempotent."""
         lease.tenant.leases.pop(lease.id, None)
+        lease.let_be()
         with suppress(SandboxError):  # its pipe is closed then, and with it the container
             await lease.sandbox.kill()
         if self._kept is not None and lease.sandbox.is_detached:
@@ -400,21 +486,24 @@ class Tenants:
                 self._kept.remove(info.id)
             return
         sandbox.metadata = dict(kept.metadata)
-        self._leased(
-            Lease(
-                sandbox=sandbox,
-                tenant=tenant,
-                template=kept.template,
-                name=kept.name,
-                access_token=kept.access_token,
-                traffic_token=kept.traffic_token,
-            )
+        lease = Lease(
+            sandbox=sandbox,
+            tenant=tenant,
+            template=kept.template,
+            name=kept.name,
+            access_token=kept.access_token,
+            traffic_token=kept.traffic_token,
         )
+        if kept.pauses_at is not None:
+            self._pause_in(lease, kept.pauses_at - time.time())
+        self._leased(lease)
 
     async def close(self) -> datetime | None:
         """End all sandboxes, but leave those that outlive the server; return when the last one ends. Idempotent."""
         self._closed = True
         leases = [lease for tenant in self._tenants.values() for lease in tenant.leases.values()]
+        for lease in leases:
+            lease.let_be()
         left = [lease for lease in leases if lease.sandbox.is_detached and lease.is_there]
         ends = [end for lease in left if (end := lease.sandbox.info.end_at) is not None]
         await asyncio.gather(
@@ -437,3 +526,12 @@ class Tenants:
         if sum(counts.values()) + count > self.limits.sandboxes:
             words = f"The server has {self.limits.sandboxes} sandboxes, which is its limit, all users taken together"
             raise Refusal(429, ServeCode.SANDBOXES_OF_TENANT, words)
+
+
+def _demand_pause(sandbox: AsyncSandbox) -> None:
+    """Raise `Refusal` for a sandbox that cannot be paused: some containers of an engine may not be."""
+    session = session_of(sandbox)
+    try:
+        demand(Ability.PAUSE, session.engine, *(() if session.link is None else (session.link.container,)))
+    except AbilityMissing as error:
+        raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer autoPause: {error}") from None

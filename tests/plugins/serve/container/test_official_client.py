@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -221,11 +222,26 @@ def test_the_end(where: dict[str, str]) -> None:
         box.run_code("1")
 
 
+def test_a_sandbox_is_paused_when_its_time_is_up(where: dict[str, str]) -> None:
+    box = e2b.Sandbox.create(timeout=60, lifecycle={"on_timeout": "pause"}, **where)
+    assert box.get_info().lifecycle == {"on_timeout": "pause", "auto_resume": False}
+    box.run_code("kept = 43")
+    box.set_timeout(0)
+    eventually(lambda: box.get_info().state == "paused", 10, "its time is up")
+    assert box.is_running() is False
+    begun = datetime.now(UTC)
+    assert box.connect(timeout=100).run_code("kept").text == "43"
+    left = (box.get_info().end_at - begun).total_seconds()
+    assert 99 < left < 110
+    box.kill()
+
+
 def test_what_is_refused(where: dict[str, str]) -> None:
     for asked, words in (
         ({"allow_internet_access": True}, "allow_internet_access"),
         ({"template": "nonesuch"}, "nonesuch"),
-        ({"lifecycle": {"on_timeout": "pause"}}, "autoPause"),
+        ({"lifecycle": {"on_timeout": {"action": "pause", "mode": "filesystem"}}}, "autoPauseMemory"),
+        ({"lifecycle": {"on_timeout": "pause", "auto_resume": True}}, "autoResume"),
     ):
         with pytest.raises(errors.SandboxException, match=words):
             e2b.Sandbox.create(**asked, **where)

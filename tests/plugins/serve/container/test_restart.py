@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,17 @@ async def value(server: Server, said: dict[str, Any], code: str) -> Any:
 async def test_the_next_server_has_the_sandboxes_of_the_one_before(servers: Servers) -> None:
     """One that was asked to end, and one that was killed: while sandboxes are idle, paused, at work, made and ended."""
     first = servers.now
-    idle, paused, busy = await asyncio.gather(*(made(first, timeout=900, metadata={"chat": c}) for c in "123"))
+    asked: list[dict[str, Any]] = [
+        {"timeout": 900, "metadata": {"chat": chat}, "autoPause": chat != "3"} for chat in "123"
+    ]
+    idle, paused, busy = await asyncio.gather(*(made(first, **one) for one in asked))
     await value(first, idle, "kept = 1; open('file', 'w').write('x')")
     await said_in_chat(first, "kept = 5")
     await value(first, paused, "kept = 2; kept")
     async with client(first) as one:
-        assert (await one.post(f"/sandboxes/{paused['sandboxID']}/pause", json={})).status_code == 204
+        ends = (await one.get(f"/sandboxes/{idle['sandboxID']}")).json()["endAt"]
+        # Its time is up while the server ends, or later.
+        assert (await one.post(f"/sandboxes/{paused['sandboxID']}/timeout", json={"timeout": 1})).status_code == 204
     async with client(first, busy) as one, one.stream("POST", "/execute", json={"code": cell(3)}) as answer:
         lines = answer.aiter_lines()
         assert json.loads(await anext(lines))["text"] == "begun\n"
@@ -123,8 +129,17 @@ async def test_the_next_server_has_the_sandboxes_of_the_one_before(servers: Serv
     assert any("sandboxes go on without this server" in line for line in first.log)
     assert "; 4 of them go on" in second.said[-1]
     async with client(second) as one:
-        rows = {row["metadata"]["chat"]: row for row in (await one.get("/v2/sandboxes")).json()}
+
+        async def chats() -> dict[str, dict[str, Any]]:
+            return {row["metadata"]["chat"]: row for row in (await one.get("/v2/sandboxes")).json()}
+
+        async with within(10):
+            while (rows := await chats())["2"]["state"] == "running":  # noqa: ASYNC110 (in another process)
+                await asyncio.sleep(0.02)
         assert {chat: row["state"] for chat, row in rows.items()} == {"1": "running", "2": "paused", "3": "running"}
+        assert [rows[chat]["lifecycle"]["onTimeout"] for chat in "123"] == ["pause", "pause", "kill"]
+        moved = datetime.fromisoformat(rows["1"]["endAt"]) - datetime.fromisoformat(ends)
+        assert abs(moved.total_seconds()) < 0.1
         assert {row["sandboxID"] for row in rows.values()} == {said["sandboxID"] for said in (idle, paused, busy)}
         again = await one.post(f"/sandboxes/{paused['sandboxID']}/connect", json={"timeout": 900})
         assert (again.status_code, again.json()) == (201, paused)

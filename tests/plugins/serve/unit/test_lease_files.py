@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
@@ -18,6 +19,7 @@ LEASE = KeptLease(
     traffic_token="t" * 48,
     metadata={"a": "b" * 5000},
     offline=True,
+    pauses_at=1.5,
 )
 NAME = "0" * 32
 
@@ -50,6 +52,7 @@ def test_the_next_server_reads_what_the_one_before_wrote(tmp_path: Path) -> None
         orjson.dumps({"tenant": "ann"}),
         orjson.dumps({"tenant": 1, "template": "", "name": "", "access_token": "a" * 48, "traffic_token": "t" * 48}),
         orjson.dumps({"tenant": "ann", "template": "", "name": "", "access_token": "", "traffic_token": "t" * 48}),
+        orjson.dumps(asdict(replace(LEASE, pauses_at="soon"))),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_sandbox_is_removed_and_costs_no_other_anything(tmp_path: Path, content: bytes) -> None:

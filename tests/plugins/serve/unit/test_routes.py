@@ -412,7 +412,7 @@ async def test_a_signature_opens_what_it_was_made_for_and_nothing_else(served: S
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        ({"autoPause": True}, "autoPause"),
+        ({"autoPause": True, "autoPauseMemory": False}, "autoPauseMemory"),
         ({"autoResume": {"enabled": True}}, "autoResume"),
         ({"mcp": {"a": {}}}, "mcp"),
         ({"iam": {"tokens": {"a": 1}}}, "iam"),
