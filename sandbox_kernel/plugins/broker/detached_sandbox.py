@@ -363,7 +363,8 @@ class DetachedSandbox(Lease):
         """Return what the next owner has to know."""
         cell = self.cell
         if cell is not None:
-            elapsed = (self._loop.time() if self._owed else self._answered) - self._cell_began
+            now = self._paused_at if self.paused else self._loop.time()
+            elapsed = (now if self._owed else self._answered) - self._cell_began
             cell = {**cell, "elapsed": elapsed, "done": not self._owed}
         return {"settings": self.wish.settings, "session": self.noted, "cell": cell, **self.shown()}
 
@@ -382,13 +383,24 @@ class DetachedSandbox(Lease):
     # --- its pauses ---
 
     async def pause(self) -> None:
-        """Freeze it, for as long as its owner or the next one wants. Its lifetime counts on. Raises `SandboxError`."""
-        container = self._pausable()
-        await container.pause()
+        """Freeze it, for as long as its owner or the next one wants. Its lifetime counts on. Raises `SandboxError`.
+
+        An owner that is gone before it is frozen does not leave it half done, and the next one has it running.
+        """
+        await asyncio.shield(self._tasks.hold(self._pause(self._owner), f"pausing {self.container.id}"))
+
+    async def _pause(self, owner: Owner | None) -> None:
+        await self._pausable().pause()
         if not self.paused:
             self.paused, self._paused_at = True, self._loop.time()
+        if self._owner is not None and self._owner is not owner:
+            await self._resume()
 
     async def resume(self) -> None:
+        """Let it go on, with the time that its cell had left. Raises `SandboxError`."""
+        await asyncio.shield(self._tasks.hold(self._resume(), f"resuming {self.container.id}"))
+
+    async def _resume(self) -> None:
         await self._pausable().resume()
         if self.paused:
             self.paused = False

@@ -17,6 +17,7 @@ from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import EngineError, QuotaExceeded
 from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.core.tasks import Tasks
+from sandbox_kernel.engines.abilities import PAUSE
 from sandbox_kernel.engines.pipe import OverPipe, Pipe
 from sandbox_kernel.plugins.broker import create_request
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
@@ -58,8 +59,8 @@ def asked() -> dict[str, Any]:
     return packets.asked(spec)
 
 
-def a_kept(broker: Broker, tasks: Tasks) -> tuple[DetachedSandbox, Deaf]:
-    container = Deaf()
+def a_kept(broker: Broker, tasks: Tasks, container: Deaf | None = None) -> tuple[DetachedSandbox, Deaf]:
+    container = container or Deaf()
     wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}", prepared={})
     kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
     broker.lent[kept.ticket] = kept
@@ -279,6 +280,75 @@ def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> N
         await broker.tasks.close()
 
     asyncio.run(tried())
+
+
+class Freezing(Deaf):
+    """One that can be paused, which takes until the test says so."""
+
+    abilities = PAUSE
+    paused = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may = asyncio.Event(), asyncio.Event()
+
+    async def pause(self) -> None:
+        self.paused = True  # as Docker does it, also if its caller gives up
+        self.begun.set()
+        await self.may.wait()
+
+    async def resume(self) -> None:
+        self.paused = False
+
+
+def test_a_cell_has_the_time_left_that_it_had_at_the_pause() -> None:
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        kept, container = a_kept(broker, tasks, frozen := Freezing())
+        frozen.may.set()
+        fd = kept.open(first=True)
+        kept._note(b'{"op": "keep", "cell": {"id": "x", "seconds": 9}}')  # noqa: SLF001 (as an owner's frame has it)
+        await kept.pause()
+        kept._cell_began -= 103  # noqa: SLF001 (the test waits for no clock)
+        kept._paused_at -= 100  # noqa: SLF001
+        assert 3 <= kept.told()["cell"]["elapsed"] < 50
+        await kept.resume()
+        assert 3 <= kept.told()["cell"]["elapsed"] < 50
+        os.close(fd)
+        await over(broker, tasks, kept, container)
+
+    asyncio.run(tried())
+
+
+@each("taken", [False, True])
+def test_an_owner_that_is_gone_while_it_pauses_leaves_no_sandbox_frozen_unseen(*, taken: bool) -> None:
+    """Its connection ends with what it asked for, and the engine freezes the sandbox all the same."""
+
+    async def tried() -> None:
+        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
+        kept, container = a_kept(broker, tasks, frozen := Freezing())
+        fds = [kept.open(first=True)]
+        pausing = asyncio.ensure_future(kept.pause())
+        await frozen.begun.wait()
+        pausing.cancel()
+        kept.leave()
+        if taken:
+            fds.append(kept.open())
+        frozen.may.set()
+        await until(lambda: frozen.paused == kept.paused == (not taken))
+        for fd in fds:
+            os.close(fd)
+        await over(broker, tasks, kept, container)
+
+    asyncio.run(tried())
+
+
+async def over(broker: Broker, tasks: Tasks, kept: DetachedSandbox, container: Deaf) -> None:
+    await container.kill()
+    await until(lambda: not kept.passing)
+    kept.over()
+    await tasks.close()
+    await broker.tasks.close()
 
 
 async def filled(sock: socket.socket, kind: int) -> memoryview:
