@@ -518,7 +518,7 @@ class DetachedSandbox(Lease):
             self.transcript.add(piece.data)
         if self._to is not None and self._to is self._owner:
             await self._to.send(piece.data)
-        elif not self._keeping and self._owner is None:
+        elif not self._keeping:
             self._paced += len(piece.data) + OF_A_FRAME
             if self._paced > PACED_BYTES:
                 self._paced = 0

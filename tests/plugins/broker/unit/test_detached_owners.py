@@ -25,7 +25,15 @@ from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.client.listener_trust import Peer
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.detached_registry import MAX_PASSING
-from sandbox_kernel.plugins.broker.detached_sandbox import SLICE, DetachedOptions, DetachedSandbox, Frames, cut, noted
+from sandbox_kernel.plugins.broker.detached_sandbox import (
+    OF_A_FRAME,
+    SLICE,
+    DetachedOptions,
+    DetachedSandbox,
+    Frames,
+    cut,
+    noted,
+)
 from tests.support.cases import each
 from tests.support.patience import within
 
@@ -267,8 +275,10 @@ def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> N
             kept.leave()
         assert await next_frames(inside, 2) == [(wire.STREAM, b"last word"), ended]
         with socket.socket(fileno=kept.open()) as second:
+            unread = kept._paced  # noqa: SLF001 (it is read slowly, however much of it comes)
             for kind in (wire.STREAM, wire.NESTED):
                 await say(kind, b"still of the first")
+            await until(lambda: kept._paced >= unread + 2 * OF_A_FRAME)  # noqa: SLF001
             await say(*ended)
             await say(wire.STREAM, b"of the second")
             assert await next_frames(second, 1) == [(wire.STREAM, b"of the second")]
