@@ -216,14 +216,15 @@ class Completion:
         flying, waiting = self._requests.take_all()
         if lost and not any(request.is_heard for request in flying + waiting):
             self._outbound.notice(str(error))
-        aborting: set[str] = set()
+        aborting: set[tuple[str, str]] = set()
         for request in flying + waiting:
-            if request.is_execute and request.queue in aborting:
+            of = request.queue, request.caller
+            if request.is_execute and of in aborting:
                 self.abort(request)
                 continue
             # Read first: nothing is left of its content after its end.
             if request.is_execute and request.message.content.get("stop_on_error", True):
-                aborting.add(request.queue)
+                aborting.add(of)
             self.condemn_and_end(request, error)
 
 

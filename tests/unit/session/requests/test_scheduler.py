@@ -288,6 +288,18 @@ async def test_a_failed_cell_aborts_none_of_another_caller(bench: Bench) -> None
     assert bench.told(other) == ["busy", "ok", "idle"]
 
 
+async def test_a_sandbox_s_end_aborts_none_of_another_caller(bench: Bench) -> None:
+    async def submitted(who: str) -> Message:
+        queue.caller.set(who)
+        return bench.submit()
+
+    _, other, same = [await asyncio.create_task(submitted(who)) for who in ("one", "two", "one")]
+    bench.ready = False
+    bench.requests.sandbox_died(SandboxDied("gone"))
+    assert bench.told(same) == ["busy", "aborted", "idle"]
+    assert bench.told(other) == ["busy", "SandboxDied", "SandboxDied", "idle"]
+
+
 async def test_a_failed_cell_aborts_those_behind_it(bench: Bench) -> None:
     first, second, third = bench.submit(), bench.submit(), bench.submit()
     bench.run(first, "error")
