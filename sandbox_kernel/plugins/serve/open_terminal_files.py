@@ -6,6 +6,7 @@ import asyncio
 import json
 import mimetypes
 import posixpath
+import re
 import secrets
 import shlex
 from collections.abc import AsyncIterator
@@ -27,11 +28,17 @@ from .forms import files_of, form_of
 from .open_terminal_user import Asked, missing
 from .requests import Refusal, answer, improper
 
-MAX_TEXT = 16 << 20
-"""Bytes of a file that is read as text, or changed."""
+MAX_TEXT = 2 << 20
+"""Bytes of a file that is read as text, or changed: everybody waits for each call that goes through all of it."""
+MAX_IMAGE = 16 << 20
+"""Bytes of an image, which is sent as it is."""
+MAX_SEARCH = 64 << 10
+"""Characters of a search: it is an argument of a command."""
 MAX_REPLACED = 64 << 20
 """Characters that all replacements of one request look through: everybody waits for them."""
 SEARCH_SECONDS = 60.0
+_LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?:(?<=\r)\n)?")
+"""What ends a line for `str.splitlines`."""
 _SEARCH = Path("plugins", "serve", "inside", "file_search.py")
 
 
@@ -72,26 +79,49 @@ async def read(asked: Asked) -> Response:
     """Read text, or an image."""
     path = asked.path(asked.text("path"))
     begin, end = asked.number("start_line", None, 1, 10**9), asked.number("end_line", None, 1, 10**9)
-    content = await _content(asked, path)
+    kind = _kind(path)
+    content = await _content(asked, path, MAX_IMAGE if kind.startswith("image/") else MAX_TEXT)
     try:
-        lines = content.decode().splitlines(keepends=True)
+        text = content.decode()
     except UnicodeDecodeError:
-        kind = _kind(path)
         if not kind.startswith("image/"):
             words = f"Unsupported binary file type: {kind} ({len(content)} bytes)"
             raise Refusal(415, ServeCode.NOT_OFFERED, words) from None
         return Response(content, headers=_headers(), media_type=kind)
-    text = "".join(lines[(begin or 1) - 1 : end or len(lines)])
-    return answer({"path": path, "total_lines": len(lines), "content": text})
+    if len(content) > MAX_TEXT:
+        raise _too_large(MAX_TEXT)
+    first, last, total = await asyncio.to_thread(lines, text, begin, end)
+    return answer({"path": path, "total_lines": total, "content": text[first:last]})
 
 
-async def _content(asked: Asked, path: str) -> bytes:
+async def _content(asked: Asked, path: str, limit: int) -> bytes:
     if not await asked.is_file(path):
         raise missing("File")
-    content, size = await asked.sandbox.files.read_part(path, 0, MAX_TEXT)
-    if size > MAX_TEXT:
-        raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"A file that is read as text may have {MAX_TEXT:,} bytes")
+    content, size = await asked.sandbox.files.read_part(path, 0, limit)
+    if size > limit:
+        raise _too_large(limit)
     return bytes(content)
+
+
+def _too_large(limit: int) -> Refusal:
+    words = f"A file that is read or changed here may have {limit:,} bytes. Read or change it with a command"
+    return Refusal(413, ServeCode.BODY_TOO_LARGE, words)
+
+
+def lines(text: str, begin: int | None, end: int | None) -> tuple[int, int, int]:
+    """Return where lines from one to another begin and end in a text, and how many it has.
+
+    They are those of `str.splitlines`, one after the other: all of them at once would cost 60 bytes each.
+    """
+    first, last = 0 if begin in {None, 1} else len(text), len(text)
+    count = done = 0
+    for found in _LINE_END.finditer(text):
+        count, done = count + 1, found.end()
+        if count + 1 == begin:
+            first = done
+        if count == end:
+            last = done
+    return first, max(first, last), count + (done < len(text))
 
 
 async def display(asked: Asked) -> Response:
@@ -187,7 +217,7 @@ async def replace(asked: Asked) -> Response:
     if not isinstance(chunks, list) or len(chunks) > 1000 or not all(isinstance(one, dict) for one in chunks):
         raise improper("replacements", "is a list of up to 1000 objects")
     try:
-        text = (await _content(asked, path)).decode()
+        text = (await _content(asked, path, MAX_TEXT)).decode()
     except UnicodeDecodeError:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, "The file is no text") from None
     seen = 0
@@ -211,9 +241,7 @@ def replaced(text: str, chunk: dict[str, Any]) -> str:
         raise improper("replacements", "have a target and a replacement")
     if not all(one is None or (type(one) is int and one >= 1) for one in (begin, end)):
         raise improper("start_line and end_line", "are numbers from 1 on")
-    lines = text.splitlines(keepends=True)
-    first = len("".join(lines[: (begin or 1) - 1]))
-    last = max(first, len("".join(lines[: end or len(lines)])))
+    first, last = (0, len(text)) if begin is None and end is None else lines(text, begin, end)[:2]
     found = text[first:last].count(target)
     if found == 0:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, f"Target string not found: {target[:100]!r}")
@@ -243,8 +271,8 @@ async def _searched(asked: Asked, op: str, **given: Any) -> Any:
     """Return what the sandbox finds. Patterns are tried there, where they may take for ever."""
     source = (PACKAGE / _SEARCH).read_text(encoding="utf-8")
     words = json.dumps({"op": op, **given})
-    if len(words) > MAX_TEXT >> 8:
-        raise Refusal(413, ServeCode.BODY_TOO_LARGE, "The search is too long")
+    if len(words) > MAX_SEARCH:
+        raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"A search may have {MAX_SEARCH:,} characters")
     try:
         longest = min(SEARCH_SECONDS, asked.sandbox.settings.limits.cell_timeout)
         command = shlex.join(["python3", "-c", source, words])

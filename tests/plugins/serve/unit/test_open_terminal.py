@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +32,7 @@ from sandbox_kernel.plugins.serve import (
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.e2b_home import HOME
 from sandbox_kernel.plugins.serve.open_terminal_commands import Process, follow, unescaped
-from sandbox_kernel.plugins.serve.open_terminal_files import replaced
+from sandbox_kernel.plugins.serve.open_terminal_files import lines, replaced
 from sandbox_kernel.plugins.serve.open_terminal_page import page
 from sandbox_kernel.plugins.serve.open_terminal_sockets import Terminal
 from sandbox_kernel.plugins.serve.open_terminal_user import PREFIX, Users
@@ -328,6 +330,35 @@ async def test_replacements_look_through_so_much_together(served: Served, monkey
     for chunks, status in (([chunk, back, chunk, back, chunk], 200), ([chunk, back] * 3, 413)):
         answer = await served.ask("POST", "/files/replace", json={"path": "a", "replacements": chunks})
         assert answer.status_code == status
+
+
+def test_lines_are_those_of_python() -> None:
+    text = "a\r\nb\rc\n\n\x0bd\x85e\u2028\x1df"
+    for content in (text, text + "\r\n", "", "\n"):
+        every = content.splitlines(keepends=True)
+        for begin, end in itertools.product((None, *range(1, 13)), repeat=2):
+            first, last, total = lines(content, begin, end)
+            assert (content[first:last], total) == ("".join(every[(begin or 1) - 1 : end]), len(every))
+
+
+async def test_a_file_of_many_lines_costs_no_memory_for_each(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"aa\n" * 100_000
+    monkeypatch.setattr(Computer, "read_part", lambda *_: soon((text, len(text))), raising=False)
+    monkeypatch.setattr(Computer, "get_info", lambda *_: soon(SimpleNamespace(type=FileType.FILE)))
+    tracemalloc.start()
+    try:
+        found = (await served.ask("GET", "/files/read?path=a&start_line=2&end_line=3")).json()
+        assert (found["total_lines"], found["content"]) == (100_000, "aa\naa\n")
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # the lines one by one are 6 MB
+    finally:
+        tracemalloc.stop()
+    monkeypatch.setattr(open_terminal_files, "MAX_TEXT", len(text) - 1)
+    for answer in (
+        await served.ask("GET", "/files/read?path=a"),
+        await served.ask("POST", "/files/replace", json={"path": "a", "replacements": []}),
+    ):
+        assert answer.status_code == 413
+        assert f"{len(text) - 1:,} bytes" in answer.text
 
 
 async def soon(value: Any) -> Any:
