@@ -177,7 +177,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     tenants = Tenants(offered, limits, files)
     tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
-    found = await tenants.take_over()  # with the tools of its wires
+    found = await tenants.take_over(tokens.names)  # with the tools of its wires
     stop = asked_to_end()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     say(_words(listener.getsockname(), place, path, tokens, own))

@@ -5,7 +5,7 @@ A wire is a function that takes the `Guard` and returns its routes (`application
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,13 +28,11 @@ Who = Callable[[Any], Any]
 SCHEMES = ("bearer", "token")
 
 
-def token_in(request: HTTPConnection) -> str:
-    """Return the token of a request, as `X-API-Key` or in `Authorization`; an empty one if there is none."""
+def tokens_in(request: HTTPConnection) -> list[str]:
+    """Return the tokens of a request: `X-API-Key`, and what is in `Authorization`. Raises `Refusal`."""
     key = one_header(request, "X-API-Key")
-    if key is not None:
-        return key
-    scheme, _, key = (one_header(request, "Authorization") or "").partition(" ")
-    return key.strip() if scheme.lower() in SCHEMES else ""
+    scheme, _, token = (one_header(request, "Authorization") or "").partition(" ")
+    return [*([] if key is None else [key]), *([token.strip()] if scheme.lower() in SCHEMES else [])]
 
 
 class Guard:
@@ -44,28 +42,30 @@ class Guard:
         self.tenants = tenants
         self._tokens = tokens
 
-    def tenant(self, request: HTTPConnection) -> Tenant:
-        """Return whose token a request has, as `X-API-Key` or in `Authorization`. Raises `Refusal`."""
-        return self.tenant_of(token_in(request))
+    def tenant(self, request: HTTPConnection, *more: str) -> Tenant:
+        """Return whose request it is, by its tokens: `more`, `X-API-Key` and `Authorization`. Raises `Refusal`."""
+        return self.tenant_of(*more, *tokens_in(request))
 
-    def observer(self, request: HTTPConnection) -> Tenant:
-        """Return the same for a request that reads figures. Raises `Refusal`."""
-        return self.observer_of(token_in(request))
-
-    def tenant_of(self, token: str) -> Tenant:
-        """Return whose token that is. Raises `Refusal`, also for the token that opens figures alone."""
-        found = self.observer_of(token)
+    def tenant_of(self, *tokens: str) -> Tenant:
+        """Return whose tokens these are. Raises `Refusal`, also for the token that opens figures alone."""
+        found = self._owner(tokens)
         if found.name == METRICS:
             raise Refusal(403, ServeCode.TOKEN_UNKNOWN, f"The token of {METRICS!r} opens /metrics alone")
         return found
 
-    def observer_of(self, token: str) -> Tenant:
-        """Return whose token that is; whose is `METRICS` sees the figures of all. Raises `Refusal`."""
-        name = self._tokens.name_of(token)
-        if name is None:
+    def observer(self, request: HTTPConnection) -> Tenant:
+        """Return whose request for figures it is; whose is `METRICS` sees those of all. Raises `Refusal`."""
+        return self._owner(tokens_in(request))
+
+    def _owner(self, tokens: Sequence[str]) -> Tenant:
+        """Return whose the first token is, where no other is somebody else's. Raises `Refusal`."""
+        names = [self._tokens.name_of(token) for token in tokens]
+        if not names or names[0] is None:
             self.tenants.strangers += 1
             raise Refusal(401, ServeCode.TOKEN_UNKNOWN)
-        return self.tenants.tenant(name)
+        if set(names) - {names[0], None}:
+            raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The request has tokens of two users")
+        return self.tenants.tenant(names[0])
 
     def route(
         self,

@@ -22,7 +22,7 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
         given = request.query_params.getlist("token")
         if len(given) > 1:
             raise Refusal(400, ServeCode.REQUEST_IMPROPER, f"token is there {len(given)} times")
-        return guard.tenant_of(given[0]) if given else guard.tenant(request)
+        return guard.tenant(request, *given)
 
     def lease(request: HTTPConnection) -> Lease:
         return jupyter_rest.find(guard.tenants, tenant(request), request.path_params["kernel_id"])

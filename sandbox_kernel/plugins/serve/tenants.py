@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -416,7 +416,9 @@ class Tenants:
         """End the sandbox of a wire that was not used for the longest time, if there is no room for one more."""
         try:
             self._check_room(tenant)
-        except Refusal:
+        except Refusal as full:
+            if full.code is not ServeCode.SANDBOXES_OF_TENANT:
+                raise
             before = time.monotonic() - seconds
             idle = [
                 lease
@@ -437,20 +439,22 @@ class Tenants:
 
     # --- from one server to the next ---
 
-    async def take_over(self) -> int:
-        """Take over the sandboxes of the server before, and end those that no client was told of; return how many.
+    async def take_over(self, names: Collection[str]) -> int:
+        """Take over the sandboxes of the server before; return how many.
 
-        Raises `SandboxError` if the broker cannot be asked.
+        Those that no client was told of end, and those of tenants who are none of `names` any more. Raises
+        `SandboxError` if the broker cannot be asked.
         """
         if self._kept is None:
             return 0
-        kept, engine = self._kept.all(), self.templates["base"].engine
+        everything, engine = self._kept.all(), self.templates["base"].engine
+        kept = {identity: one for identity, one in everything.items() if one.tenant in names}
         there = {
             one.id: one
             for one in await keeper().listed({"engine": engine})
             if one.metadata.get(MARK) == self._kept.mark
         }
-        for identity in kept.keys() - there.keys():
+        for identity in everything.keys() - (kept.keys() & there.keys()):
             self._kept.remove(identity)
         for identity in there.keys() - kept.keys():
             self.tasks.start(keeper().ended(identity, {"engine": engine}), "the end of a sandbox nobody was told of")

@@ -226,3 +226,19 @@ async def test_a_client_of_jupyter_s_finds_its_kernel_at_the_next_server(servers
             assert text(await again.run("'kept' in globals()")) == "False"
         assert (await one.delete(f"{server.url}/jupyter/api/kernels/{kernel}")).status_code == 204
         assert (await one.get(f"{server.url}/jupyter/api/kernels")).json() == []
+
+
+async def test_who_is_no_tenant_any_more_has_no_sandbox_at_the_next_server(servers: Servers) -> None:
+    theirs, mine = await made(servers.now, "bob"), await made(servers.now)
+    file = servers.folder / "tokens"
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "bob" not in line))
+    server = await servers.next()
+    assert await value(server, mine, "6 * 7") == "42"
+    async with client(server, theirs, who="bob") as one:
+        assert (await one.post("/execute", json={"code": "1"})).status_code == 502
+        assert (await one.get("/sandboxes")).status_code == 401
+
+    async with within(20):
+        while theirs["sandboxID"] in await servers.ids():  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.05)  # the step of a bounded wait
+    assert theirs["sandboxID"] not in {path.name for path in servers.written()}

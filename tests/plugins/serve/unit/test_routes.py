@@ -565,6 +565,17 @@ async def test_a_sandbox_has_so_many_calls_and_so_many_watchers(served: Served) 
     assert answer.json()["code"] == "resource_exhausted"
 
 
+async def test_tokens_of_two_users_open_nothing(served: Served) -> None:
+    both = {"X-API-Key": MINE, "Authorization": f"Bearer {THEIRS}"}
+    assert (await served.ask("GET", "/sandboxes", headers=both)).status_code == 400
+    there = f"/jupyter/api/kernels?token={MINE}"
+    assert (await served.ask("GET", there, headers={"Authorization": f"token {THEIRS}"})).status_code == 400
+    for other in (MINE, "of another server"):  # which a client of E2B may send along
+        right = {"X-API-Key": MINE, "Authorization": f"Bearer {other}"}
+        assert (await served.ask("GET", "/sandboxes", headers=right)).status_code == 200
+    assert (await served.ask("GET", "/sandboxes", headers={**both, "X-API-Key": "wrong"})).status_code == 401
+
+
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
