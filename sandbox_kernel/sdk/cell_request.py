@@ -37,7 +37,7 @@ class Front:
 
     def deliver(self, message: Message, client: bytes | None) -> None:
         cell = self._cells.get(str(message.parent.get("msg_id")))
-        if cell is not None:
+        if cell is not None and client in {None, cell.client}:  # another front's client chooses its ids itself
             cell.take(message)
 
     def drain(self) -> None:
