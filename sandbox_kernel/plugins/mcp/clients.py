@@ -205,6 +205,9 @@ class Client:
                 await session.sandbox.start()
             elif not session.started:
                 session.take(await self._clients.make(self._owner, f"{self._id}/{session.name}"))
+                if self.sessions.get(session.name) is not session:  # it was ended before there was anything to end
+                    await session.close()
+                    raise Refused(McpCode.NO_SUCH_SESSION, f"Session {session.name!r} was ended while it started.")
         except BaseException:
             if self.sessions.get(session.name) is session and not session.started and session.busy == 1:
                 self._clients.keep(self.end(session.name))

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -22,11 +23,12 @@ from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import server as catalogue
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
-from sandbox_kernel.plugins.mcp.clients import ServerLimits
+from sandbox_kernel.plugins.mcp.clients import Clients, Refused, ServerLimits
 from sandbox_kernel.plugins.mcp.http_server import Tokens, new_token, tokens_of
 from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
 from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
 from sandbox_kernel.plugins.mcp.web_server import Place
+from sandbox_kernel.sdk.client import AsyncSandbox
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 
 
@@ -361,3 +363,41 @@ def test_a_wrong_argument_is_one_clear_sentence(line: str, refused: dict[str, tu
     assert code == 2, said
     assert WRONG[line] in " ".join(said.split())
     assert "Traceback" not in said
+
+
+def test_a_session_that_is_ended_while_another_server_makes_its_sandbox_leaves_none() -> None:
+    class Made(AsyncSandbox):
+        killed = False
+
+        async def kill(self, **service: Any) -> bool:
+            self.killed = True
+            return await super().kill(**service)
+
+    async def tried() -> None:
+        begun, may = asyncio.Event(), asyncio.Event()
+        made = Made(Settings())
+
+        async def make(owner: str, name: str) -> AsyncSandbox:
+            begun.set()
+            await may.wait()
+            return made
+
+        clients = Clients(Settings(), ServerLimits(), make)
+        client = clients.client("key", "owner")
+
+        async def use() -> None:
+            async with client.use("main"):
+                raise AssertionError("there is no session any more")
+
+        using = asyncio.create_task(use())
+        await begun.wait()
+        await client.end("main")
+        may.set()
+        with pytest.raises(Refused, match="ended while it started"):
+            await using
+        assert made.killed
+        async with client.use("other") as (session, _):  # the control
+            assert session.sandbox is made
+        await clients.close()
+
+    asyncio.run(tried())
