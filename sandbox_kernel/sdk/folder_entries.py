@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import stat as modes
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -189,6 +190,15 @@ def _about(reply: dict[str, Any], path: str) -> EntryInfo:
     return entry
 
 
+ENTRY_BYTES = 600
+"""Memory of an entry beside its texts."""
+
+
+def memory_of(entry: EntryInfo) -> int:
+    """Return about how many bytes of memory an entry takes."""
+    return ENTRY_BYTES + sys.getsizeof(entry.path) + sys.getsizeof(entry.symlink_target)
+
+
 # --- watching --------------------------------------------------------------------------------------------------------
 
 
@@ -199,11 +209,18 @@ class Watching:
         self._ask = ask
         self._path, self._depth, self._entry = path, depth, entry
         self._seen: dict[str, EntryInfo] | None = None
+        self.kept = 0
+        """Bytes of memory of what was seen last, about."""
+
+    def forget(self) -> None:
+        """Keep nothing of what was seen: the next look is the first."""
+        self._seen, self.kept = None, 0
 
     async def look(self) -> list[FilesystemEvent]:
         """Return what has changed since the last look; nothing at the first. Raises `SandboxError`."""
         found = {one.path: one for one in await entries(await self._ask(), self._path, self._depth)}
         before, self._seen = self._seen, found
+        self.kept = sum(memory_of(one) for one in found.values())
         return [] if before is None else self._changes(before, found)
 
     def _changes(self, before: dict[str, EntryInfo], now: dict[str, EntryInfo]) -> list[FilesystemEvent]:

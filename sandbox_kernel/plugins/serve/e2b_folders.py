@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
+from typing import Any
 
 from ...core.errors import FileNotThere, SandboxError
-from ...sdk.folder_entries import WATCH_SECONDS, EntryInfo, FilesystemEvent, FileType, Watching
+from ...sdk.folder_entries import WATCH_SECONDS, EntryInfo, FilesystemEvent, FileType, Watching, memory_of
 from ...sdk.sandbox_paths import folder_of
 from . import e2b_metadata
 from .codes import ServeCode
@@ -24,6 +27,12 @@ MAX_WATCHERS = 16
 """Of one sandbox."""
 MAX_EVENTS = 10_000
 """Of a watcher that nobody asks; then the oldest go."""
+MAX_WATCHED = 32 << 20
+"""Bytes of memory of all watchers of one sandbox: what they saw last, and events that nobody has asked for."""
+EVENT_BYTES = 200
+"""Memory of an event beside its texts and its entry."""
+_FOLLOWED = "stream-"
+"""What the name of a watcher begins with that is a stream: it is a call, and counts as one."""
 _TYPES = {FileType.FILE: "FILE_TYPE_FILE", FileType.DIR: "FILE_TYPE_DIRECTORY", None: "FILE_TYPE_SYMLINK"}
 _HOME: Piece = {"name": OWNER, "type": "FILE_TYPE_DIRECTORY", "path": HOME, "owner": OWNER, "group": OWNER}
 
@@ -94,30 +103,84 @@ async def remove(asked: Asked) -> Piece:
 class Watcher:
     """A folder that is watched, and what has happened in it since somebody asked."""
 
-    def __init__(self, watching: Watching) -> None:
-        self._watching = watching
+    def __init__(self, watching: Watching, beside: Mapping[str, Any]) -> None:
+        """`beside` are all watchers of the sandbox, which have a bound together."""
+        self._watching, self._beside = watching, beside
         self._looking = asyncio.Lock()
-        self._events: deque[FilesystemEvent] = deque(maxlen=MAX_EVENTS)
+        self.events: deque[FilesystemEvent] = deque()
+        self.waiting = 0
+        self._dropped = False
         self.task: asyncio.Task[None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that it takes, about."""
+        return self.waiting + self._watching.kept
 
     async def watch(self) -> None:
         """Look at it again and again, until it cannot be looked at."""
         with suppress(SandboxError):
             while True:
                 await asyncio.sleep(WATCH_SECONDS)
-                await self._look()
+                with suppress(Refusal):  # until there is room again
+                    await self._look()
 
     async def _look(self) -> None:
         async with self._looking:
-            self._events.extend(await self._watching.look())
+            for event in await self._watching.look():
+                self.events.append(event)
+                self.waiting += _memory_of(event)
+            while len(self.events) > MAX_EVENTS:
+                self.drop()
+            self._make_room()
+
+    def drop(self) -> int:
+        """Forget the oldest event; return how many bytes it took."""
+        size = _memory_of(self.events.popleft())
+        self.waiting -= size
+        self._dropped = True
+        return size
+
+    def _make_room(self) -> None:
+        """Drop the oldest events of the watcher that has most of them. Raises `Refusal` if those are not enough."""
+        all_of = [one for one in self._beside.values() if isinstance(one, Watcher)]
+        over = sum(one.size for one in all_of) - MAX_WATCHED
+        while over > 0 and any(one.events for one in all_of):
+            over -= max(all_of, key=lambda one: one.waiting).drop()
+        if over > 0:
+            self._watching.forget()
+            self._dropped = True
+            words = f"What the watchers of a sandbox see may take {MAX_WATCHED:,} bytes. Watch fewer or smaller folders"
+            raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
 
     async def taken(self) -> list[FilesystemEvent]:
-        """Return what has happened until now, and forget it."""
+        """Return what has happened until now, and forget it.
+
+        Raises `Refusal` once if events were dropped: clients know a call that fails, and no event that says so.
+        """
         with suppress(SandboxError):
             await self._look()
-        events = list(self._events)
-        self._events.clear()
+        return self._all()
+
+    async def next(self) -> list[FilesystemEvent]:
+        """Return what has happened since the last call, after a while. Raises `SandboxError` and `Refusal`."""
+        await asyncio.sleep(WATCH_SECONDS)
+        await self._look()
+        return self._all()
+
+    def _all(self) -> list[FilesystemEvent]:
+        if self._dropped:
+            self._dropped = False
+            words = "Events were dropped: too many waited for their client. List the folder, and ask again"
+            raise Refusal(500, ServeCode.CALLS_OF_SANDBOX, words)
+        events = list(self.events)
+        self.events.clear()
+        self.waiting = 0
         return events
+
+
+def _memory_of(event: FilesystemEvent) -> int:
+    return EVENT_BYTES + sys.getsizeof(event.name) + (memory_of(event.entry) if event.entry is not None else 0)
 
 
 def _event(lease: Lease, event: FilesystemEvent) -> Piece:
@@ -128,12 +191,12 @@ def _event(lease: Lease, event: FilesystemEvent) -> Piece:
 async def create_watcher(asked: Asked) -> Piece:
     """Watch a folder, until the watcher is removed."""
     watchers = asked.lease.watchers
-    if len(watchers) >= MAX_WATCHERS:
+    if sum(not one.startswith(_FOLLOWED) for one in watchers) >= MAX_WATCHERS:
         raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, f"A sandbox has up to {MAX_WATCHERS} watchers. Stop one")
     identity = secrets.token_hex(8)
     watchers[identity] = None
     try:
-        watcher = Watcher(await _watching(asked))
+        watcher = Watcher(await _watching(asked), watchers)
     except BaseException:
         del watchers[identity]
         raise
@@ -155,7 +218,7 @@ async def _watching(asked: Asked) -> Watching:
 def _watcher(asked: Asked) -> tuple[str, Watcher]:
     identity = asked.body.text("watcherId") or ""
     watcher = asked.lease.watchers.get(identity)
-    if not isinstance(watcher, Watcher):
+    if not isinstance(watcher, Watcher) or identity.startswith(_FOLLOWED):
         raise Refusal(404, ServeCode.REQUEST_IMPROPER, "There is no such watcher")
     return identity, watcher
 
@@ -177,12 +240,16 @@ async def remove_watcher(asked: Asked) -> Piece:
 
 async def watch_dir(asked: Asked, put: Put) -> None:
     """Tell of what happens in a folder, as long as the client listens."""
-    watching = await _watching(asked)
-    await put({"start": {}})
-    while True:
-        await asyncio.sleep(WATCH_SECONDS)
-        for event in await watching.look():
-            await put({"filesystem": _event(asked.lease, event)})
+    watcher = Watcher(await _watching(asked), asked.lease.watchers)
+    identity = _FOLLOWED + secrets.token_hex(8)
+    asked.lease.watchers[identity] = watcher
+    try:
+        await put({"start": {}})
+        while True:
+            for event in await watcher.next():
+                await put({"filesystem": _event(asked.lease, event)})
+    finally:
+        del asked.lease.watchers[identity]
 
 
 _SERVICE = "/filesystem.Filesystem"

@@ -22,9 +22,10 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
 from sandbox_kernel.plugins.serve.application import application
-from sandbox_kernel.plugins.serve.requests import MAX_JSON
+from sandbox_kernel.plugins.serve.requests import MAX_JSON, Refusal
 from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.sdk.folder_entries import FilesystemEvent, FilesystemEventType
 from sandbox_kernel.sdk.values import SandboxInfo
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
@@ -574,6 +575,49 @@ async def test_tokens_of_two_users_open_nothing(served: Served) -> None:
         right = {"X-API-Key": MINE, "Authorization": f"Bearer {other}"}
         assert (await served.ask("GET", "/sandboxes", headers=right)).status_code == 200
     assert (await served.ask("GET", "/sandboxes", headers={**both, "X-API-Key": "wrong"})).status_code == 401
+
+
+async def test_watchers_of_a_sandbox_keep_so_much_together_and_say_what_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(e2b_folders, "MAX_WATCHED", 100_000)
+    event = FilesystemEvent("n" * 200, FilesystemEventType.CREATE)
+    beside: dict[str, e2b_folders.Watcher] = {}
+
+    class Watching:
+        def __init__(self, kept: int = 0) -> None:
+            self.kept = kept
+            self.events = [event] * 20
+
+        async def look(self) -> list[FilesystemEvent]:
+            return self.events
+
+        def forget(self) -> None:
+            self.kept = 0
+
+    def add(name: str, watching: Watching) -> e2b_folders.Watcher:
+        beside[name] = e2b_folders.Watcher(watching, beside)  # type: ignore[arg-type]
+        return beside[name]
+
+    looked = [Watching(), Watching()]
+    one, other = add("a", looked[0]), add("b", looked[1])
+    for _ in range(50):
+        for watcher in (one, other):
+            await watcher._look()  # noqa: SLF001 (as its task does)
+    for watching in looked:
+        watching.events = []
+    for watcher in (one, other):
+        with pytest.raises(Refusal, match="dropped"):
+            await watcher.taken()
+    events = [len(await watcher.taken()) for watcher in (one, other)]
+    assert 200 < sum(events) < 250, events
+    assert min(events) > 80
+    looked[0].events = [event] * 20
+    assert await one.taken() == [event] * 20  # control: who asks misses nothing
+    large = add("c", Watching(kept=100_001))
+    with pytest.raises(Refusal, match="100,000 bytes"):
+        await large.taken()
+    assert large._watching.kept == 0  # noqa: SLF001
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
