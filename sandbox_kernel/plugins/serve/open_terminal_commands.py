@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +24,10 @@ from .tenants import Lease
 
 MAX_PROCESSES = 32
 """Of one user, with those that have ended."""
-MAX_SAID = 4 << 20
-"""Characters of one command that are kept: the newest."""
+MAX_SAID = 8 << 20
+"""Bytes of memory of what all commands of a user have said: the newest of each."""
+PIECE_BYTES = 100
+"""Memory of a piece beside its text."""
 MAX_PIECES = 20_000
 KEEP_SECONDS = 300.0
 """How long a command is known after its end."""
@@ -39,6 +43,8 @@ class Process:
     id: str
     command: str
     chat: str
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    """All commands of its user, which have a bound together."""
     handle: Any = None
     said: deque[tuple[str, str]] = field(default_factory=deque)
     dropped: int = 0
@@ -50,12 +56,22 @@ class Process:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def hear(self, stream: str, text: str) -> None:
-        """Keep what it says; the oldest goes if that is too much."""
+        """Keep what it says. Where that is too much, the oldest goes of the command that has said most."""
         self.said.append((stream, text))
-        self.size += len(text)
-        while self.size > MAX_SAID or len(self.said) > MAX_PIECES:
-            self.size -= len(self.said.popleft()[1])
-            self.dropped += 1
+        self.size += _memory_of(text)
+        if len(self.said) > MAX_PIECES:
+            self.drop()
+        every = {self, *self.beside.values()}
+        over = sum(one.size for one in every) - MAX_SAID
+        while over > 0 and (most := max(every, key=lambda one: one.size)).said:
+            over -= most.drop()
+
+    def drop(self) -> int:
+        """Forget the oldest piece; return how many bytes it took."""
+        size = _memory_of(self.said.popleft()[1])
+        self.size -= size
+        self.dropped += 1
+        return size
 
     def end(self, status: str, code: int | None) -> None:
         if self.ended is None:
@@ -82,6 +98,10 @@ class Process:
         return answer({**self.about(), **more, "output": output, "truncated": cut, "next_offset": total})
 
 
+def _memory_of(text: str) -> int:
+    return PIECE_BYTES + sys.getsizeof(text)
+
+
 async def start(asked: Asked) -> Response:
     """Start a command, and wait for its end for a while."""
     body = await asked.body()
@@ -91,7 +111,7 @@ async def start(asked: Asked) -> Response:
     wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
     folder = asked.path("." if given is None else given)
     _make_room(asked)
-    process = Process(secrets.token_hex(8), command, asked.chat)
+    process = Process(secrets.token_hex(8), command, asked.chat, asked.box.processes)
     asked.box.processes[process.id] = process
     try:
         process.handle = await asked.sandbox.commands.run(

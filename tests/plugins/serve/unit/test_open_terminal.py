@@ -371,7 +371,9 @@ def test_escapes_are_what_they_mean() -> None:
 
 
 async def test_what_a_command_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_terminal_commands, "MAX_SAID", 10)
+    monkeypatch.setattr(
+        open_terminal_commands, "MAX_SAID", 5 * (open_terminal_commands.PIECE_BYTES + sys.getsizeof("11"))
+    )
     process = Process("p", "yes", "")
     for number in range(8):
         process.hear("stdout", str(number) * 2)
@@ -389,6 +391,20 @@ async def test_what_a_command_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     lease: Any = SimpleNamespace(calls=0)
     await follow(process, lease)
     assert (process.status, process.exit_code, lease.calls) == ("done", 3, 0)
+
+
+def test_all_commands_of_a_user_keep_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_terminal_commands, "MAX_SAID", 100_000)
+    every: dict[str, Process] = {}
+    for name in ("a", "b", "c"):
+        every[name] = Process(name, "yes", "", every)
+    every["c"].hear("stdout", "control")
+    for number in range(400):
+        every["ab"[number % 2]].hear("stdout", "\N{PILE OF POO}" * 100)  # 400 bytes and more of each
+    sizes = [one.size for one in every.values()]
+    assert 99_000 < sum(sizes) <= 100_000
+    assert abs(sizes[0] - sizes[1]) < 1000
+    assert [text for _, text in every["c"].said] == ["control"]
 
 
 async def test_a_shell_waits_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
