@@ -7,8 +7,8 @@ repeats what was given for a secret, since somebody may have given its value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...config.forms import Form, is_nothing, number, path_from_root, refuse, seconds, size, texts_of
@@ -293,6 +293,37 @@ class NetworkSettings:
         "them too, for connections with a secret.",
         scope="process",
     )
+
+    def narrowed(self, hosts: Sequence[str]) -> NetworkSettings:
+        """Return the same settings with what the rules allow of these hosts, and with the secrets that are for them.
+
+        Raises `LookupError` with the first host that no rule reaches, or that is one too many.
+        """
+        if len(hosts) > MAX_RULES:
+            raise LookupError(hosts[MAX_RULES])
+        from .policy import BadRule, NetworkPolicy, Refused, Rule
+
+        policy, rules = NetworkPolicy(self.network), dict[str, None]()
+        for host in hosts:
+            try:
+                found = policy.within(host)
+            except BadRule:
+                found = ()
+            rules |= dict.fromkeys(rule.text for rule in found)
+            if not found or len(rules) > MAX_RULES:
+                raise LookupError(host)
+        policy = NetworkPolicy(tuple(rules))
+
+        def is_reached(host: str) -> bool:
+            rule = Rule.parse(host)
+            try:
+                policy.allow(policy.target(rule.host, rule.port, default_port=443), None)
+            except Refused:
+                return False
+            return True
+
+        left = (replace(one, hosts=tuple(filter(is_reached, one.hosts))) for one in self.secrets)
+        return replace(self, network=tuple(rules), secrets=tuple(one for one in left if one.hosts))
 
 
 GROUP = "Network"

@@ -20,7 +20,7 @@ from ...sdk.values import SandboxQuery
 from . import e2b_snapshots
 from .codes import ServeCode
 from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
-from .tenants import DEFAULT_SECONDS, OUTSIDE, Lease, Tenant, Tenants
+from .tenants import DEFAULT_SECONDS, OUTSIDE, Lease, Tenant, Tenants, narrowed
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
@@ -51,7 +51,7 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     if template not in tenants.templates:
         usual = tenants.templates["base"]
         body.refuse("network")  # policies of a snapshot are the operator's
-        if _network(body, usual) != usual:
+        if _network(body, usual)[0] != usual:
             words = (
                 "This server does not offer allow_internet_access=False for a snapshot: its network is the operator's"
             )
@@ -60,32 +60,49 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
             return answer(_credentials(copy), 201)
         words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
         raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, words)
-    settings = _network(body, tenants.templates[template])
-    lease = await tenants.create(tenant, template, replace(settings, charts=True), lifetime, **given)
+    settings, hosts = _network(body, tenants.templates[template])
+    lease = await tenants.create(tenant, template, replace(settings, charts=True), lifetime, hosts=hosts, **given)
     return answer(_credentials(lease), 201)
 
 
-def _network(body: Body, settings: Settings) -> Settings:
-    """Return settings with what a client asks of the network: no more than the operator allows, or nothing."""
+def _network(body: Body, settings: Settings) -> tuple[Settings, list[str]]:
+    """Return settings with what a client asks of the network, and the hosts that it named, each of which is allowed.
+
+    As on E2B, what it allows comes before what it denies. Here all else is denied then.
+    """
     asked = body.fields.get("network") or {}
     if not isinstance(asked, dict):
         raise improper("network", "is an object")
     internet = body.fields.get("allow_internet_access")
     if internet is not None and type(internet) is not bool:
         raise improper("allow_internet_access", "is true or false")
-    rest = {name for name, value in asked.items() if value and name not in {"denyOut", "allowPublicTraffic"}}
+    allowed, denied = (_texts(asked, name) for name in ("allowOut", "denyOut"))
+    rest = {
+        name for name, value in asked.items() if value and name not in {"allowOut", "denyOut", "allowPublicTraffic"}
+    }
     if internet is True:
         rest.add("allow_internet_access")
     if asked.get("allowPublicTraffic") is True:
         rest.add("allowPublicTraffic")
-    denied = asked.get("denyOut") or []
-    off = internet is False or (isinstance(denied, list) and any(one in EVERYTHING for one in denied))
-    if denied and not off and settings.has_way_out:
-        rest.add("denyOut")
+    off = internet is False or any(one in EVERYTHING for one in denied)
+    if denied and not off and not allowed and settings.has_way_out:
+        rest.add(f"denyOut ({denied[0][:100]!r}; name what is left in allowOut)")
+    if not rest and allowed:
+        try:
+            return narrowed(settings, allowed), allowed
+        except LookupError as missing:
+            rest.add(f"allowOut ({str(missing.args[0])[:100]!r})")
     if rest:
         words = f"This server does not offer {', '.join(sorted(rest))}: its operator says which hosts cells may reach"
         raise Refusal(400, ServeCode.NOT_OFFERED, words)
-    return settings.without(*OUTSIDE) if off else settings
+    return (settings.without(*OUTSIDE) if off else settings), []
+
+
+def _texts(asked: dict[str, Any], name: str) -> list[str]:
+    value = asked.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise improper(name, "is a list of texts")
+    return value
 
 
 def _credentials(lease: Lease) -> dict[str, Any]:

@@ -36,6 +36,8 @@ class KeptLease:
     metadata: dict[str, str] = field(default_factory=dict)
     offline: bool = False
     """Whether its client wanted no network, whatever the operator allows."""
+    hosts: list[str] = field(default_factory=list)
+    """What its client narrowed the network to, of what the operator allowed then."""
     pauses_at: float | None = None
     """When it is paused, in seconds since 1970, where its client wanted that in place of its end."""
 
@@ -104,7 +106,7 @@ class LeaseFiles:
 def _read(said: dict[str, Any]) -> KeptLease:
     lease = KeptLease(**said)
     own = (lease.tenant, lease.template, lease.name, lease.access_token, lease.traffic_token)
-    texts = (*own, *lease.metadata, *lease.metadata.values())
+    texts = (*own, *lease.hosts, *lease.metadata, *lease.metadata.values())
     if not all(isinstance(one, str) for one in texts) or type(lease.offline) is not bool:
         raise ValueError("that is no sandbox")
     if lease.pauses_at is not None and type(lease.pauses_at) not in {int, float}:

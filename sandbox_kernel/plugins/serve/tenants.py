@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -70,6 +70,14 @@ class ServeLimits:
     """Seconds after which the sandbox of a user of Open WebUI may end for that of another; None is never."""
 
 
+def narrowed(settings: Settings, hosts: Sequence[str]) -> Settings:
+    """Return settings whose cells reach these hosts alone. Raises `LookupError` with one that none allows to reach."""
+    narrow = settings.get("narrowed", None)
+    if narrow is None:
+        raise LookupError(hosts[0])
+    return settings.without("packages").having(narrow(hosts))
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Lease:
     """One sandbox of a tenant."""
@@ -94,6 +102,8 @@ class Lease:
     """Kernels that say the names of folders that E2B's clients know."""
     terminals: set[int] = field(default_factory=set)
     """Processes that have one."""
+    hosts: tuple[str, ...] = ()
+    """What its client narrowed the network to that the operator allows; nothing if it did not."""
     pauses_at: float | None = None
     """When it is paused, in seconds since 1970, for a client that wants that in place of its end; None ends it."""
     pausing: asyncio.TimerHandle | None = None
@@ -319,12 +329,14 @@ class Tenants:
         *,
         make: Callable[[], Awaitable[AsyncSandbox]] | None = None,
         pauses: bool = False,
+        hosts: Sequence[str] = (),
         **given: Any,
     ) -> Lease:
         """Return a new sandbox, which `make` makes if it is given, with `lasting` as its lifetime.
 
-        With `pauses` it is paused when its time is up. `given` are keywords of `AsyncSandbox`: `metadata`, `envs`,
-        `tools`. Raises `Refusal`, and `SandboxError` if none can be started.
+        `hosts` are what its client `narrowed` the settings to. With `pauses` it is paused when its time is up. `given`
+        are keywords of `AsyncSandbox`: `metadata`, `envs`, `tools`. Raises `Refusal`, and `SandboxError` if none can be
+        started.
         """
         self._check_room(tenant)
         tenant.starting += 1
@@ -334,7 +346,7 @@ class Tenants:
                 sandbox = await make()
             else:
                 sandbox = self._new(settings, self.lasting(lifetime, pauses), **given)
-            lease = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name)
+            lease = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name, hosts=tuple(hosts))
             try:
                 await sandbox.start()
                 if self._closed:
@@ -388,8 +400,10 @@ class Tenants:
             traffic_token=lease.traffic_token,
             metadata=lease.sandbox.metadata,
             offline=template is not None
+            and not lease.hosts
             and any(template.get(one, ()) and not lease.sandbox.settings.get(one, ()) for one in OUTSIDE),
             pauses_at=lease.pauses_at,
+            hosts=list(lease.hosts),
         )
         try:
             self._kept.write(lease.id, kept)
@@ -473,6 +487,11 @@ class Tenants:
         settings = self.templates.get(kept.template, self.templates["base"])
         if kept.offline:
             settings = settings.without(*OUTSIDE)
+        elif kept.hosts:
+            try:
+                settings = narrowed(settings, kept.hosts)
+            except LookupError:  # the operator allows less than the one before
+                settings = settings.without(*OUTSIDE)
         tenant = self.tenant(kept.tenant)
         tools_of = self.tools.get(kept.name.partition("/")[0])
         tools = None if tools_of is None else tools_of(tenant, kept.name)
@@ -497,6 +516,7 @@ class Tenants:
             name=kept.name,
             access_token=kept.access_token,
             traffic_token=kept.traffic_token,
+            hosts=tuple(kept.hosts),
         )
         if kept.pauses_at is not None:
             self._pause_in(lease, kept.pauses_at - time.time())

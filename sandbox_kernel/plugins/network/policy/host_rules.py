@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..codes import NetworkCode
 from .addresses import Address, Kind, kind_of
@@ -230,6 +230,27 @@ class NetworkPolicy:
         if kind is not Kind.PUBLIC:
             raise Refused(NetworkCode.ADDRESS_NOT_NAMED.note(host=host, what=kind.value, rule=wanted), wanted)
         raise Refused(NetworkCode.HOST_NOT_ALLOWED.note(host=host, rule=wanted), wanted)
+
+    def within(self, text: str) -> tuple[Rule, ...]:
+        """Return what the rules allow of a host, or of all names below one (`*.host`); nothing if none reaches it.
+
+        They keep their ports and methods. Raises BadRule for a line that is none.
+        """
+        wanted = Rule.parse(text)
+        if wanted.method is not None:
+            return ()
+        if wanted.wildcard:
+            above = [rule for rule in self.rules if rule.wildcard and f".{wanted.host}".endswith(f".{rule.host}")]
+            below = [rule for rule in self.rules if rule.host.endswith(f".{wanted.host}")] if above else []
+        else:
+            above, below = self._about(Target(wanted.host, USUAL_PORTS[0], wanted.address)), []
+        cut = [replace(rule, host=wanted.host, wildcard=wanted.wildcard) for rule in above]
+        lines = [
+            rule_text(rule.host, wanted.port or rule.port, method=rule.method, wildcard=rule.wildcard)
+            for rule in (*cut, *below)
+            if wanted.port is None or rule.opens(wanted.port)
+        ]
+        return tuple(map(Rule.parse, dict.fromkeys(lines)))
 
     def check(
         self, target: Target, addresses: Sequence[Address], own: Callable[[Address], bool]

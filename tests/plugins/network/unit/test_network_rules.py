@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.policy import BadRule, NetworkPolicy, Refused, Rule, Target, split
+from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from tests.support.cases import each
 from tests.support.policy.network import BAD, PORTS, RULES
 
@@ -38,6 +41,69 @@ def test_rules_are_a_list_of_bounded_length() -> None:
         NetworkPolicy("api.example.test")
     with pytest.raises(BadRule, match="at most 1000"):
         NetworkPolicy(["api.example.test"] * 1001)
+
+
+# --- what is left of rules for some hosts ---
+
+OPERATOR = [
+    "api.example.test",
+    "db.example.test:8443",
+    "*.wide.test",
+    "a.wide.test:8443",
+    "GET *.read.test",
+    "*.google.internal",
+    "10.0.0.7:8080",
+]
+WITHIN: dict[str, list[str]] = {
+    "api.example.test": ["api.example.test"],
+    "API.example.test.": ["api.example.test"],
+    "api.example.test:443": ["api.example.test:443"],
+    "db.example.test": ["db.example.test:8443"],
+    "b.wide.test": ["b.wide.test"],
+    "a.wide.test": ["a.wide.test:8443", "a.wide.test"],
+    "*.wide.test": ["*.wide.test", "a.wide.test:8443"],
+    "*.b.wide.test": ["*.b.wide.test"],
+    "x.read.test": ["GET x.read.test"],
+    "10.0.0.7": ["10.0.0.7:8080"],
+    "a.google.internal": ["a.google.internal"],
+    # Nothing of these is reached, or not all of it.
+    "other.test": [],
+    "wide.test": [],
+    "*.example.test": [],
+    "api.example.test:22": [],
+    "GET api.example.test": [],
+    "10.0.0.8": [],
+    "a.b.10.0.0.7.test": [],
+    "metadata.google.internal": [],  # a wildcard does not reach it, and a rule for its very name would
+}
+
+
+@pytest.mark.parametrize("host", WITHIN)
+def test_what_is_left_of_rules_for_a_host_is_no_wider(host: str) -> None:
+    policy = NetworkPolicy(OPERATOR)
+    left = policy.within(host)
+    assert sorted(rule.text for rule in left) == sorted(WITHIN[host])
+    ports = (22, 80, 443, 8080, 8443)
+    names = ("api.example.test", "db.example.test", "wide.test", "a.wide.test", "x.b.wide.test", "x.read.test")
+    for name in (*names, "10.0.0.7", "10.0.0.8", "metadata.google.internal", "a.google.internal"):
+        for port in ports:
+            for method in (None, "GET", "POST"):
+                if isinstance(decide([rule.text for rule in left], f"{name}:{port}", method), Rule):
+                    assert isinstance(decide(OPERATOR, f"{name}:{port}", method), Rule)
+
+
+def test_settings_are_narrowed_with_the_secrets_for_what_is_left() -> None:
+    secret = SecretSource(name="KEY", kind="env", place="K", hosts=("a.wide.test", "b.wide.test"))
+    other = SecretSource(name="OTHER", kind="env", place="O", hosts=("api.example.test",))
+    settings = NetworkSettings(network=tuple(OPERATOR), secrets=(secret, other), network_proxy="environment")
+    found = settings.narrowed(["b.wide.test"])
+    assert found == NetworkSettings(
+        network=("b.wide.test",), secrets=(replace(secret, hosts=("b.wide.test",)),), network_proxy="environment"
+    )
+    for hosts in (["b.wide.test", "other.test"], ["*.test"], ["0.0.0.0/0"], ["b.wide.test"] * 201):
+        with pytest.raises(LookupError) as caught:
+            settings.narrowed(hosts)
+        assert caught.value.args == (hosts[-1],)
 
 
 # --- what the rules allow --------------------------------------------------------------------------------------------
