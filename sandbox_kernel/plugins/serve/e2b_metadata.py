@@ -1,6 +1,6 @@
 """What E2B's clients note of files that they send: words by their names, which entries bring along.
 
-The server keeps them by path, in memory. What cells do to files does not change them.
+The server keeps them by path, in memory; the next one has none of them. What cells do to files does not change them.
 """
 
 from __future__ import annotations
