@@ -97,10 +97,10 @@ class SandboxInfo:
     engine: str
     runtime: str
     outputs: str
-    network: tuple[str, ...] | Literal["none"]
-    """The rules of what its cells may reach."""
+    network: tuple[str, ...] | Literal["none", "unknown"]
+    """The rules of what its cells may reach; unknown of one that another process uses."""
     secrets: tuple[str, ...]
-    """The variables in which its cells have placeholders."""
+    """The variables in which its cells have placeholders; of one that another process uses none are known."""
     tools: tuple[str, ...] = ()
     """Names of the functions that its cells may call."""
     limits: Limits

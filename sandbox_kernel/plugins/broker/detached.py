@@ -555,7 +555,7 @@ def _info(row: Mapping[str, Any]) -> SandboxInfo:
         engine=BROKER,
         runtime=runtime,
         outputs="unknown",
-        network="none",
+        network="unknown" if row["owned"] else "none",
         secrets=(),
         limits=limits,
         python=None,

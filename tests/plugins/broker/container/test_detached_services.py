@@ -13,6 +13,7 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import SERVICE_PORT
 from sandbox_kernel.plugins.broker.codes import BrokerCode
+from sandbox_kernel.plugins.broker.detached import listed
 from sandbox_kernel.plugins.contexts.codes import ContextCode
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.broker.container.test_detached import kept, until_free
@@ -87,8 +88,10 @@ async def test_each_owner_serves_connections_secrets_and_tools_and_between_two_t
     assert (await sandbox.run_code(LOOK)).text == "b'HTTP/1.1 200'"
     assert (await sandbox.run_code(READ)).text == "200"
     placeholder = (await sandbox.run_code("os.environ['API_KEY']")).text
+    assert await network_of(daemon, sandbox.id) == "unknown"  # to those that are not its owner
     await sandbox.detach()
     await until_free(daemon, sandbox.id)
+    assert await network_of(daemon, sandbox.id) == "none"  # nobody serves it
 
     bare = await AsyncSandbox.connect(sandbox.id, engine=daemon.address)  # serves nothing
     try:
@@ -115,6 +118,10 @@ async def test_each_owner_serves_connections_secrets_and_tools_and_between_two_t
         assert (await other.run_code("ask()")).text == "b'HTTP/1.1 403'"
     finally:
         await other.kill()
+
+
+async def network_of(daemon: Daemon, name: str) -> object:
+    return next(one.network for one in await listed({"engine": daemon.address}) if one.id == name)
 
 
 async def test_a_sandbox_that_was_made_without_cannot_be_served(daemon: Daemon) -> None:
