@@ -19,13 +19,15 @@ from ..engines.abilities import Ability, Pausable, Restful, Savable, abilities_o
 from ..engines.base import Engine
 from .agent_link import Link
 from .requests.outbound import Emit
+from .requests.queue import PendingRequest
+from .requests.request_states import State
 from .requests.scheduler import Scheduler
 
 MAX_TRIES = 3
 """A snapshot is begun again if it met the sandbox in the middle of a message: no copy could go on from it."""
 TURNS = 20
 CALM_SECONDS = 15.0
-"""How long a cell that is being ended is waited for."""
+"""How long a cell that is being ended is waited for, or one of our own before a snapshot."""
 
 
 class Pauses:
@@ -61,6 +63,8 @@ class Pauses:
         self._paused: list[tuple[Scheduler, Link]] = []
         """What stands still: requests, each with the way to their agent. Some may have ended meanwhile."""
         self._turn = asyncio.Lock()
+        self.is_saving = False
+        """Whether it stands still for a moment alone, to be written down."""
         self._tasks = Tasks()
 
     def demand(self, ability: Ability) -> None:
@@ -102,9 +106,11 @@ class Pauses:
             if self._beside():
                 raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why="it has contexts besides its own kernel"))
             for _ in range(MAX_TRIES):
+                await self._own_cells_over()
                 if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
                     raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a cell runs, or its kernel is on its way"))
                 self._touch()
+                self.is_saving = True
                 link.hold()
                 try:
                     await link.quiet()
@@ -113,7 +119,10 @@ class Pauses:
                         await asyncio.sleep(0)  # what came until now is read
                     whole = not link.pending
                 finally:
-                    await container.resume()
+                    try:
+                        await container.resume()
+                    finally:
+                        self.is_saving = False  # one that does not go on is paused
                     link.let_go_on()
                     self._requests.thaw()
                 if whole:
@@ -122,6 +131,26 @@ class Pauses:
                 os.ftruncate(fd, 0)
                 os.lseek(fd, 0, os.SEEK_SET)
             raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a thread in it does not stop to speak"))
+
+    async def _own_cells_over(self) -> None:
+        """Wait while nothing but cells of this host's own runs: they are short, and no caller knows of them."""
+        queue = self._requests.queue
+        closed = asyncio.Event()
+
+        def changed(request: PendingRequest, _: State) -> None:
+            if request.state is State.CLOSED:
+                closed.set()
+
+        queue.listeners.append(changed)
+        try:
+            async with asyncio.timeout(CALM_SECONDS):
+                while queue.active and queue.has_own_alone and self._ready():
+                    closed.clear()
+                    await closed.wait()
+        except TimeoutError:
+            pass  # it is refused then, as for any other cell
+        finally:
+            queue.listeners.remove(changed)
 
     async def _begin(self) -> bool:
         async with self._turn:

@@ -216,7 +216,11 @@ class Session:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it is paused with all that runs in it."""
+        """Whether it is paused with all that runs in it. While it is written down, it is not: what is asked waits."""
+        return self._is_held and not self.pauses.is_saving
+
+    @property
+    def _is_held(self) -> bool:
         return self._life.link is not None and self._life.link.is_held
 
     @property
@@ -364,7 +368,7 @@ class Session:
     @property
     def ready(self) -> bool:
         """Whether the kernel takes requests."""
-        return self._life.ready and not self.is_paused
+        return self._life.ready and not self._is_held
 
     def transmit(self, kind: int, parts: list[bytes]) -> None:
         self._link().send(kind, parts)
@@ -415,4 +419,4 @@ class Session:
         """Whether requests are under way that wait for no person."""
         waiting = any(request.awaiting_input for request in self.requests.queue.in_flight)
         working = self.requests.queue.active and not waiting
-        return (working or any(one.is_working() for one in self.beside)) and not self.is_paused
+        return (working or any(one.is_working() for one in self.beside)) and not self._is_held

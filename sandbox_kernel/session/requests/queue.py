@@ -326,6 +326,12 @@ class RequestQueue:
         """Whether anything is waiting or under way."""
         return bool(self._in_flight) or any(self._waiting.values())
 
+    @property
+    def has_own_alone(self) -> bool:
+        """Whether all that is waiting or under way are cells of this host's own."""
+        waiting = (request for requests in self._waiting.values() for request in requests)
+        return all(request.reads is not None for request in (*self._in_flight.values(), *waiting))
+
     def running_cells(self) -> Iterator[PendingRequest]:
         return (request for request in self._in_flight.values() if request.is_execute)
 
