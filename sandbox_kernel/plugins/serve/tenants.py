@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -424,7 +425,10 @@ class Tenants:
                 raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
         finally:
             tenant.starting -= count
-        return [self._leased(Lease(sandbox=one, tenant=tenant, template=lease.template)) for one in made]
+        return [
+            self._leased(Lease(sandbox=one, tenant=tenant, template=lease.template, metadata=deepcopy(lease.metadata)))
+            for one in made
+        ]
 
     async def make_room(self, tenant: Tenant, wire: str, seconds: float) -> None:
         """End the sandbox of a wire that was not used for the longest time, if there is no room for one more."""

@@ -136,8 +136,12 @@ async def test_a_snapshot_s_network_is_not_kept_where_a_client_wants_none(served
 
 
 async def test_copies_are_their_tenant_s_and_count_as_sandboxes(served: Served) -> None:
+    served.mine.metadata["a.txt"] = {"author": "ann"}
     status, copies = await ask(served, "POST", "/sandboxes/s1/fork", count=2, timeout=60)
     assert (status, [one["sandbox"]["sandboxID"] for one in copies]) == (201, ["s1-0", "s1-1"])
+    made = [served.mine.tenant.leases[one] for one in ("s1-0", "s1-1")]
+    made[0].metadata["a.txt"]["author"] = "bob"
+    assert [one.metadata["a.txt"]["author"] for one in (made[1], served.mine)] == ["ann"] * 2
     assert len((await ask(served, "GET", "/sandboxes"))[1]) == 3
     assert (await ask(served, "GET", "/sandboxes/s1-0", THEIRS))[0] == 404
     assert (await ask(served, "POST", "/sandboxes/s1/fork"))[0] == 429
