@@ -154,7 +154,7 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 	@$(BIN)/sandbox-kernel build --engine qemu --kind data --from-image sandbox-kernel:data
 	@SANDBOX_KERNEL_TEST_ENGINE=qemu $(BIN)/python -m pytest -p no:cacheprovider --timeout 900 --numprocesses auto --dist loadscope \
 		tests/container/engines/test_contract.py tests/container/engines/test_pause.py tests/plugins/qemu/container \
-		tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
+		tests/plugins/serve/container/test_snapshots_on_qemu.py tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 
 # Its images and roots are two gigabytes of downloads where nothing is there yet, and stay.

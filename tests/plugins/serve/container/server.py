@@ -56,9 +56,12 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 class Server:
     """`sandbox-kernel serve` as a process."""
 
+    program: tuple[str, ...] = ("-m", "sandbox_kernel")
+    """What Python runs it by."""
+
     def __init__(self, *arguments: str) -> None:
         engine = () if "--engine" in arguments else ("--engine", "docker")  # no broker that other tests would meet
-        command = [sys.executable, "-m", "sandbox_kernel", "serve", "--port", "0", *engine, *arguments]
+        command = [sys.executable, *self.program, "serve", "--port", "0", *engine, *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         guard = threading.Timer(START_SECONDS, self.process.kill)
