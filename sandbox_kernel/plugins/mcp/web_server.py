@@ -248,6 +248,12 @@ async def refuse(response: Response, scope: Scope, receive: Receive, send: Send)
         await response(scope, receive, send)
 
 
+def known(socket: WebSocket) -> None:
+    """Have a WebSocket take messages of SOCKET_BYTES from now on: its handler knows who sends them."""
+    if (widen := socket.scope.get("state", {}).get(KNOWN)) is not None:
+        widen()
+
+
 def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for given, value in scope["headers"] if given.lower() == name]
 
@@ -294,9 +300,13 @@ SOCKET_CONNECTION = f"{__package__}.web_sockets:SocketConnection"
 """By its name: it needs a package of its own."""
 SOCKET_BYTES = 16 << 20
 """Of one message that comes by a WebSocket; a larger one ends it."""
+FIRST_BYTES = 16 << 10
+"""Of one message whose sender is not known yet: all of it is in memory before a handler sees it."""
 SOCKET_SECONDS = 20.0
 """Between two questions whether the other side of a WebSocket is there, and for its answer: one that does not read has
 none."""
+KNOWN = "sender-known"
+"""In the state of a WebSocket's scope: what `known` calls."""
 BACKLOG = 64
 """Accepted in one step: fewer than a third of those that may wait, so that a new one has time to say what it wants."""
 

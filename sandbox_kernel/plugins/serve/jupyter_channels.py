@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...core.model import Message
 from ...session import protocol
+from ..mcp.web_server import known
 from . import jupyter_front, jupyter_messages
 from .jupyter_messages import ENDED, REFUSED, V1, Closed, Outgoing
 from .tenants import Lease, Tenants
@@ -112,12 +113,12 @@ class Channels:
         name = request.header.get("username")
         if isinstance(name, str) and name.isprintable():
             self.who = f"jupyter {self._lease.tenant.name}/{name[:NAME_CHARACTERS]}"
-        known = protocol.REQUESTS.get(request.type)
+        row = protocol.REQUESTS.get(request.type)
         if request.channel == "stdin":
             self._front.submit(request, self)
-        elif known is not None and request.channel not in known.channels:
+        elif row is not None and request.channel not in row.channels:
             self._front.refuse(request, self)
-        elif known is not None and known.answered_by == "proxy":
+        elif row is not None and row.answered_by == "proxy":
             await self._room.acquire()
             answer = self._front.answer(request, self, self._lease, self._shut_down)
             task = self._tenants.tasks.start(answer, f"a {request.type} of Jupyter's")
@@ -132,6 +133,7 @@ class Channels:
         """Serve it to its end. Raises `Closed` for what ends it from here, and `WebSocketDisconnect`."""
         self._front.add(self)
         try:
+            known(self._socket)  # its token was in the request
             await self._socket.accept(subprotocol=V1 if self._v1 else None)
             self._front.say_busy()
             await self._until_end()

@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket
 
 from ...core.errors import SandboxError
 from ...sdk.commands import PtySize
+from ..mcp.web_server import known
 from .codes import ServeCode
 from .guard import Guard
 from .open_terminal_user import Asked, Box, Users, header
@@ -214,6 +215,7 @@ class Sockets:
         if tenant.requests >= tenants.limits.requests_per_tenant:
             await socket.close(FULL, "Too many requests under way")
             return
+        known(socket)
         nobody.requests -= 1
         tenant.requests += 1
         try:

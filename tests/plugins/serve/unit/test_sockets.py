@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from sandbox_kernel.core.errors import SandboxClosed
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp import web_server, web_sockets
-from sandbox_kernel.plugins.mcp.web_server import Names, RequestFilter, WebServer
+from sandbox_kernel.plugins.mcp.web_server import FIRST_BYTES, SOCKET_BYTES, Names, RequestFilter, WebServer, known
 from sandbox_kernel.plugins.serve.codes import ServeCode
 from sandbox_kernel.plugins.serve.guard import Guard
 from sandbox_kernel.plugins.serve.requests import Refusal
@@ -39,6 +39,8 @@ async def echo(websocket: WebSocket, tenants: Tenants, tenant: Tenant) -> None:
     """Say back what comes; `end` is an error of a sandbox, `late` one of the request."""
     if websocket.query_params.get("at") == "once":
         raise Refusal(404, ServeCode.NO_SUCH_SANDBOX)
+    if websocket.query_params.get("at") != "stranger":
+        known(websocket)
     await websocket.accept()
     LEFT.clear()
     try:
@@ -54,6 +56,8 @@ async def echo(websocket: WebSocket, tenants: Tenants, tenant: Tenant) -> None:
                 return
             if text == "late":
                 raise Refusal(400, ServeCode.REQUEST_IMPROPER, "that is too late")
+            if text == "token":
+                known(websocket)
             await websocket.send_text(f"{tenant.name} {text}")
     finally:
         LEFT.set()
@@ -142,6 +146,24 @@ async def test_one_message_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
             await said(one, "x" * 1001)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+async def test_a_stranger_s_message_is_small(pieces: int) -> None:
+    """Be it one frame, or several: all of a message is kept before its handler sees it."""
+    async with serving() as server:
+        async with server.open("?at=stranger", max_size=None) as one:
+            assert await said(one, "token") == "mine token"
+            large = "x" * (SOCKET_BYTES - 10)
+            await one.send(large)
+            assert str(await one.recv()) == f"mine {large}"
+        async with server.open("?at=stranger") as one:
+            assert len(await said(one, "x" * FIRST_BYTES)) == FIRST_BYTES + 5
+            await one.send(["x" * (FIRST_BYTES // pieces + 1)] * pieces)
+            with pytest.raises(ConnectionClosed) as closed:
+                await one.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1009
 
 
 @pytest.mark.parametrize("seconds", [0.1, 20.0])
