@@ -35,6 +35,7 @@ WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (
 
 def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
     """Return the web application. `known` are the names under which it is reached."""
+    tenants.names = set(tokens.names) - {METRICS}
     guard, mcp = Guard(tenants, tokens), McpWire(tenants)
     refused: Any = {HTTPException: _refused}
     inside = Starlette(routes=list(e2b.in_sandboxes(guard)), exception_handlers=refused)

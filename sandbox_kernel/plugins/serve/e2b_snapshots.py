@@ -10,12 +10,14 @@ import asyncio
 import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.codes import UsageCode
+from ...core.codes import SnapshotCode, UsageCode
 from ...core.model import Settings
+from ...files.snapshot_parts import Snapshot
 from ...sdk.client import AsyncSandbox
 from ...sdk.snapshotting import MAX_FORKS, own_store
 from .codes import ServeCode
@@ -24,8 +26,12 @@ from .tenants import Lease, Tenant, Tenants
 
 DEFAULT_SECONDS = 15.0
 """How long a copy lasts if its client does not say, as on E2B."""
+MAX_SNAPSHOTS = 64
+"""Of one tenant."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _STORED = re.compile(r"serve-([0-9a-f]{12})-([0-9a-f]{12})-(.+)")
+_TAKING = "snapshots"
+"""The lock of a tenant that takes one."""
 
 
 def _digest(text: str) -> str:
@@ -34,9 +40,13 @@ def _digest(text: str) -> str:
 
 async def _of(tenant: Tenant, settings: Settings) -> dict[str, tuple[str, str]]:
     """Return the snapshots of a tenant by their ids, each with its sandbox and its name in the store, newest first."""
+    return {match[3]: (match[2], one.name) for one, match in await _stored(tenant, settings)}
+
+
+async def _stored(tenant: Tenant, settings: Settings) -> list[tuple[Snapshot, re.Match[str]]]:
     found = await asyncio.to_thread(own_store(settings).list)
-    matches = [(one.name, match) for one in found if (match := _STORED.fullmatch(one.name)) is not None]
-    return {match[3]: (match[2], name) for name, match in matches if match[1] == _digest(tenant.name)}
+    matches = [(one, match) for one in found if (match := _STORED.fullmatch(one.name)) is not None]
+    return [(one, match) for one, match in matches if match[1] == _digest(tenant.name)]
 
 
 def _settings(tenants: Tenants) -> Settings:
@@ -51,10 +61,29 @@ async def take(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     name = body.text("name") or f"snapshot-{secrets.token_hex(6)}"
     if not _NAME.fullmatch(name):
         raise improper("name", 'is up to 32 letters, digits, ".", "-" and "_"')
-    if name in tenants.templates or name in await _of(tenant, lease.sandbox.settings):
-        raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"The name {name!r} is taken")
-    await lease.sandbox.snapshot(f"serve-{_digest(tenant.name)}-{_digest(lease.id)}-{name}")
+    async with tenant.making.setdefault(_TAKING, asyncio.Lock()):  # else two would find the same name free
+        there = await _stored(tenant, lease.sandbox.settings)
+        if name in tenants.templates or name in {match[3] for _, match in there}:
+            raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"The name {name!r} is taken")
+        _check_room(tenants, lease, [one for one, _ in there])
+        await lease.sandbox.snapshot(f"serve-{_digest(tenant.name)}-{_digest(lease.id)}-{name}")
     return answer({"snapshotID": name, "names": [name]}, 201)
+
+
+def _check_room(tenants: Tenants, lease: Lease, there: Sequence[Snapshot]) -> None:
+    """Raise `Refusal` if a tenant has its share: the store is one for all tenants, each of whom may fill an equal part.
+
+    The last one may go beyond it, so that a small part is enough for one.
+    """
+    share = lease.sandbox.settings.snapshots_size // max(1, len(tenants.names))
+    used = sum(one.bytes for one in there)
+    if used >= share:
+        words = f"Your snapshots have {used:,} bytes, and your part of snapshots_size is {share:,}. Delete one"
+    elif len(there) >= MAX_SNAPSHOTS:
+        words = f"You have {len(there)} snapshots, and the limit is {MAX_SNAPSHOTS}. Delete one"
+    else:
+        return
+    raise Refusal(429, SnapshotCode.SNAPSHOT_NO_ROOM, words)
 
 
 async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:

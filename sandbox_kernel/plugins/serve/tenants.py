@@ -177,6 +177,8 @@ class Tenants:
         self.templates = templates
         self.limits = limits
         self._kept = kept
+        self.names: Collection[str] = ()
+        """Of all tenants there may be."""
         self.tools: dict[str, Callable[[Tenant, str], Any]] = {}
         """By wire: the tools for a sandbox of a tenant's by its name, which each server serves anew."""
         self._tenants: dict[str, Tenant] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,7 @@ class Copied(StandIn):
         return True
 
     async def snapshot(self, name: str) -> str:
+        await asyncio.sleep(0)
         self._store.insert(0, name)
         return name
 
@@ -61,7 +63,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return True
 
     def listed() -> list[Any]:
-        return [SimpleNamespace(name=name) for name in names]
+        return [SimpleNamespace(name=name, bytes=1 << 30) for name in names]
 
     def prepared(name: str, settings: Settings, **given: Any) -> Any:
         assert name in names
@@ -123,6 +125,30 @@ async def test_a_snapshot_that_cannot_be_is_refused(
     await ask(served, "POST", "/sandboxes/s1/snapshots", name="n")
     assert (await ask(served, "POST", "/sandboxes/s1/snapshots", name="n"))[0] == 409
     assert (await ask(served, "POST", "/sandboxes", templateID="n", allow_internet_access=True))[0] == 400
+
+
+async def test_two_snapshots_of_one_name_are_one(served: Served, store: list[str]) -> None:
+    other = Copied("s1b", store)
+    served.mine.tenant.leases["s1b"] = Lease(sandbox=other, tenant=served.mine.tenant, template="base")  # type: ignore[arg-type]
+    paths = ("/sandboxes/s1/snapshots", "/sandboxes/s1b/snapshots")
+    found = await asyncio.gather(*(ask(served, "POST", path, name="n") for path in paths))
+    assert sorted(status for status, _ in found) == [201, 409]
+    assert len(store) == 2
+
+
+async def test_a_tenant_fills_its_part_of_the_store(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(served.tenants.names) == {"mine", "theirs"}
+    settings: Any = SimpleNamespace(snapshots_size=3 << 30)
+    served.mine.sandbox.settings = served.theirs.sandbox.settings = settings
+    for status in (201, 201, 429):  # of a gigabyte each, in a part of one and a half
+        found = await ask(served, "POST", "/sandboxes/s1/snapshots")
+        assert found[0] == status
+    assert found[1]["error"] == "snapshot-no-room"
+    assert "2,147,483,648 bytes" in found[1]["message"]
+    assert (await ask(served, "POST", "/sandboxes/s2/snapshots", THEIRS))[0] == 201
+    settings.snapshots_size <<= 10
+    monkeypatch.setattr(e2b_snapshots, "MAX_SNAPSHOTS", 3)
+    assert [(await ask(served, "POST", "/sandboxes/s1/snapshots"))[0] for _ in range(2)] == [201, 429]
 
 
 async def test_a_snapshot_s_network_is_not_kept_where_a_client_wants_none(served: Served) -> None:
