@@ -20,6 +20,7 @@ from .codes import ServeCode
 from .e2b_rpc import Asked, bytes_of, streamed, taken, unary
 from .requests import Body, Refusal, improper
 from .streams import Piece, Put
+from .tenants import Lease
 
 KEEP_ALIVE: Piece = {"event": {"keepalive": {}}}
 SHELLS = ("/bin/bash", "bash")
@@ -49,7 +50,7 @@ class Heard:
         return hear
 
 
-async def _follow(handle: AsyncCommandHandle, heard: Heard, put: Put) -> None:
+async def _follow(handle: AsyncCommandHandle, heard: Heard, put: Put, lease: Lease) -> None:
     """Follow a command to its end, or until the client goes."""
     try:
         await heard.begin(handle.pid)
@@ -57,6 +58,7 @@ async def _follow(handle: AsyncCommandHandle, heard: Heard, put: Put) -> None:
             code = (await handle.wait()).exit_code
         except CommandExitException as error:
             code = error.exit_code
+        lease.terminals.discard(handle.pid)  # which may be a command's from now on
     finally:
         await handle.disconnect()
     end: Piece = {"exitCode": code, "exited": True, "status": f"exit status {code}"}
@@ -107,7 +109,8 @@ async def start(asked: Asked, put: Put) -> None:
             retain_output=False,
             **more,
         )
-    await _follow(handle, heard, put)
+        asked.lease.terminals.discard(handle.pid)  # of one that ended while nobody followed it
+    await _follow(handle, heard, put, asked.lease)
 
 
 def _size(asked: Asked) -> PtySize:
@@ -136,7 +139,7 @@ async def connect(asked: Asked, put: Put) -> None:
             pid, timeout=None, on_stdout=heard.on("stdout"), on_stderr=heard.on("stderr"), retain_output=False
         )
     )
-    await _follow(handle, heard, put)
+    await _follow(handle, heard, put, asked.lease)
 
 
 async def every(asked: Asked) -> Piece:

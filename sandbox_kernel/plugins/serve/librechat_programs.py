@@ -133,7 +133,8 @@ class Programs:
     """The programs of one tenant that run, or whose end nobody has asked for yet."""
 
     def __init__(self) -> None:
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, tuple[Program, asyncio.TimerHandle]] = {}
+        """By their tokens, each with the end of its time."""
         self.running = 0
 
     def check_room(self) -> None:
@@ -150,22 +151,24 @@ class Programs:
             program.stop()
             raise
         if program.token:
-            self._programs[program.token] = program
-            asyncio.get_running_loop().call_later(CALL_SECONDS + 30, self._forget, program.token)
+            clock = asyncio.get_running_loop().call_later(CALL_SECONDS + 30, self._forget, program.token)
+            self._programs[program.token] = program, clock
         return found
 
     def take(self, token: object) -> Program:
         """Return the program of a token, which is used up. Raises `Refusal`."""
-        program = self._programs.pop(token, None) if isinstance(token, str) else None
-        if program is None:
+        found = self._programs.pop(token, None) if isinstance(token, str) else None
+        if found is None:
             raise Refusal(404, ServeCode.PROGRAM_UNKNOWN)
+        program, clock = found
+        clock.cancel()
         program.token = ""
         return program
 
     def _forget(self, token: str) -> None:
-        program = self._programs.pop(token, None)
-        if program is not None:
-            program.stop()
+        found = self._programs.pop(token, None)
+        if found is not None:
+            found[0].stop()
 
 
 def names_of(body: Body) -> list[str]:
