@@ -6,6 +6,7 @@ and sends again what is not found any more.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import tempfile
@@ -119,22 +120,36 @@ class FileStore:
 
     def __init__(self) -> None:
         self._sessions: dict[str, StoredSession] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        """Of the oldest session, while there is one."""
 
     def keep(self, session: StoredSession) -> None:
         """Keep a session; the oldest go if they are too many, too large or too old."""
         self._sessions[session.id] = session
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop what makes room or is too old, and come back when the next one is."""
         before = datetime.now(UTC) - KEEP
         for one in list(self._sessions.values()):
             total = sum(kept.size for kept in self._sessions.values())
-            if len(self._sessions) <= MAX_SESSIONS and total <= MAX_BYTES and one.made >= before:
-                break
-            if one is not session:
+            is_full = len(self._sessions) > MAX_SESSIONS or total > MAX_BYTES
+            if one.made < before or (is_full and len(self._sessions) > 1):
                 self._drop(one)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._sessions:
+            seconds = (min(one.made for one in self._sessions.values()) - before).total_seconds() + 1
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._sweep)
 
     def session(self, identity: object) -> StoredSession:
         """Return a session. Raises `Refusal`, alike for one that never was."""
         found = self._sessions.get(identity) if isinstance(identity, str) and ID.fullmatch(identity) else None
-        if found is None or found.made < datetime.now(UTC) - KEEP:
+        if found is not None and found.made < datetime.now(UTC) - KEEP:
+            self._sweep()
+            found = None
+        if found is None:
             raise unknown()
         return found
 

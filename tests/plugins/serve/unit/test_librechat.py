@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -210,6 +211,32 @@ async def test_the_oldest_files_make_room(monkeypatch: pytest.MonkeyPatch) -> No
         kept[0].read(0, 1)
     large.made -= librechat_files.KEEP + timedelta(seconds=1)
     assert not holds(store, large)
+    with pytest.raises(Refusal):
+        large.read(0, 1)  # not on disk either
+    assert holds(store, kept[3])
+
+
+async def test_old_files_go_though_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    later: list[tuple[float, Any]] = []
+    loop = asyncio.get_running_loop()
+
+    def call_later(seconds: float, call: Any) -> Any:
+        later.append((seconds, call))
+        return SimpleNamespace(cancel=lambda one=later[-1]: later.remove(one))
+
+    monkeypatch.setattr(loop, "call_later", call_later)
+    store, old, new = FileStore(), StoredSession(), StoredSession()
+    old.made -= timedelta(hours=1)
+    for one in (old, new):
+        store.keep(one)
+    [(seconds, sweep)] = later  # one timer, however many sessions
+    assert 22.9 * 3600 < seconds < 23.1 * 3600
+    old.made -= librechat_files.KEEP
+    sweep()
+    with pytest.raises(Refusal):
+        old.read(0, 1)
+    assert new.read(0, 1) == b""
+    assert 23.9 * 3600 < later[-1][0] < 24.1 * 3600
 
 
 # --- requests ---
@@ -315,7 +342,9 @@ async def test_a_program_waits_for_what_its_tools_return() -> None:
     program.start(asyncio.create_task(work()))
     told = await programs.answer(program)
     assert [one["input"] for one in told["tool_calls"]] == [{"a": 1}, {"a": 2}]
+    [(_, clock)] = programs._programs.values()  # noqa: SLF001
     again = programs.take(told["continuation_token"])
+    assert clock.cancelled()
     with pytest.raises(Refusal):
         programs.take(told["continuation_token"])
     again.give([{"call_id": one["id"], "result": one["input"]["a"], "is_error": False} for one in told["tool_calls"]])
