@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import IO, Any, cast
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
 from ...sdk.folder_entries import FileInfo
@@ -25,6 +25,7 @@ from .codes import ServeCode
 from .e2b_home import HOME
 from .forms import files_of, form_of
 from .requests import Refusal, answer, improper, one_header, pieces_of
+from .streams import Download, begun
 from .tenants import Lease, Tenants
 
 PORT = "49983"
@@ -42,16 +43,9 @@ async def health(request: Request, tenants: Tenants, lease: Lease) -> Response:
 
 async def download(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Send a file."""
-    pieces = await lease.sandbox.files.read(_path(request), "stream", user=_user(request))
-    first = await anext(pieces, b"")  # which finds out whether there is such a file
-
-    async def whole() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in pieces:
-            yield piece
-
+    pieces = await begun(await lease.sandbox.files.read(_path(request), "stream", user=_user(request)))
     headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment", "Cache-Control": "no-store"}
-    return StreamingResponse(whole(), headers=headers, media_type="application/octet-stream")
+    return Download(pieces, headers=headers, media_type="application/octet-stream")
 
 
 async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from ...core.errors import FileRefused, SandboxError
@@ -26,6 +26,7 @@ from .guard import Guard
 from .librechat_files import FileStore, StoredFile, StoredSession, new_id, pieces
 from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
 from .requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
+from .streams import Download, begun
 from .tenants import Lease, Tenant, Tenants
 
 PREFIX = "/librechat/v1"
@@ -274,7 +275,7 @@ class LibreChat:
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
-        return StreamingResponse(pieces(session, stored), headers=headers, media_type="application/octet-stream")
+        return Download(await begun(pieces(session, stored)), headers=headers, media_type="application/octet-stream")
 
     async def files(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
         """List the files of a session."""

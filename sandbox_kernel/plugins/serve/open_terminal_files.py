@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from ...core.codes import UsageCode
 from ...core.errors import CommandExitException, FileNotThere, SandboxError
@@ -27,6 +27,7 @@ from .e2b_home import HOME
 from .forms import files_of, form_of
 from .open_terminal_user import Asked, missing
 from .requests import Refusal, answer, improper
+from .streams import Download, begun
 
 MAX_TEXT = 2 << 20
 """Bytes of a file that is read as text, or changed: everybody waits for each call that goes through all of it."""
@@ -142,17 +143,10 @@ async def serve(asked: Asked) -> Response:
 
 async def _sent(asked: Asked, path: str) -> Response:
     try:
-        pieces = await asked.sandbox.files.read(path, "stream")
-        first = await anext(pieces, b"")
+        pieces = await begun(await asked.sandbox.files.read(path, "stream"))
     except FileNotThere:
         raise missing("File") from None
-
-    async def whole() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in pieces:
-            yield piece
-
-    return StreamingResponse(whole(), headers=_headers(), media_type=_kind(path))
+    return Download(pieces, headers=_headers(), media_type=_kind(path))
 
 
 def _kind(path: str) -> str:
@@ -374,22 +368,20 @@ async def archive(asked: Asked) -> Response:
 
     try:
         await _searched(asked, "pack", paths=paths, into=into)
-        pieces = await asked.sandbox.files.read(into, "stream")
-        first = await anext(pieces, b"")
+        pieces = await begun(await asked.sandbox.files.read(into, "stream"))
     except BaseException:
         await cleared()
         raise
 
     async def whole() -> AsyncIterator[bytes]:
         try:
-            yield first
             async for piece in pieces:
                 yield piece
         finally:
             await cleared()
 
     headers = {**_headers(), "Content-Disposition": "attachment"}
-    return StreamingResponse(whole(), headers=headers, media_type="application/zip")
+    return Download(whole(), headers=headers, media_type="application/zip")
 
 
 ROUTES = (

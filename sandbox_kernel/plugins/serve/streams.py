@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SandboxError
@@ -123,3 +125,27 @@ class Stream:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._task.cancel()
+
+
+class Download(StreamingResponse):
+    """A file that is sent piece by piece.
+
+    What refuses the rest of it cuts the connection, by which a client knows that it has not all of it: the answer has
+    begun, and there is no second one.
+    """
+
+    async def stream_response(self, send: Send) -> None:
+        with suppress(Refusal, SandboxError):
+            await super().stream_response(send)
+
+
+async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return pieces of which the first is there. Raises what refuses it, while there is no answer yet."""
+    first = await anext(pieces, b"")
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    return whole()

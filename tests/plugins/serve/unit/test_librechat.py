@@ -18,6 +18,7 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import librechat_files
 from sandbox_kernel.plugins.serve.application import application
+from sandbox_kernel.plugins.serve.guard import Guarded
 from sandbox_kernel.plugins.serve.librechat_files import FileStore, StoredSession
 from sandbox_kernel.plugins.serve.librechat_programs import (
     Bridge,
@@ -29,6 +30,7 @@ from sandbox_kernel.plugins.serve.librechat_programs import (
     python_lines,
 )
 from sandbox_kernel.plugins.serve.requests import Refusal
+from sandbox_kernel.plugins.serve.streams import Download, begun
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from tests.plugins.serve.unit.test_routes import StandIn
@@ -237,6 +239,45 @@ async def test_old_files_go_though_nobody_asks(monkeypatch: pytest.MonkeyPatch) 
         old.read(0, 1)
     assert new.read(0, 1) == b""
     assert 23.9 * 3600 < later[-1][0] < 24.1 * 3600
+
+
+async def test_a_download_is_cut_where_its_rest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(librechat_files, "CHUNK_BYTES", 1)
+    tenants = Tenants({"base": Settings()}, ServeLimits())
+
+    async def sent(closes: int) -> list[Any]:
+        """Return what is sent of three bytes if their session is closed after so many messages."""
+        session, messages = StoredSession(), list[Any]()
+
+        async def content() -> AsyncIterator[bytes]:
+            yield b"abc"
+
+        async def handler(*_: Any) -> Any:
+            return Download(await begun(librechat_files.pieces(session, stored)))
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+            if len(messages) == closes:
+                session.close()
+
+        stored = await session.add("a", content(), 3)
+        if not closes:
+            session.close()
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "path": "/librechat/download",
+            "headers": [],
+            "query_string": b"",
+        }
+        scope |= {"server": ("localhost", 80), "asgi": {"spec_version": "2.4"}}
+        await Guarded(tenants, lambda _: tenants.tenant("mine"), handler)(scope, send, send)  # type: ignore[arg-type]
+        return [message.get("status") or (message["body"], message.get("more_body")) for message in messages]
+
+    begins = [200, (b"a", True)]
+    assert await sent(9) == [*begins, (b"b", True), (b"c", True), (b"", False)]
+    assert await sent(2) == begins  # and no end: the server cuts it
+    assert (await sent(0))[0] == 404
 
 
 # --- requests ---
