@@ -19,6 +19,8 @@ MAX_BYTES = 4 << 20
 MAX_CELL_BYTES = 1 << 20
 PIECE_BYTES = 100
 """What a piece of text costs beside its characters."""
+MAX_PLACES = 100
+"""Outputs that one update of a display replaces: the newest of its name."""
 CUT = "[what came after this is not in this notebook: it keeps {0:,} bytes of a cell]\n"
 
 
@@ -40,6 +42,8 @@ class History:
 
     def __init__(self) -> None:
         self._cells: OrderedDict[str, _Cell] = OrderedDict()
+        self._displays: dict[str, dict[int, tuple[_Cell, dict[str, Any]]]] = {}
+        """Outputs by the names of their displays, and by what tells one from another."""
         self._bytes = self._left_out = 0
 
     def take(self, message: Message, request: PendingRequest) -> None:
@@ -54,7 +58,7 @@ class History:
                 0,
             )
             if (old := self._cells.pop(request.id, None)) is not None:  # an id of a cell that is long forgotten
-                self._bytes -= old.bytes
+                self._forget(old)
             self._cells[request.id] = cell
             self._grow(cell, json_memory.kept(protocol.dumps(cell.code)) + PIECE_BYTES)
         elif (known := self._cells.get(request.id)) is not None:
@@ -73,7 +77,20 @@ class History:
             case "update_display_data":
                 self._update(message.content)
 
+    def _forget(self, cell: _Cell) -> None:
+        self._bytes -= cell.bytes
+        self._undisplay(cell)
+
+    def _undisplay(self, cell: _Cell) -> None:
+        for one in cell.outputs:
+            name = _display(one["content"]) if "content" in one else None
+            if name is not None and (places := self._displays.get(name)) is not None:
+                places.pop(id(one), None)
+                if not places:
+                    del self._displays[name]
+
     def _clear(self, cell: _Cell) -> None:
+        self._undisplay(cell)
         self._grow(cell, -sum(one["bytes"] for one in cell.outputs))
         cell.outputs, cell.clears, cell.is_cut = [], False, False
 
@@ -92,20 +109,25 @@ class History:
         elif kind == "stream":
             cell.outputs.append({"kind": kind, "bytes": size, "name": content["name"], "text": [content["text"]]})
         else:
-            cell.outputs.append({"kind": kind, "bytes": size, "content": content})
+            one = {"kind": kind, "bytes": size, "content": content}
+            cell.outputs.append(one)
+            if (name := _display(content)) is not None:
+                places = self._displays.setdefault(name, {})
+                places[id(one)] = cell, one
+                if len(places) > MAX_PLACES:
+                    del places[next(iter(places))]
         self._grow(cell, size)
 
     def _update(self, content: Mapping[str, Any]) -> None:
         """Replace a display in each cell that has it."""
         name, size = _display(content), PIECE_BYTES + json_memory.kept(protocol.dumps(content))
-        for cell in self._cells.values() if name is not None else ():
-            for one in cell.outputs:
-                more = size - one["bytes"]
-                if "content" in one and _display(one["content"]) == name and cell.bytes + more <= MAX_CELL_BYTES:
-                    one["content"] = {**one["content"], "data": content["data"], "metadata": content["metadata"]}
-                    one["bytes"] = size
-                    cell.bytes += more
-                    self._bytes += more
+        for cell, one in self._displays.get(name, {}).values() if name is not None else ():
+            more = size - one["bytes"]
+            if cell.bytes + more <= MAX_CELL_BYTES:
+                one["content"] = {**one["content"], "data": content["data"], "metadata": content["metadata"]}
+                one["bytes"] = size
+                cell.bytes += more
+                self._bytes += more
         self._make_room()
 
     def _grow(self, cell: _Cell, size: int) -> None:
@@ -116,7 +138,7 @@ class History:
     def _make_room(self) -> None:
         while len(self._cells) > MAX_CELLS or (self._bytes > MAX_BYTES and len(self._cells) > 1):
             _, old = self._cells.popitem(last=False)
-            self._bytes -= old.bytes
+            self._forget(old)
             self._left_out += 1
 
     def notebook(self, title: str, language: str) -> dict[str, Any]:

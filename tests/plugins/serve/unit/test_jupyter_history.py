@@ -104,3 +104,22 @@ def test_a_name_of_any_length_costs_little() -> None:
 
     lease: Any = SimpleNamespace(sandbox=SimpleNamespace(metadata={"name": Long("a\n" * 100)}))
     assert title(lease) == "a" * 60
+
+
+def test_an_update_looks_at_the_displays_of_its_name_alone() -> None:
+    history = History()
+    data: dict[str, Any] = {"metadata": {}, "transient": {"display_id": "d"}}
+    first, second = begin(history, 1), begin(history, 2)
+    for request in (first, second):
+        for _ in range(60):
+            say(history, request, "display_data", data={"text/plain": "old"}, **data)
+            say(history, request, "display_data", data={"text/plain": "x"}, metadata={}, transient={"display_id": "e"})
+    say(history, second, "update_display_data", data={"text/plain": "new"}, **data)
+    shown = [[one["data"]["text/plain"] for one in each["outputs"]].count("new") for each in cells(history)]
+    assert shown == [jupyter_history.MAX_PLACES - 60, 60]
+    say(history, second, "clear_output", wait=False)
+    say(history, second, "update_display_data", data={"text/plain": "newer"}, **data)
+    assert [one["data"]["text/plain"] for one in cells(history)[0]["outputs"]].count("newer") == 40
+    for number in range(3, 4 + jupyter_history.MAX_CELLS):
+        begin(history, number)
+    assert history._displays == {}  # noqa: SLF001 (what is forgotten is not kept here)
