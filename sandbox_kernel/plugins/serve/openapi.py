@@ -53,6 +53,8 @@ BODIES: dict[str, Schema] = {
 }
 """Fields of bodies that are JSON; other bodies are objects of any fields."""
 _OF_PREFIX = {"/filesystem.Filesystem/": _PATH, "/process.Process/": _PROCESS}
+_CONVERTER = re.compile(r":[a-z]+}")
+"""What Starlette adds to the name of a part of a path."""
 _STREAMS = re.compile(r"/(?:process\.Process/(?:Start|Connect|StreamInput)|filesystem\.Filesystem/WatchDir)")
 _UPLOADS = re.compile(r"/files|/librechat/v1/upload(?:/batch)?")
 SCHEMES: dict[str, Schema] = {
@@ -67,6 +69,8 @@ SCHEMES: dict[str, Schema] = {
     },
 }
 _ERROR = _object("message", "code", message=_TEXT, code={"type": ["integer", "string"]}, error=_TEXT)
+_ERRORS = {"open-terminal": _object(detail={}, message=_TEXT, error=_TEXT)}
+"""Of a wire whose own form is another: what its token opens has `detail`, and the rest is as everywhere."""
 _OF_SANDBOX = [
     {"name": name, "in": "header", "required": True, "schema": _TEXT} for name in ("E2b-Sandbox-Id", "E2b-Sandbox-Port")
 ]
@@ -78,7 +82,8 @@ def page(routes: Iterable[BaseRoute]) -> Schema:
     for route in routes:
         if isinstance(route, Route) and isinstance(route.endpoint, Guarded):
             for method in sorted((route.methods or set()) - {"HEAD"}):
-                paths.setdefault(route.path, {})[method.lower()] = _operation(method, route.path, route.endpoint)
+                path = _CONVERTER.sub("}", route.path)
+                paths.setdefault(path, {})[method.lower()] = _operation(method, path, route.endpoint)
     return {
         "openapi": "3.1.0",
         "info": {"title": "sandbox-kernel serve", "version": __version__},
@@ -91,15 +96,19 @@ def _operation(method: str, path: str, guarded: Guarded) -> Schema:
     parameters: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in re.findall(r"{(\w+)", path)
     ]
+    wire = guarded.wire(path)
     in_sandbox = guarded.scheme in {"access", "traffic"}
     found: Schema = {
         "summary": (inspect.getdoc(guarded.handler) or "").partition("\n")[0],
-        "tags": [guarded.wire(path)],
+        "tags": [wire],
         "parameters": parameters + (_OF_SANDBOX if in_sandbox else []),
         "security": [{guarded.scheme: []}] if in_sandbox else [{"token": []}, {"key": []}],
         "responses": {
             "2XX": {"description": "As the wire has it"},
-            "default": {"description": "Refused", "content": {"application/json": {"schema": _ERROR}}},
+            "default": {
+                "description": "Refused",
+                "content": {"application/json": {"schema": _ERRORS.get(wire, _ERROR)}},
+            },
         },
     }
     if method in {"POST", "PUT", "PATCH"}:
