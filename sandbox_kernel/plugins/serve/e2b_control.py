@@ -20,7 +20,7 @@ from ...sdk.values import SandboxQuery
 from . import e2b_snapshots
 from .codes import ServeCode
 from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
-from .tenants import DEFAULT_SECONDS, OUTSIDE, Lease, Tenant, Tenants, narrowed
+from .tenants import DEFAULT_SECONDS, OUTSIDE, TEMPLATE, Lease, Tenant, Tenants, narrowed
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
@@ -49,7 +49,7 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     lifetime = max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime)
     given: dict[str, Any] = {"metadata": body.texts("metadata"), "envs": body.texts("envVars"), "pauses": pauses}
     if template not in tenants.templates:
-        usual = tenants.templates["base"]
+        usual = tenants.templates[TEMPLATE]
         body.refuse("network")  # policies of a snapshot are the operator's
         if _network(body, usual)[0] != usual:
             words = (

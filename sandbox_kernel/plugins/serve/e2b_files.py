@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import tempfile
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +23,7 @@ from . import e2b_metadata
 from .codes import ServeCode
 from .e2b_home import HOME
 from .forms import files_of, form_of
-from .requests import Refusal, answer, improper, one_header, pieces_of
+from .requests import Refusal, answer, improper, one_header, pieces_of, spool
 from .streams import Download, begun
 from .tenants import Lease, Tenants
 
@@ -61,7 +60,7 @@ async def _upload(request: Request, lease: Lease) -> Response:
     e2b_metadata.check_room(lease, noted)
     if kind == "application/octet-stream":
         path = _path(request)
-        with _spool() as file:
+        with spool(MAX_MEMORY) as file:
             async for piece in _unpacked(request, limit):
                 file.write(piece)
             file.seek(0)
@@ -114,10 +113,6 @@ def signed_for(request: Request, tenants: Tenants) -> Lease:
     if found is None:
         raise Refusal(401, ServeCode.TOKEN_UNKNOWN, "The signature of the address is not right, or its time is over")
     return found
-
-
-def _spool() -> IO[bytes]:
-    return cast("IO[bytes]", tempfile.SpooledTemporaryFile(MAX_MEMORY, prefix="sandbox-upload-"))
 
 
 async def _unpacked(request: Request, limit: int) -> AsyncIterator[bytes]:

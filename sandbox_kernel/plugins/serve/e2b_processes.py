@@ -72,18 +72,11 @@ def _inner(body: Body, name: str) -> Body:
     return Body(found)
 
 
-def _texts(body: Body, name: str) -> list[str]:
-    found = body.fields.get(name) or []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise improper(name, "is a list of texts")
-    return found
-
-
 async def start(asked: Asked, put: Put) -> None:
     """Start a command, or a shell with a terminal, and follow it."""
     asked.body.refuse("tag")
     config = _inner(asked.body, "process")
-    cmd, args = config.text("cmd") or "", _texts(config, "args")
+    cmd, args = config.text("cmd") or "", config.text_list("args")
     heard, cwd = Heard(put), config.text("cwd")
     more: dict[str, Any] = {
         "envs": {**e2b_home.working_folder(cwd), **config.texts("envs")} or None,

@@ -25,12 +25,11 @@ from .codes import ServeCode
 from .jupyter_channels import is_own, shut_down
 from .jupyter_front import front_of
 from .requests import Refusal, answer, json_of
-from .tenants import Lease, Tenant, Tenants
+from .tenants import TEMPLATE, Lease, Tenant, Tenants
 
 PREFIX = "/jupyter"
 WIRE = "jupyter/"
 """The names of its sandboxes begin so."""
-TEMPLATE = "base"
 DEFAULT = "python3"
 """What clients ask for if nobody says, and many cannot ask for anything else: the image of the settings."""
 ALIASES = frozenset({"", DEFAULT, "python", "sandbox-python", TEMPLATE, "code-interpreter-v1"})

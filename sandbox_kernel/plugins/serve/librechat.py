@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from ...core.errors import FileRefused, SandboxError
+from ...core.model import PYTHON_KERNEL
 from ...files.file_rules import CHUNK_BYTES, FileLimits
 from ...sdk.sandbox_paths import relative
 from ..tools.tools import Tool, Tools
@@ -27,7 +28,7 @@ from .librechat_files import FileStore, StoredFile, StoredSession, new_id, piece
 from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
 from .requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
 from .streams import Download, begun
-from .tenants import Lease, Tenant, Tenants
+from .tenants import TEMPLATE, Lease, Tenant, Tenants
 
 PREFIX = "/librechat/v1"
 WIRE = "librechat"
@@ -69,7 +70,7 @@ class LibreChat:
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
         self._of: dict[str, OfTenant] = {}
-        self._limit = FileLimits.of(tenants.templates["base"].limits).file_bytes
+        self._limit = FileLimits.of(tenants.templates[TEMPLATE].limits).file_bytes
         tenants.tools[WIRE] = lambda tenant, name: self._tools(lambda: self._conversation(tenant, name).bridge)
 
     def of(self, tenant: Tenant) -> OfTenant:
@@ -81,7 +82,7 @@ class LibreChat:
         """Run code to its end. A client that goes interrupts it."""
         body = await json_of(request)
         lang, code = cells.check_language(body.fields.get("lang")), _code(body)
-        args, refs = _texts(body, "args"), self._refs(body, tenant)
+        args, refs = body.text_list("args"), self._refs(body, tenant)
         if (words := cells.not_run(lang)) is not None:
             return answer({"status": "completed", "session_id": new_id(), "stdout": "", "stderr": words, "files": []})
 
@@ -128,7 +129,7 @@ class LibreChat:
         return answer(await while_there(request, programs.answer(program)))
 
     def _seconds(self, body: Body) -> float | None:
-        longest = self._tenants.templates["base"].limits.cell_timeout
+        longest = self._tenants.templates[TEMPLATE].limits.cell_timeout
         value = body.seconds("timeout", 1e9)
         return None if value is None else max(1.0, min(value / 1000, longest))
 
@@ -184,15 +185,15 @@ class LibreChat:
             one.waiting -= 1
 
     async def _lease(self, tenant: Tenant, hint: str, one: Conversation) -> Lease:
-        settings, tools = self._tenants.templates["base"], self._tools(lambda: one.bridge)
+        settings, tools = self._tenants.templates[TEMPLATE], self._tools(lambda: one.bridge)
         seconds = min(SECONDS, self._tenants.limits.lifetime)
         if hint:
             return await self._tenants.named(tenant, hint, seconds, makes_room=IDLE_SECONDS, tools=tools)
-        return await self._tenants.create(tenant, "base", settings, seconds, f"{WIRE}/{new_id()}", tools=tools)
+        return await self._tenants.create(tenant, TEMPLATE, settings, seconds, f"{WIRE}/{new_id()}", tools=tools)
 
     def _tools(self, bridge: Callable[[], Bridge]) -> Tools | None:
         """Return what the sandbox of a conversation may call; its program is there at the call."""
-        if self._tenants.templates["base"].kernel != "python3":
+        if self._tenants.templates[TEMPLATE].kernel != PYTHON_KERNEL:
             return None
 
         async def call_tool(name: str, arguments: Any) -> Any:
@@ -315,13 +316,6 @@ def _code(body: Body) -> str:
     if not isinstance(code, str):
         raise improper("code", "is text")
     return code
-
-
-def _texts(body: Body, name: str) -> list[str]:
-    found = body.fields.get(name) or []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise improper(name, "is a list of texts")
-    return found
 
 
 def _hint(body: Body) -> str:

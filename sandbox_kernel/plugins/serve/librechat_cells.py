@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ...core.errors import ConfigurationError, FileRefused
+from ...core.model import PYTHON_KERNEL
 from ...policy.safe_text import plain
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
@@ -26,7 +27,6 @@ OFFERED = {"py": "python", "js": "javascript", "ts": "typescript", "r": "r", "ba
 MAX_OUTPUTS = 100
 """Files of one run that go out."""
 _NOT_OUT = "__pycache__"
-_KERNEL = "python3"
 
 Ref = dict[str, Any]
 
@@ -70,7 +70,7 @@ async def run(sandbox: AsyncSandbox, lang: str, code: str, args: Sequence[str], 
         raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer args for {lang}")
     if lang == "bash":
         return await bash(sandbox, code, args, seconds)
-    language = None if sandbox.settings.kernel == _KERNEL and lang == "py" else OFFERED[lang]
+    language = None if sandbox.settings.kernel == PYTHON_KERNEL and lang == "py" else OFFERED[lang]
     try:
         if args:
             await sandbox.run_code(f"import sys; sys.argv = {['', *args]!r}", language=language)
@@ -87,7 +87,7 @@ async def bash(sandbox: AsyncSandbox, code: str, args: Sequence[str], seconds: f
     What it says is read before the cell ends: what a program writes to the kernel's own descriptors may come too late.
     What it leaves running is not waited for.
     """
-    language = None if sandbox.settings.kernel == _KERNEL else "python"
+    language = None if sandbox.settings.kernel == PYTHON_KERNEL else "python"
     cell = (
         "def run(code, args):\n"
         "    import codecs, os, subprocess, sys, threading\n"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import tempfile
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import IO, Any, cast
 
 from ...files.file_rules import check_size
 from .codes import ServeCode
-from .requests import Refusal
+from .requests import Refusal, spool
 
 MAX_SESSIONS = 64
 """Of one tenant: each may have a file open here."""
@@ -35,10 +34,6 @@ ID = re.compile(r"[A-Za-z0-9_-]{21}")
 def new_id() -> str:
     """Return an id in the form that LibreChat insists on."""
     return secrets.token_urlsafe(16)[:21]
-
-
-def _spool() -> IO[bytes]:
-    return cast("IO[bytes]", tempfile.SpooledTemporaryFile(MAX_MEMORY, prefix="sandbox-stored-"))  # it has no name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ class StoredSession:
     made: datetime = field(default_factory=lambda: datetime.now(UTC))
     files: dict[str, StoredFile] = field(default_factory=dict)
     size: int = 0
-    _content: Any = field(default_factory=_spool)
+    _content: Any = field(default_factory=lambda: spool(MAX_MEMORY))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def add(self, name: str, pieces: AsyncIterator[bytes], most: int) -> StoredFile:

@@ -19,9 +19,7 @@ from ..mcp.http_server import PATH, connections
 from ..mcp.server import make_server
 from .guard import Guard
 from .requests import Refusal
-from .tenants import Tenant, Tenants
-
-TEMPLATE = "base"
+from .tenants import TEMPLATE, Tenant, Tenants
 
 
 class McpWire:

@@ -6,8 +6,9 @@ Errors are JSON with a `message` and the status as `code`, as E2B's clients read
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import orjson
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -109,6 +110,11 @@ async def pieces_of(request: Request, limit: int) -> AsyncGenerator[bytes, None]
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body was not sent to its end") from None
 
 
+def spool(memory: int) -> IO[bytes]:
+    """Return a file without a name for bytes that come, on disk only once they are more than that."""
+    return cast("IO[bytes]", tempfile.SpooledTemporaryFile(memory, prefix="sandbox-file-"))
+
+
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return what some work brings; cancel it if the client goes meanwhile. The body has been read."""
     task = asyncio.create_task(work)
@@ -180,6 +186,12 @@ class Body:
             return {}
         if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
             raise improper(name, "maps text to text")
+        return value
+
+    def text_list(self, name: str) -> list[str]:
+        value = self.fields.get(name) or []
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise improper(name, "is a list of texts")
         return value
 
     def refuse(self, name: str, *allowed: object) -> None:

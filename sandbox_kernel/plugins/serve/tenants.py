@@ -34,6 +34,8 @@ from .token_file import METRICS
 CLOSE_SECONDS = 6.0
 """For the ends of sandboxes that are under way when the server stops."""
 
+TEMPLATE = "base"
+"""What a sandbox is made of if nobody says: the image of the settings."""
 MARK = "sandbox-kernel-serve"
 """Metadata of a sandbox that outlives its server, for the broker: whose it is. It has none of its client's."""
 TAKEN_AT_ONCE = 16
@@ -240,7 +242,7 @@ class Tenants:
         name: str,
         lifetime: float,
         *,
-        template: str = "base",
+        template: str = TEMPLATE,
         settings: Settings | None = None,
         makes_room: float | None = None,
         **given: Any,
@@ -467,7 +469,7 @@ class Tenants:
         """
         if self._kept is None:
             return 0
-        everything, engine = self._kept.all(), self.templates["base"].engine
+        everything, engine = self._kept.all(), self.templates[TEMPLATE].engine
         kept = {identity: one for identity, one in everything.items() if one.tenant in names}
         there = {
             one.id: one
@@ -490,7 +492,7 @@ class Tenants:
 
     async def _take(self, info: SandboxInfo, kept: KeptLease, slots: asyncio.Semaphore) -> None:
         """Take over one; one that cannot be is ended, and costs no other anything."""
-        settings = self.templates.get(kept.template, self.templates["base"])
+        settings = self.templates.get(kept.template, self.templates[TEMPLATE])
         if kept.offline:
             settings = settings.without(*OUTSIDE)
         elif kept.hosts:
