@@ -15,6 +15,7 @@ from sandbox_kernel.plugins.serve.lease_files import KeptLease
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.sdk.client import AsyncSandbox
 from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, StandIn
+from tests.support.patience import within
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ class Copied(StandIn):
         return True
 
     async def snapshot(self, name: str) -> str:
-        await asyncio.sleep(0)
         self._store.insert(0, name)
         return name
 
@@ -127,12 +127,29 @@ async def test_a_snapshot_that_cannot_be_is_refused(
     assert (await ask(served, "POST", "/sandboxes", templateID="n", allow_internet_access=True))[0] == 400
 
 
-async def test_two_snapshots_of_one_name_are_one(served: Served, store: list[str]) -> None:
+async def test_two_snapshots_of_one_name_are_one(
+    served: Served, store: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking: asyncio.Queue[str] = asyncio.Queue()
+    may_end = asyncio.Event()
+
+    async def snapshot(sandbox: Copied, name: str) -> str:
+        taking.put_nowait(name)
+        await may_end.wait()
+        store.insert(0, name)
+        return name
+
+    monkeypatch.setattr(Copied, "snapshot", snapshot)
     other = Copied("s1b", store)
     served.mine.tenant.leases["s1b"] = Lease(sandbox=other, tenant=served.mine.tenant, template="base")  # type: ignore[arg-type]
     paths = ("/sandboxes/s1/snapshots", "/sandboxes/s1b/snapshots")
-    found = await asyncio.gather(*(ask(served, "POST", path, name="n") for path in paths))
-    assert sorted(status for status, _ in found) == [201, 409]
+    asked = [asyncio.create_task(ask(served, "POST", path, name="n")) for path in paths]
+    await taking.get()
+    with pytest.raises(TimeoutError):  # the other one waits, and does not begin
+        async with within(0.3):
+            await taking.get()
+    may_end.set()
+    assert sorted(status for status, _ in await asyncio.gather(*asked)) == [201, 409]
     assert len(store) == 2
 
 
