@@ -272,6 +272,7 @@ class Broker:
         try:
             if wish is not None:  # it is this process's, and ends with it
                 kept = DetachedSandbox(container, spec, whose.uid, self.tasks, wish)
+                kept.transcript.has_room = self.keeping.has_room
                 try:
                     return kept, {"pipe": packets.PLAIN}, kept.open(first=True), warm
                 except BaseException:

@@ -26,6 +26,10 @@ MAX_PASSING = 8
 Answer = dict[str, Any]
 
 
+MAX_KEPT = 512 << 20
+"""Bytes of output of all sandboxes together; over it, output that nobody reads counts as dropped."""
+
+
 class DetachedRegistry:
     """The sandboxes of one broker that are kept."""
 
@@ -42,6 +46,10 @@ class DetachedRegistry:
     def cost(self) -> int:
         """Bytes of output that are kept."""
         return sum(one.transcript.cost for one in self.all)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether so many bytes of output more may be kept."""
+        return self.cost + size <= MAX_KEPT
 
     def wish(self, said: object, whose: Peer) -> DetachedOptions | None:
         """Return what is asked for besides a sandbox, None for one that ends with its caller, and hold its name.

@@ -190,6 +190,8 @@ def noted(data: bytes) -> dict[str, Any]:
 MAX_BYTES = 8 << 20
 RESERVED_BYTES = 1 << 20
 """For what tells how a cell ended. An honest one needs a few kilobytes of it."""
+SMALL_BYTES = 256 << 10
+"""What each sandbox may keep, however much all of them have."""
 OF_A_FRAME = 256
 """Bytes that a frame costs beside its own."""
 
@@ -199,6 +201,8 @@ class Transcript:
 
     def __init__(self, most: int = MAX_BYTES, reserved: int = RESERVED_BYTES) -> None:
         self._most, self._reserved = most, reserved
+        self.has_room: Callable[[int], bool] = lambda size: True
+        """Whether all of the broker together have room for so many bytes more, for what is not small."""
         self._pieces: list[bytes] = []
         self._cost = 0
         self.dropped_messages = self.dropped_bytes = 0
@@ -220,7 +224,8 @@ class Transcript:
     def reserve(self, size: int, *, essential: bool = False) -> bool:
         """Return whether there is room for a frame of `size` bytes, which is taken then; else it counts as dropped."""
         cost = size + OF_A_FRAME
-        if self._cost + cost > self._most + (self._reserved if essential else 0):
+        most = self._most + (self._reserved if essential else 0)
+        if self._cost + cost > most or (self._cost + cost > SMALL_BYTES and not essential and not self.has_room(cost)):
             self.dropped_messages += 1
             self.dropped_bytes += size
             return False

@@ -65,10 +65,6 @@ class Outbound:
         """Deliver to a further front end as well, whose `deliver` must not raise."""
         self._joined.append(front)
 
-    def leave(self, front: Front) -> None:
-        """Deliver no more to a front end that joined."""
-        self._joined.remove(front)
-
     def _deliver(self, message: Message, client: bytes | None) -> None:
         self.front.deliver(message, client)
         for one in tuple(self._joined):

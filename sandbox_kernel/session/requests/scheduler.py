@@ -119,10 +119,6 @@ class Scheduler:
         """Have a further front end get what the first one gets; its `deliver` must not raise."""
         self._outbound.join(front)
 
-    def leave(self, front: Front) -> None:
-        """Let go of a front end that joined."""
-        self._outbound.leave(front)
-
     # --- requests ---
 
     def submit(self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:

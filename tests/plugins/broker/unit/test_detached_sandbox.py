@@ -29,7 +29,15 @@ from sandbox_kernel.plugins.broker.detached import (
     settings_from_text,
     settings_to_text,
 )
-from sandbox_kernel.plugins.broker.detached_sandbox import OF_A_FRAME, Frames, Transcript, is_note, op_of, parts
+from sandbox_kernel.plugins.broker.detached_sandbox import (
+    OF_A_FRAME,
+    SMALL_BYTES,
+    Frames,
+    Transcript,
+    is_note,
+    op_of,
+    parts,
+)
 from tests.support.cases import each
 
 
@@ -96,6 +104,24 @@ def test_a_transcript_keeps_the_first_of_a_cell_and_how_it_ended_and_counts_the_
     assert transcript.pieces == [b"kept"]
     transcript.forget()
     assert (transcript.cost, transcript.dropped_bytes, transcript.pieces) == (0, 0, [])
+
+
+def test_what_all_transcripts_keep_is_bounded_and_each_keeps_a_little() -> None:
+    kept: list[Transcript] = []
+
+    def has_room(size: int) -> bool:
+        return sum(one.cost for one in kept) + size <= 1 << 20
+
+    for _ in range(20):
+        one = Transcript()
+        one.has_room = has_room
+        kept.append(one)
+        while one.reserve(60_000):
+            pass
+        assert one.reserve(1000, essential=True)
+        assert one.dropped_messages == 1
+    assert kept[0].cost > 900_000
+    assert all(200_000 < one.cost <= SMALL_BYTES + 2000 for one in kept[4:])
 
 
 def test_many_small_frames_cost_more_than_their_bytes() -> None:
