@@ -114,6 +114,23 @@ class Requests:
         """`run` runs a cell."""
         self.settings = settings
         self._run_cell = run
+        self._asking: set[asyncio.Task[dict[str, Any]]] = set()
+
+    async def ask_to_its_end(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Ask one question, which a caller that is cancelled does not interrupt.
+
+        A poll is over by itself in a moment. To interrupt it would be a risk to the kernel on a slow machine, and with
+        it to the caller's variables.
+        """
+        asking = asyncio.create_task(self.ask(op, **fields))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked)
+        return await asyncio.shield(asking)
+
+    def _asked(self, asking: asyncio.Task[dict[str, Any]]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # whoever waits is told; nobody is, if the caller was cancelled
 
     async def ask(self, op: str, reads: str = "", **fields: Any) -> dict[str, Any]:
         """Ask one question. Raises `CommandError` for an answer that is none, and what ended the cell that asked."""
@@ -227,7 +244,7 @@ class Following:
 
         Raises `CellTimeout`, `OutputLimit` and `CommandError`; the command is not there any more then.
         """
-        reply = await self.requests.ask("poll", pid=self.pid, after=self._after, wait=self._wait)
+        reply = await self.requests.ask_to_its_end("poll", pid=self.pid, after=self._after, wait=self._wait)
         self._wait = min(self._wait * 1.5, LONGEST_WAIT)
         match reply:
             case {"pieces": [*pieces]}:

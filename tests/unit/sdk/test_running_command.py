@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
@@ -12,6 +13,7 @@ from sandbox_kernel.core.errors import OutputLimit
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.running_command import Following, Requests
+from tests.support.patience import within
 
 
 class Sandbox:
@@ -61,6 +63,27 @@ async def test_what_it_says_is_text_that_may_be_printed() -> None:
     assert command.ended
     assert command.result().stdout == "aü�"
     assert '"after": 3' in sandbox.asked[1]  # each piece is asked for once
+
+
+async def test_who_stops_following_does_not_interrupt_the_cell_that_asks() -> None:
+    """An interrupt of a moment's cell of ours ended kernels, and with them variables, where the machine was slow."""
+    begun, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow(Sandbox):
+        async def run(self, code: str, *_: object, **__: object) -> Execution:
+            begun.set()
+            await go_on.wait()
+            ended.set()
+            return await super().run(code)
+
+    following_it = asyncio.create_task(following(Slow({"pieces": [], "running": True})).step())
+    await begun.wait()
+    following_it.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following_it
+    go_on.set()
+    async with within(10):
+        await ended.wait()
 
 
 @pytest.mark.parametrize(
