@@ -92,11 +92,13 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pip install --quiet --disable-pip-version-check 'ag2[jupyter-executor]<1' aiohttp nbformat && \
 		$$python -m pip install --quiet --disable-pip-version-check --no-deps open-webui && \
 		$$python -m pytest -p no:cacheprovider tests/plugins/serve/container/test_jupyter_clients.py $(PYTEST_ARGS)
+	@# Each first by itself: some name an older mcp than ours, and pip would take an old version of them.
 	@for name in $(E2B_TOOLS); do \
 		echo "--- $$name"; \
 		python=.cache/recipes/e2b-$$name/bin/python; [[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/e2b-$$name; \
-		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' "$$name" e2b-code-interpreter \
-			hypothesis psutil pytest pytest-asyncio pytest-timeout || exit 1; \
+		$$python -m pip install --quiet --disable-pip-version-check "$$name" e2b-code-interpreter && \
+			$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' hypothesis psutil pytest \
+			pytest-asyncio pytest-timeout || exit 1; \
 		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/plugins/serve/container/test_e2b_tools.py \
 			$(PYTEST_ARGS) || exit 1; \
 	done
@@ -106,7 +108,7 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 			pytest pytest-asyncio pytest-timeout && $$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning \
 			tests/plugins/serve/container/test_open_terminal_original.py $(PYTEST_ARGS)
 	@echo "--- gpt-oss"
-	@python=.cache/recipes/gpt-oss/bin/python; command -v python3.12 >/dev/null || { echo "it needs Python 3.12"; exit 0; }; \
+	@python=.cache/recipes/gpt-oss/bin/python; python3.12 -c '' 2>/dev/null || { echo "it needs Python 3.12"; exit 0; }; \
 		[[ -e $$python ]] || python3.12 -m venv .cache/recipes/gpt-oss; \
 		$$python -m pip install --quiet --disable-pip-version-check --editable . gpt-oss hypothesis psutil pytest pytest-asyncio \
 			pytest-timeout && $$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_gpt_oss.py \

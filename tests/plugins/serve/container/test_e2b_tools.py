@@ -19,6 +19,9 @@ def variables(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         ("E2B_API_URL", server.url),
         ("E2B_SANDBOX_URL", server.url),
         ("E2B_API_KEY", TOKENS["ann"]),
+        ("CREWAI_DISABLE_TELEMETRY", "true"),  # nothing is reported anywhere
+        ("CREWAI_TRACING_ENABLED", "false"),
+        ("OTEL_SDK_DISABLED", "true"),
     ):
         monkeypatch.setenv(name, value)
 
