@@ -264,7 +264,10 @@ def _writable(mounts: list[dict[str, object]]) -> list[str]:
 
 
 def _devices() -> list[str]:
-    """Return the device nodes in /dev, and in its folders."""
+    """Return the device nodes in /dev, and in its folders, but for terminals that programs of this user have opened.
+
+    A kernel that runs already may have some. Those of the host, were they here, would be another user's.
+    """
     found, folders = [], ["/dev"]
     while folders:
         try:
@@ -272,9 +275,12 @@ def _devices() -> list[str]:
         except OSError:
             continue
         for entry in entries:
-            mode = entry.stat(follow_symlinks=False).st_mode
+            status = entry.stat(follow_symlinks=False)
+            mode = status.st_mode
             if stat.S_ISDIR(mode):
                 folders.append(entry.path)
+            elif entry.path.startswith("/dev/pts/") and entry.name.isdigit() and status.st_uid == os.getuid():
+                continue
             elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 found.append(entry.path)
     return sorted(found)

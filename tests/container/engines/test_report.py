@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,18 @@ def test_a_meter_takes_the_systems_own_peak_if_it_rose(
 def test_a_meter_without_control_groups_knows_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(agent_report, "CGROUP", str(tmp_path))
     assert agent_report.Meter().read() == {"memory_peak": None, "cpu_seconds": None}
+
+
+def test_terminals_of_this_user_are_no_device_nodes_and_those_of_another_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bash's kernel has two; a sandbox with one that waited was refused when it was claimed."""
+    ends = os.openpty()
+    try:
+        name = os.ttyname(ends[1])
+        assert name.startswith("/dev/pts/")
+        assert name not in agent_report._devices()
+        assert "/dev/null" in agent_report._devices()
+        monkeypatch.setattr(os, "getuid", lambda: Path(name).stat().st_uid + 1)
+        assert name in agent_report._devices()
+    finally:
+        for end in ends:
+            os.close(end)
