@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import logging
 import os
 from pathlib import Path
@@ -18,8 +17,7 @@ from ...config.sources import from_files_for_all, resolve
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
-from ...core.pip_extras import install_words
-from .server_process import asked_to_end, closed_in_time, count, say
+from .server_process import asked_to_end, closed_in_time, count, require_packages, say
 
 if TYPE_CHECKING:
     from .clients import ServerLimits
@@ -77,11 +75,7 @@ def serve(options: argparse.Namespace) -> int:
     if options.http:
         files.pop("downloads", None)  # of kernels: here all clients would share it
     settings = resolve(files | options.values)
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigurationError(
-            UsageCode.PACKAGE_MISSING,
-            f"the MCP server needs more packages ({', '.join(missing)}): {install_words('mcp')}",
-        )
+    require_packages(NEEDED, "mcp", "the MCP server")
     from .clients import ServerLimits
 
     for name in ("sessions", "sessions_per_client"):

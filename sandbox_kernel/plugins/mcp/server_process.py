@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import signal
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TypeVar
+
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ...core.pip_extras import install_words
 
 CLOSE_SECONDS = 8.0
 """For the end of all sandboxes; what is left then ends with the process."""
 
 Result = TypeVar("Result")
+
+
+def require_packages(needed: Iterable[str], extra: str, who: str) -> None:
+    """Raise `ConfigurationError` with how to install what is missing of the packages that a command needs."""
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+        raise ConfigurationError(
+            UsageCode.PACKAGE_MISSING,
+            f"{who} needs more packages ({', '.join(missing)}): {install_words(extra)}",
+        )
 
 
 def count(text: str) -> int:

@@ -23,7 +23,7 @@ from ...core.model import Settings
 from ...core.pip_extras import install_words
 from ...engines.select import AUTO, BROKER, ServiceProvider, provider
 from ...sdk.ownership import keeper
-from ..mcp.server_process import asked_to_end, closed_in_time, count, say
+from ..mcp.server_process import asked_to_end, closed_in_time, count, require_packages, say
 from .codes import ServeCode
 
 if TYPE_CHECKING:
@@ -108,11 +108,7 @@ def serve(options: argparse.Namespace) -> int:
     files = from_files_for_all()
     files.pop("downloads", None)  # of kernels: here all tenants would share it
     settings = resolve(files | options.values)
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ConfigurationError(
-            UsageCode.PACKAGE_MISSING,
-            f"the server needs more packages ({', '.join(missing)}): {install_words('serve')}",
-        )
+    require_packages(NEEDED, "serve", "the server")
     from .tenants import ServeLimits
 
     if settings.downloads is not None:

@@ -131,10 +131,6 @@ class Guarded(_Shared):
         self.handler = handler
         self.scheme = scheme
 
-    def wire(self, path: str) -> str:
-        """Return which wire has it."""
-        return wire_of(path)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from ... import __version__
 from .guard import Guarded
+from .metrics import wire_of
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
@@ -96,7 +97,7 @@ def _operation(method: str, path: str, guarded: Guarded) -> Schema:
     parameters: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in re.findall(r"{(\w+)", path)
     ]
-    wire = guarded.wire(path)
+    wire = wire_of(path)
     in_sandbox = guarded.scheme in {"access", "traffic"}
     found: Schema = {
         "summary": (inspect.getdoc(guarded.handler) or "").partition("\n")[0],

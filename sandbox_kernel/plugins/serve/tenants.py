@@ -262,8 +262,7 @@ class Tenants:
                     await self.make_room(tenant, name.partition("/")[0], makes_room)
                 return await self.create(tenant, template, wanted, lifetime, name, **given)
             found.used = time.monotonic()
-            if found.sandbox.is_paused:
-                await found.sandbox.resume()
+            await self.resume(found)
             await self.stay(found, lifetime)
             return found
 
