@@ -17,13 +17,15 @@ from typing import Any, cast
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
-from ..core.model import PYTHON_KERNEL, Limits, Settings
+from ..core.model import GIB, PYTHON_KERNEL, Limits, Settings
 from ..plugins import index
 from .forms import config_path, did_you_mean
 from .table import SETTINGS
 
 __all__ = ["SETTINGS", "by_name", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 
+DISK_BYTES = 10 * GIB
+"""Of scratch on a disk, if nobody says how many."""
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"
 
@@ -157,8 +159,11 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
 def resolve(values: Mapping[str, object]) -> Settings:
     """Check `values`, keyed by the names of `SETTINGS`, and fill in the defaults."""
     checked = {name: SETTINGS[name].form(name, value) for name, value in values.items()}
-    if "memory" in checked and "scratch_size" not in checked:
-        checked["scratch_size"] = checked["memory"] // 4
+    if "scratch_size" not in checked:
+        if checked.get("scratch") == "disk":
+            checked["scratch_size"] = DISK_BYTES
+        elif "memory" in checked:
+            checked["scratch_size"] = checked["memory"] // 4
     settings = changed(Settings(), checked)
     for module in index.settings_of():
         if hasattr(module, "check"):

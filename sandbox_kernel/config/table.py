@@ -103,10 +103,18 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             scope="sandbox",
         ),
         Setting(
+            "scratch",
+            choice("memory", "disk"),
+            "Where /mnt/data is. memory: a part of the session's memory. disk: a disk of its own on the host, of "
+            "scratch_size, that is wiped with the session; programs spill there what does not fit into memory. Only "
+            "root's engines can make one, also for others by a broker.",
+            scope="sandbox",
+        ),
+        Setting(
             "scratch_size",
             size(MIB),
-            "Size of /mnt/data, the working folder of cells. It is in memory and ends with the session.",
-            "a quarter of memory",
+            "Size of /mnt/data, the working folder of cells. It ends with the session.",
+            "a quarter of memory; 10 GiB on a disk",
             scope="sandbox",
         ),
         Setting(
@@ -222,6 +230,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "folder.",
         ),
     ),
+    "Data": _of_plugins("Data"),
     "Network": _of_plugins("Network"),
     "Packages": _of_plugins("Packages"),
     "Screen and monitor": _of_plugins("Screen and monitor"),

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 SCRATCH = "/mnt/data"
+ATTACHED = ("/mnt/datasets/", "/mnt/volumes/")
 CGROUP = "/sys/fs/cgroup"
 
 WELL_KNOWN = tuple(
@@ -197,7 +198,10 @@ def own_status(text: str | None = None) -> dict[str, str]:
 
 
 def _mounts() -> list[dict[str, object]]:
-    """Return what is mounted, in the order of mounting; `bytes` is the size of a file system in memory."""
+    """Return what is mounted, in the order of mounting; `bytes` is the size of a file system of the sandbox's own.
+
+    `changed` is when the host's folder below one was last changed, in nanoseconds.
+    """
     mounts: list[dict[str, object]] = []
     for line in (_read("/proc/self/mountinfo") or "").splitlines():
         # 36 35 98:0 /root /mount/point rw,nosuid optional... - type source rw,size=..., see proc(5)
@@ -209,12 +213,17 @@ def _mounts() -> list[dict[str, object]]:
         path = fields[4].encode().decode("unicode_escape")
         mount: dict[str, object] = {"path": path, "type": rest[0], "options": fields[5].split(","), "root": fields[3]}
         mount["super"] = rest[2].split(",")
-        if rest[0] == "tmpfs":
+        if rest[0] in ("tmpfs", "ext4"):
             try:
                 space = os.statvfs(path)
                 mount["bytes"] = space.f_blocks * space.f_frsize
             except OSError:
                 mount["bytes"] = None
+        if path.startswith(ATTACHED):
+            try:
+                mount["changed"] = os.stat(path).st_ctime_ns
+            except OSError:
+                mount["changed"] = None
         mounts.append(mount)
     return mounts
 

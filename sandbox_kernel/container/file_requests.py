@@ -31,6 +31,8 @@ MAX_NAMED = 100
 REMOVED_AT_ONCE = 2_000
 PACKAGES = ".packages"
 """What was installed; the last folder where kernels look for modules (`engines/shipping.py`). None is a cell's work."""
+SPILL = ".tmp"
+"""What programs put beside their memory, where scratch is on a disk. None is a cell's work, either."""
 PARTIAL = ".upload-"
 """How the name of a file starts that is still being written."""
 
@@ -302,7 +304,7 @@ class _Listing:
         return {"files": self.files, "others": self.others, "counts": self.counts, "complete": self.complete}
 
     def _add(self, entry: os.DirEntry[str], parts: list[str]) -> None:
-        if len(parts) == 1 and (entry.name.startswith(PARTIAL) or entry.name == PACKAGES):
+        if len(parts) == 1 and (entry.name.startswith(PARTIAL) or entry.name in (PACKAGES, SPILL)):
             return
         try:
             entry.name.encode()

@@ -74,6 +74,7 @@ def prepare(config: dict[str, Any]) -> None:
     os.umask(0o077)
     home = config["environment"]["HOME"]
     os.makedirs(config["runtime"], 0o700, exist_ok=True)
+    os.makedirs(config["environment"]["TMPDIR"], 0o700, exist_ok=True)
     for name, text in config["accounts"].items():  # where an image's /etc leads
         with open(os.path.join(config["runtime"], name), "w") as file:
             file.write(text.format(uid=os.getuid()))

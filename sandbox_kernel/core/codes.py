@@ -499,6 +499,21 @@ class EndCode(Code):
         "this engine cannot save, fork or restore a sandbox",
         "Use engine = qemu; or keep files, and run the code again.",
     )
+    ENGINE_LACKS_DATA = (
+        "failure",
+        "this engine gives no sandbox {what}",
+        "Use Docker or bubblewrap, or leave the setting out.",
+    )
+    DATASET_NOT_OPENED = (
+        "failure",
+        "the dataset {name} cannot be given to a sandbox",
+        "Name a folder that this user and others may read.",
+    )
+    DISK_NOT_MADE = (
+        "failure",
+        "no disk can be made for the sandbox",
+        "Use a broker that root runs, or scratch = memory.",
+    )
     ENGINE_NOT_SET_UP = "failure", "an engine, or what it needs, cannot be set up", _FOLLOW
     CONTAINER_BEING_REMOVED = "notice", "the container is being removed", _ASKED
     CONTAINER_NOT_REMOVED = "limit", "the engine did not remove the container in time", "Run `sandbox-kernel reap`."

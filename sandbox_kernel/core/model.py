@@ -15,6 +15,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Channel = Literal["shell", "control", "stdin", "iopub"]
 OutputMode = Literal["safe", "strict", "trusted"]
 LimitsKept = Literal["enforced", "best-effort"]
+Scratch = Literal["memory", "disk"]
 
 MAX_RULES_SHOWN = 20
 
@@ -26,6 +27,10 @@ KERNEL_NAME = r"[A-Za-z0-9._-]{1,100}"
 """What the name of a kernelspec looks like."""
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 """What kernels have imported that wait for their users, unless somebody chooses otherwise."""
+ATTACHED = "/mnt"
+"""Where a sandbox has the datasets and volumes that it was given: /mnt/datasets/NAME and /mnt/volumes/NAME."""
+SPILL = f"{SCRATCH}/.tmp"
+"""Where programs put what does not fit into memory, if scratch is on a disk. No file of it is copied out."""
 SERVICE_PORT = 3128
 """Of the sandbox's own loopback: where a cell that has a way out finds it."""
 
@@ -40,6 +45,8 @@ class Limits:
     pids: int = 256
     """Processes and threads together."""
     open_files: int = 1024
+    scratch: Scratch = "memory"
+    """Where scratch is: in `memory`, of which it is a part, or on a disk of its own."""
     scratch_size: int = 512 * MIB
     tmp_size: int = 64 * MIB
     shm_size: int = 64 * MIB
@@ -70,11 +77,11 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if getattr(self, name) <= 0:
+            if name != "scratch" and getattr(self, name) <= 0:
                 raise ConfigurationError(
                     EndCode.WRONG_SETTING, f"{name} must be positive, not {getattr(self, name)}", setting=name
                 )
-        files = self.scratch_size + self.tmp_size + self.shm_size
+        files = (self.scratch_size if self.scratch == "memory" else 0) + self.tmp_size + self.shm_size
         if files > self.memory * 3 // 4:
             raise ConfigurationError(
                 UsageCode.MEMORY_TOO_SMALL,
@@ -182,6 +189,23 @@ class AgentOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """A folder of the host's that a sandbox has, by an exception that somebody on the host made."""
+
+    kind: Literal["dataset", "volume"]
+    name: str
+    source: str = ""
+    """The absolute path of a dataset's folder. Empty: whoever makes the sandbox knows the name."""
+    writable: bool = False
+    """Only a volume is."""
+
+    @property
+    def path(self) -> str:
+        """Where cells see it."""
+        return f"{ATTACHED}/{self.kind}s/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
     """One container to start: what the engine needs to know, and what the attestation compares with."""
 
@@ -199,6 +223,8 @@ class SandboxSpec:
     """As the setting says; for engines that do not always have what enforces the limits."""
     made_of: AgentOptions | None = None
     """What `command` was made of; None if that is no agent's."""
+    attached: tuple[Attached, ...] = ()
+    """What it has of the host's, by name."""
 
     def __post_init__(self) -> None:
         if self.uid <= 0:

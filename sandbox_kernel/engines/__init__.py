@@ -14,6 +14,8 @@
 - `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
+- `attached`: What a sandbox has of the host's by an exception: its datasets and disks, opened while it starts.
+- `disk_images`: Disks of a fixed size, of which nothing is left when nobody uses them.
 - `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
 - `broker_sockets`: Where a broker listens.

@@ -12,9 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.errors import AttestationFailed
-from ..core.model import SCRATCH, SandboxSpec
+from ..core.model import SCRATCH, Attached, SandboxSpec
 from .base import Check, Inspection
-from .hardening import CPU_PERIOD_MICROSECONDS, MASKED_PATHS, OF_A_USER, PAGE_BYTES, READONLY_PATHS, cpu_quota
+from .hardening import (
+    CPU_PERIOD_MICROSECONDS,
+    MASKED_PATHS,
+    OF_A_USER,
+    PAGE_BYTES,
+    READONLY_PATHS,
+    cpu_quota,
+    protections,
+)
 from .select import excuses
 
 EPERM, EINVAL, ENOSYS = 1, 22, 38
@@ -69,6 +77,8 @@ _ENGINE_S_FILTER = "system call filter of the engine alone for AF_NETLINK"
 _OUTSIDE = "gVisor runs inside the limits that the engine sets and does not show them; the engine's word is checked"
 _OWN = "gVisor is a kernel of its own: the engine's filter is for the host's, and gVisor puts one around itself"
 
+_SHARED = "gVisor shows the host's file system as one of its own; the engine's word on it is checked"
+
 ANYTHING = "whatever it is"
 
 WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
@@ -91,6 +101,12 @@ EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         f"options of {SCRATCH}": ("rw", "as for /tmp"),
         "options of /dev/shm": ("noexec, rw", "as for /tmp"),
+        "file system of a dataset": ("9p", _SHARED),
+        "options of a dataset": ("rw", f"{_SHARED}; nothing can be written to it"),
+        "file system of a volume": ("9p", _SHARED),
+        "options of a volume": ("rw or ro", "as for /tmp"),
+        "file system of a disk": ("9p", _SHARED),
+        "size of a disk": ("nothing", _SHARED),
     },
 }
 """What a runtime shows differently: which other value is accepted, and why. Everything else is a difference, but for
@@ -168,7 +184,8 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
     yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
-    yield only("writable places", TMPFS, report.get("writable"))
+    volumes = {one.path for one in spec.attached if one.writable}
+    yield only("writable places", TMPFS | volumes, report.get("writable"))
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
@@ -205,10 +222,12 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
         yield Check("mounts", "a list", short(mounts), ok=False)
         return
     top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
+    disks = {disk.path for disk in protections(spec).disks}
+    checked = {one.path for one in spec.attached} | disks
     strange = [
         f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
         for m in top.values()
-        if not known_mount(m, witness.mounts)
+        if m["path"] not in checked and not known_mount(m, witness.mounts)
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
     bare = ", ".join(sorted(path for path in witness.layers if at(top, path, "type") != "overlay"))
@@ -218,10 +237,38 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
     for path, size in {"/tmp": limits.tmp_size, SCRATCH: limits.scratch_size, "/dev/shm": limits.shm_size}.items():  # noqa: S108
         mount = top.get(path, {})
         options = set(as_list(mount.get("options")))
-        yield same(f"file system of {path}", "tmpfs", mount.get("type"))
-        yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
+        if path in disks:
+            yield same("file system of a disk", "ext4", mount.get("type"))
+            yield _of_a_disk(size, mount.get("bytes"))
+        else:
+            yield same(f"file system of {path}", "tmpfs", mount.get("type"))
+            yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
         missing = {"nosuid", "nodev"} - options
         yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
+
+    for one in spec.attached:
+        yield from _attached(one, top.get(one.path, {}), witness.attached.get(one.path))
+
+
+def _of_a_disk(size: int, found: object) -> Check:
+    """A file system of a disk takes some of it for itself, and is never larger."""
+    ok = type(found) is int and size * 3 // 4 <= found <= size
+    return Check("size of a disk", f"{size}, less what its file system takes", short(found), ok)
+
+
+def _attached(one: Attached, mount: Mapping[str, Any], changed: tuple[int, int] | None) -> Iterator[Check]:
+    """What the sandbox has of the host's is the folder that was opened, and has no way out of it."""
+    options = set(as_list(mount.get("options")))
+    wanted = {"nosuid", "nodev", "rw" if one.writable else "ro"}
+    yield same(f"file system of a {one.kind}", "ext4" if one.kind == "volume" else "overlay", mount.get("type"))
+    shown = ", ".join(sorted(map(str, options))) or "nothing"
+    yield Check(f"options of a {one.kind}", ", ".join(sorted(wanted)), shown, wanted <= options)
+    if changed is not None:
+        found = mount.get("changed")
+        ok = type(found) is int and changed[0] <= found <= changed[1]
+        yield Check(
+            f"folder of the {one.kind} {one.name}", "the one that was opened", "the same" if ok else "another one", ok
+        )
 
 
 BELOW_READONLY = tuple(f"{path}/" for path in READONLY_PATHS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..core.model import SCRATCH, Limits, SandboxSpec
+from ..core.model import SCRATCH, Attached, Limits, SandboxSpec
 from . import seccomp
 
 CPU_PERIOD_MICROSECONDS = 100_000
@@ -109,6 +109,15 @@ class Tmpfs(NamedTuple):
     """User and group id; None is root."""
 
 
+class Disk(NamedTuple):
+    """A file system of a disk of its own, of a fixed size: no setuid files and no device nodes."""
+
+    path: str
+    size_bytes: int
+    owner: int
+    """User and group id."""
+
+
 class Protections(NamedTuple):
     """All that keeps a sandbox apart. What has one value only is the same for every sandbox."""
 
@@ -129,6 +138,10 @@ class Protections(NamedTuple):
     environment: Mapping[str, str]
     """All of it, but for the image's own."""
     host_folders: frozenset[str]
+    """Of the host's as they are: none, ever."""
+    attached: tuple[Attached, ...]
+    """Of the host's by an exception: each a file system of the sandbox's own above what is there, without setuid
+    files and device nodes."""
     devices: frozenset[str]
     """Of the host's; those that every sandbox has, such as /dev/null, are not named."""
     masked_paths: tuple[str, ...]
@@ -138,6 +151,7 @@ class Protections(NamedTuple):
     writable_root: bool
     working_folder: str
     writable: tuple[Tmpfs, ...]
+    disks: tuple[Disk, ...]
     shm_bytes: int
 
     # --- what it uses up ---
@@ -160,6 +174,8 @@ def cpu_quota(limits: Limits) -> int:
 def protections(spec: SandboxSpec) -> Protections:
     """Return what a sandbox for `spec` has, on whatever engine."""
     limits = spec.limits
+    in_memory = limits.scratch == "memory"
+    scratch = Tmpfs(SCRATCH, limits.scratch_size, _files(limits.scratch_size), 0o700, spec.uid)
     return Protections(
         uid=spec.uid,
         capabilities=frozenset(),
@@ -170,6 +186,7 @@ def protections(spec: SandboxSpec) -> Protections:
         hostname="sandbox",
         environment=spec.environment,
         host_folders=frozenset(),
+        attached=spec.attached,
         devices=frozenset(),
         masked_paths=MASKED_PATHS,
         readonly_paths=READONLY_PATHS,
@@ -177,8 +194,9 @@ def protections(spec: SandboxSpec) -> Protections:
         working_folder=SCRATCH,
         writable=(
             Tmpfs("/tmp", limits.tmp_size, _files(limits.tmp_size), 0o1777),  # noqa: S108 (inside the sandbox)
-            Tmpfs(SCRATCH, limits.scratch_size, _files(limits.scratch_size), 0o700, spec.uid),
+            *((scratch,) if in_memory else ()),
         ),
+        disks=() if in_memory else (Disk(SCRATCH, limits.scratch_size, spec.uid),),
         shm_bytes=limits.shm_size,
         memory_bytes=limits.memory,
         swap_bytes=0,

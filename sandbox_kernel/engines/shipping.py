@@ -12,9 +12,20 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..core.model import PYTHON_KERNEL, SCRATCH, SERVICE_PORT, AgentOptions, Inside, Limits, SandboxSpec, Settings
+from ..core.model import (
+    PYTHON_KERNEL,
+    SCRATCH,
+    SERVICE_PORT,
+    SPILL,
+    AgentOptions,
+    Inside,
+    Limits,
+    SandboxSpec,
+    Settings,
+)
 from ..core.package_files import PACKAGE
 from ..core.time_zone import of_machine
+from . import attached
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
 from .seccomp import rules
@@ -180,7 +191,7 @@ def _environment(limits: Limits) -> dict[str, str]:
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         "SHELL": "/bin/sh",
         "TERM": "xterm-color",
-        "TMPDIR": "/tmp",  # noqa: S108
+        "TMPDIR": "/tmp" if limits.scratch == "memory" else SPILL,  # noqa: S108
         "USER": USER,
     }
 
@@ -283,6 +294,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         limits_kept=settings.limits_kept,
         uid=new_uid(),
         made_of=options,
+        attached=attached.of(settings),
     )
 
 

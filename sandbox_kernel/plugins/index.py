@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "broker": ("broker",),
     "contexts": (),
+    "data": (),
     "frameworks": (),
     "mcp": ("mcp",),
     "monitor": (),
@@ -41,6 +42,7 @@ ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",),
 """Those of our plugins that bring engines, each with their names."""
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker": ("pool", "preload"),
+    "data": ("datasets", "volumes"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),

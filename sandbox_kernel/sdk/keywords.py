@@ -21,6 +21,7 @@ class SettingKeywords(TypedDict, total=False):
     pids: int | None
     limits: str | None
     open_files: int | None
+    scratch: str | None
     scratch_size: str | int | None
     tmp_size: str | int | None
     shm_size: str | int | None
@@ -39,6 +40,8 @@ class SettingKeywords(TypedDict, total=False):
     file_limit: str | int | None
     folder_limit: str | int | None
     folder_files: int | None
+    datasets: str | Sequence[str] | Mapping[str, str] | None
+    volumes: str | Sequence[str] | Mapping[str, str] | None
     network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
     network_connections: int | None

@@ -101,6 +101,8 @@ def refuse(wanted: Protections) -> None:
             "new_privileges": not wanted.new_privileges,
             "networks": not wanted.networks,
             "host_folders": not wanted.host_folders,
+            "datasets and volumes": not wanted.attached,
+            "scratch on a disk": not wanted.disks,
             "devices": not wanted.devices,
             "writable_root": not wanted.writable_root,
             "own_namespaces": wanted.own_namespaces == NAMESPACES.keys(),

@@ -15,9 +15,10 @@ from typing import Any
 
 from ...core.model import SandboxSpec
 from ...core.version import __version__
-from .. import container_reaper
+from .. import attached, container_reaper
+from ..attached import Held
 from ..owner_process import Owner, host_name
-from .arguments import LABEL, container_arguments, digest
+from .arguments import EMPTY, LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
 """For an engine to take a request in; one that is slower is asked again by those who can wait."""
@@ -34,6 +35,8 @@ class Ahead:
     since: float
     """When the engine was asked, in seconds since 1970: what happens to the container is told from then on."""
     body: dict[str, Any]
+    held: Held
+    """What the container is started with."""
     socket: socket.socket
 
     @property
@@ -42,6 +45,7 @@ class Ahead:
 
     def give_up(self) -> None:
         """Have the container removed as soon as it is there."""
+        self.held.close()
         self.socket.close()
         container_reaper.of(self.path).remove(self.name)
 
@@ -56,7 +60,8 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
         engine.close()
         raise
     name, since = Owner.of(os.getpid()).container_name(spec.session_id), time.time()
-    ahead = Ahead(spec, path, name, since, creation(spec), engine)
+    body, held = creation(spec)
+    ahead = Ahead(spec, path, name, since, body, held, engine)
     container_reaper.of(path).expect(name)  # should this process end now, the engine creates it all the same
     try:
         engine.sendall(encode("POST", create_target(name), ahead.body))
@@ -71,9 +76,15 @@ def create_target(name: str) -> str:
     return f"/containers/create?name={name}"
 
 
-def creation(spec: SandboxSpec) -> dict[str, Any]:
-    """Return the body of the request that creates a container for `spec`."""
-    body = container_arguments(spec)
+def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Held]:
+    """Return the body of the request that creates a container for `spec`, and what has to be open until it runs.
+
+    Raises `ConfigurationError` and `EngineError` for what cannot be opened.
+    """
+    held = attached.hold(spec)
+    if any(one.kind == "dataset" for one in spec.attached):
+        held.keep(EMPTY, attached.empty_folder())
+    body = container_arguments(spec, held.names)
     body["Labels"] |= {
         f"{LABEL}.spec": digest(spec),
         f"{LABEL}.host": host_name(),
@@ -81,7 +92,7 @@ def creation(spec: SandboxSpec) -> dict[str, Any]:
         f"{LABEL}.version": __version__,
         f"{LABEL}.created": str(int(time.time())),
     }
-    return body
+    return body, held
 
 
 def encode(method: str, target: str, body: object = None, *, upgrade: bool = False) -> bytes:

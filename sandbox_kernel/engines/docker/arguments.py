@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
-from ...core.model import SandboxSpec
-from ..hardening import Protections, Tmpfs, protections
+from ...core.model import Attached, SandboxSpec
+from ..hardening import Disk, Protections, Tmpfs, protections
 from ..seccomp import EPERM, Condition, Rule
 
 LABEL = "sandbox-kernel"
 """What the names of our labels begin with."""
 
 
-def container_arguments(spec: SandboxSpec) -> dict[str, Any]:
-    """Return the body of the engine's request that creates a container (Docker Engine API 1.41)."""
+NOT_OPENED: Mapping[str, str] = {}
+
+EMPTY = "empty"
+"""Among what is opened: an empty folder."""
+
+
+def container_arguments(spec: SandboxSpec, opened: Mapping[str, str] = NOT_OPENED) -> dict[str, Any]:
+    """Return the body of the engine's request that creates a container (Docker Engine API 1.41).
+
+    `opened` says what is mounted at each path that is the host's by an exception (`engines.attached`).
+    """
     wanted = protections(spec)
-    host = _host(wanted)
+    host = _host(wanted, opened)
     if spec.runtime is not None:
         host["Runtime"] = spec.runtime
     return {
@@ -48,7 +59,7 @@ def container_arguments(spec: SandboxSpec) -> dict[str, Any]:
     }
 
 
-def _host(wanted: Protections) -> dict[str, Any]:
+def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
     own = wanted.own_namespaces
     filtered = "seccomp=" + json.dumps(profile(wanted.system_calls), separators=(",", ":"))
     return {
@@ -65,7 +76,10 @@ def _host(wanted: Protections) -> dict[str, Any]:
         "CgroupnsMode": "private" if "cgroup" in own else "host",
         "ReadonlyRootfs": not wanted.writable_root,
         "Binds": sorted(wanted.host_folders),
-        "Mounts": [],
+        "Mounts": [
+            *(_dataset(one, opened) for one in wanted.attached if one.kind == "dataset"),
+            *(_disk(one, opened) for one in wanted.disks),
+        ],
         "Devices": sorted(wanted.devices),
         "MaskedPaths": list(wanted.masked_paths),
         "ReadonlyPaths": list(wanted.readonly_paths),
@@ -101,6 +115,44 @@ def digest(spec: SandboxSpec) -> str:
 def _options(place: Tmpfs) -> str:
     owner = "" if place.owner is None else f",uid={place.owner},gid={place.owner}"
     return f"rw,nosuid,nodev,exec,size={place.size_bytes},nr_inodes={place.files},mode={place.mode:04o}{owner}"
+
+
+def _dataset(one: Attached, opened: Mapping[str, str]) -> dict[str, Any]:
+    """An overlay is a file system of the sandbox's own: what is a socket, a lock or a watch below is none in it.
+
+    It takes two folders when there is none to write to.
+    """
+    folders = f"lowerdir={opened.get(one.path, one.path)}:{opened.get(EMPTY, EMPTY)}"
+    return _volume(one.path, "overlay", "overlay", f"ro,nosuid,nodev,noexec,noatime,{folders}")
+
+
+def _disk(disk: Disk, opened: Mapping[str, str]) -> dict[str, Any]:
+    return _volume(disk.path, "ext4", opened.get(disk.path, disk.path), "nosuid,nodev,noatime")
+
+
+def _volume(path: str, kind: str, device: str, options: str) -> dict[str, Any]:
+    """A volume without a name, which the engine mounts for this container and removes with it."""
+    driver = {"Name": "local", "Options": {"type": kind, "device": device, "o": options}}
+    return {"Type": "volume", "Target": path, "VolumeOptions": {"NoCopy": True, "DriverConfig": driver}}
+
+
+def logical(mounts: object) -> list[Any]:
+    """Return the `Mounts` of a container without the names of what was opened, which no second process has."""
+    found = json.loads(json.dumps(mounts if isinstance(mounts, list) else ["nothing said"]))
+    for one in found:
+        try:
+            options = one["VolumeOptions"]["DriverConfig"]["Options"]
+            if options["type"] == "ext4" and _DEVICE.fullmatch(options["device"]):
+                options["device"] = one["Target"]
+            elif options["type"] == "overlay":
+                options["o"] = _FOLDERS.sub(f"lowerdir={one['Target']}:{EMPTY}", options["o"])
+        except (LookupError, TypeError):
+            continue
+    return list(found)
+
+
+_DEVICE = re.compile(r"/dev/loop[0-9]{1,6}")
+_FOLDERS = re.compile(r"lowerdir=/proc/[0-9]{1,10}/fd/[0-9]{1,7}:/proc/[0-9]{1,10}/fd/[0-9]{1,7}\Z")
 
 
 def profile(rules: tuple[Rule, ...]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
+from ..attached import Held
 from ..attestation import as_list, at, checks, demand, only, same, short
 from ..base import Check, Handover, Inspection
 from ..container_reaper import kill_processes
@@ -25,7 +26,7 @@ from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_proc
 from ..pipe import OverPipe, Pipe
 from ..process_sample import of_cgroup
 from .api_client import Connection, DockerApi
-from .arguments import LABEL, container_arguments, digest
+from .arguments import LABEL, container_arguments, digest, logical
 from .engine_errors import odd
 
 ENGINE_EMPTY = (
@@ -45,15 +46,19 @@ def witness(spec: SandboxSpec, inspected: object, image_environment: object) -> 
 def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object) -> Iterator[Check]:
     asked = container_arguments(spec)
     host = asked.pop("HostConfig")
+    asked_mounts = host["Mounts"]
     yield same("engine: spec", digest(spec), at(inspected, "Config", "Labels", f"{LABEL}.spec"))
     yield same("engine: running", True, at(inspected, "State", "Running"))
     for name in ("User", "Hostname", "WorkingDir", "Entrypoint", "Cmd", "OpenStdin", "StdinOnce", "Tty"):
         yield _equal(f"engine: {name}", asked[name], at(inspected, "Config", name))
+    asked_for = at(inspected, "HostConfig", "Mounts") or []
+    yield _equal("engine: Mounts", _plain(host.pop("Mounts")), _plain(logical(asked_for)))
     for name, expected in host.items():
         yield _equal(f"engine: {name}", _plain(expected), _plain(at(inspected, "HostConfig", name)))
     for name in ENGINE_EMPTY:
         yield _equal(f"engine: {name}", None, at(inspected, "HostConfig", name))
-    yield _equal("engine: Mounts", [], inspected.get("Mounts", "nothing said"))
+    mounted = _named(inspected.get("Mounts", "nothing said") or [])
+    yield _equal("engine: mounted", _plain(_mounted(asked_mounts)), _plain(mounted))
     networks = at(inspected, "NetworkSettings", "Networks")
     yield only("engine: networks besides none", {"none"}, list(networks) if isinstance(networks, Mapping) else networks)
     environment = at(inspected, "Config", "Env") or []
@@ -65,6 +70,23 @@ def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment
     yield Check(
         "engine: AppArmor", "not switched off", short(profile), isinstance(profile, str) and profile != "unconfined"
     )
+
+
+_VOLUME = {"Type": "volume", "Driver": "local", "RW": True, "Propagation": ""}
+"""What an engine says of each volume without a name. Whether one can be written is in its own options."""
+
+
+def _mounted(asked: list[dict[str, Any]]) -> list[object]:
+    """Return what the engine says of volumes without a name, that were asked for."""
+    return [_VOLUME | {"Destination": one["Target"]} for one in asked]
+
+
+def _named(found: object) -> object:
+    """Return what counts of the engine's list of mounts."""
+    if not isinstance(found, list):
+        return "nothing said"
+    keys = (*_VOLUME, "Destination")
+    return [{key: one.get(key) for key in keys} if isinstance(one, Mapping) else "no mount" for one in found]
 
 
 def _equal(name: str, expected: object, found: object) -> Check:
@@ -114,7 +136,10 @@ class DockerContainer(OverPipe):
         pipe: Pipe,
         events: Connection,
         since: float,
+        held: Held | None = None,
     ) -> None:
+        """`held` is what it was started with, and closed with its end."""
+        self._held = held or Held()
         self.id = identity
         self.image_id: str | None = None
         self.held = True
@@ -164,7 +189,7 @@ class DockerContainer(OverPipe):
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         self.image_id = str(found["Image"])[:100]
-        return witness(spec, found, image["Config"].get("Env"))
+        return witness(spec, found, image["Config"].get("Env"))._replace(attached=self._held.changed())
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))
@@ -249,6 +274,7 @@ class DockerContainer(OverPipe):
         return await self._engine.remove(self.id)
 
     def abandon(self) -> None:
+        self._held.close()
         self._pipe.abandon()
         self._events.close()
         self._forget_limits()
@@ -260,6 +286,7 @@ class DockerContainer(OverPipe):
             if task is not None:
                 task.cancel()
         self._forget_limits()
+        self._held.close()
         fd, pipe = self._pipe.detach()
         self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
@@ -389,6 +416,7 @@ class DockerContainer(OverPipe):
         if not self._ended.done():
             self._ended.set_result(reason)
             self._forget_limits()
+            self._held.close()
             for task in (self._watching, self._concluding):
                 if task is not None and task is not asyncio.current_task():
                     task.cancel()

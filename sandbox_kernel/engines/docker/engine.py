@@ -19,6 +19,7 @@ from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import container_reaper
 from ..abilities import PAUSE
+from ..attached import Held
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, Owner, host_name
@@ -201,18 +202,19 @@ class DockerEngine(DockerApi):
             starting.cancel()
         if ahead is not None:
             ahead.give_up()
-        return await self.start_body(spec.session_id, creation(spec))
+        body, held = await asyncio.to_thread(creation, spec) if spec.limits.scratch == "disk" else creation(spec)
+        return await self.start_body(spec.session_id, body, held)
 
-    async def start_body(self, session_id: str, body: dict[str, Any]) -> DockerContainer:
-        """Start what `body` says; for `start`, and for tests that leave a protection out."""
+    async def start_body(self, session_id: str, body: dict[str, Any], held: Held | None = None) -> DockerContainer:
+        """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
         name = Owner.of(self.owner_pid).container_name(session_id)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
-        return await self._start(session_id, name, since, creating)
+        return await self._start(session_id, name, since, creating, held or Held())
 
     async def _start(
-        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]]
+        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]], held: Held
     ) -> DockerContainer:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.
@@ -228,15 +230,17 @@ class DockerEngine(DockerApi):
         except BaseException as error:
             if pipe is not None:
                 pipe.close()
+            held.close()
             await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
             if isinstance(error, EngineError) and (better := await why(error, self.request)):
                 raise better from error
             raise
-        return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since)
+        held.started()
+        return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since, held=held)
 
     async def _start_ahead(self, ahead: Ahead) -> DockerContainer:
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
-        return await self._start(ahead.spec.session_id, ahead.name, ahead.since, creating)
+        return await self._start(ahead.spec.session_id, ahead.name, ahead.since, creating, ahead.held)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""

@@ -74,6 +74,8 @@ def wanted(spec: SandboxSpec) -> Protections:
         environment={},
         working_folder="/",
         writable=(),
+        attached=(),
+        disks=(),
         shm_bytes=SMALL,
         memory_bytes=hardware.process_bytes(limits.memory),
         pids=THREADS,

@@ -110,8 +110,10 @@ def test_each_setting_has_one_name_and_one_scope() -> None:
     scopes: dict[str, set[str]] = {"sandbox": set(), "session": set(), "caller": set(), "process": set()}
     for one in SETTINGS.values():
         scopes[one.scope].add(one.name)
-    limits = {"limits", "message_limit", "memory", "cpus", "pids", "open_files", "scratch_size", "tmp_size", "shm_size"}
-    assert scopes["sandbox"] == {"engine", "runtime", "image", "kernel", "time_zone"} | limits
+    limits = {"limits", "message_limit", "memory", "cpus", "pids", "open_files", "tmp_size", "shm_size"}
+    limits |= {"scratch", "scratch_size"}
+    data = {"datasets", "volumes"} & set(SETTINGS)
+    assert scopes["sandbox"] == {"engine", "runtime", "image", "kernel", "time_zone"} | limits | data
     plugins = {"screen", "screen_threshold", "screen_rules", "screen_overrides", "monitor"} & set(SETTINGS)
     own = {"display_lines", "display_size", "outputs", "plugins"} | plugins
     assert {name for name in scopes["session"] if not SETTINGS[name].is_limit} == own

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import AttestationFailed
-from sandbox_kernel.core.model import Limits, SandboxSpec
+from sandbox_kernel.core.model import Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
@@ -332,6 +332,8 @@ def test_one_odd_part_of_a_report_never_crashes_the_comparison(name: str, value:
 @each("name", sorted(EXCUSED["runsc"]))
 def test_the_excuses_are_for_gvisor_only(name: str) -> None:
     """Each names a check that exists, and on another kernel than gVisor's the sandbox is refused."""
-    spec = replace(SPEC, runtime="runsc")
+    kinds: tuple[Literal["dataset", "volume"], ...] = ("dataset", "volume")
+    attached = tuple(Attached(kind=kind, name="one", source="/srv") for kind in kinds)
+    spec = replace(SPEC, runtime="runsc", attached=attached, limits=replace(SPEC.limits, scratch="disk"))
     assert name in {check.name for check in checks(spec, honest_report(spec), honest_engine(spec))}
     assert "gVisor's kernel: expected 4.4.0, found 6.1.0" in differences(spec, honest_report(spec), honest_engine(spec))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.model import Limits, SandboxSpec
+from sandbox_kernel.core.model import Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import seccomp
 from sandbox_kernel.engines.docker import arguments
 from sandbox_kernel.engines.docker.arguments import container_arguments, digest, profile
-from sandbox_kernel.engines.hardening import Protections, protections
+from sandbox_kernel.engines.hardening import Disk, Protections, protections
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SPEC = SandboxSpec(
@@ -74,6 +74,8 @@ CHANGED: dict[str, Any] = {
     "masked_paths": (),
     "readonly_paths": (),
     "writable": (),
+    "attached": (Attached(kind="dataset", name="sales", source="/srv/sales"),),
+    "disks": (Disk("/mnt/data", 1 << 30, 7),),
     "hostname": "other",
     "working_folder": "/",
 }

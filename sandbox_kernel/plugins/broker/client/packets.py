@@ -129,7 +129,11 @@ def limits(said: Mapping[str, Any]) -> Limits:
     """Return limits of which those of a sandbox are given. Raises ValueError, and `ConfigurationError`."""
     if set(said) != set(LIMITS_OF_A_SANDBOX):
         raise ValueError("the limits are not those of a sandbox")
+    if said["scratch"] not in {"memory", "disk"}:
+        raise ValueError("that is no place for scratch")
     for name, value in said.items():
+        if name == "scratch":
+            continue
         whole = type(value) is int and value < 1 << 53
         if not whole and not (name == "cpus" and type(value) is float and 0 < value < 1 << 20):
             raise ValueError(f"{name} is no number")

@@ -23,6 +23,7 @@ import pytest
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import cgroups, hardening, shipping
+from sandbox_kernel.engines.attached import Held
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.bubblewrap import arguments, launch
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
@@ -315,10 +316,10 @@ def weaken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
                 with outside:
                     yield found
 
-        def weakened_creation(spec: Any) -> dict[str, Any]:
-            body = real(spec)
+        def weakened_creation(spec: Any) -> tuple[dict[str, Any], Held]:
+            body, held = real(spec)
             weakened.change(body, given)
-            return body
+            return body, held
 
         async def accepted(*_: object) -> None:
             """Take what the attestation would refuse."""

@@ -1,0 +1,159 @@
+"""What a sandbox has of the host's by an exception: its datasets and disks, opened for as long as it starts.
+
+What is opened here is what is mounted: an engine is given names of descriptors, `/proc/PID/fd/N`. So a path that is
+changed in between leads nowhere else, its letters have no meaning to an engine, and the sandbox does not learn it.
+Imports errors, model, hardening and the disks; no engine's words.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from typing import Literal
+
+from ..core.codes import EndCode
+from ..core.errors import ConfigurationError, EngineError
+from ..core.model import ATTACHED, Attached, SandboxSpec, Settings
+from .hardening import protections
+
+FORBIDDEN = ("/", "/dev", "/proc", "/sys", "/run")
+"""No dataset, and nothing below the middle three: they are the machine, and no data."""
+
+
+def of(settings: Settings) -> tuple[Attached, ...]:
+    """Return what the settings of the plugin `data` name, in the order of their names; none without them."""
+    datasets = (text.partition("=") for text in settings.get("datasets", ()))
+    volumes = (text.partition(":") for text in settings.get("volumes", ()))
+    found = [
+        *(Attached(kind="dataset", name=name, source=path) for name, _, path in datasets),
+        *(Attached(kind="volume", name=name, writable=mode == "rw") for name, _, mode in volumes),
+    ]
+    return tuple(sorted(found, key=lambda one: one.path))
+
+
+class Held:
+    """Open descriptors of what a sandbox is started with. They must be open until it runs, and may be closed then."""
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+        self._since: dict[str, int] = {}
+        self.names: dict[str, str] = {}
+        """What an engine mounts at each path of the sandbox: the name of a descriptor, or a device."""
+        self.descriptors: dict[str, int] = {}
+        """The descriptor of each."""
+
+    def keep(self, path: str, fd: int, name: str | None = None) -> None:
+        """Hold `fd` for what is to be mounted at `path`."""
+        self._fds.append(fd)
+        self.descriptors[path] = fd
+        if path.startswith(ATTACHED):
+            self._since |= _changed([(path, fd)])
+        self.names[path] = name or f"/proc/{os.getpid()}/fd/{fd}"
+
+    def started(self) -> None:
+        """Let go of devices: the machine removes each with its last mount. Folders stay open, for `changed`."""
+        for path, name in self.names.items():
+            if name.startswith("/dev/") and self.descriptors[path] in self._fds:
+                self._fds.remove(self.descriptors[path])
+                os.close(self.descriptors[path])
+
+    def changed(self) -> dict[str, tuple[int, int]]:
+        """Return between which times each folder was last changed: when this was opened, and now."""
+        now = _changed(self._folders())
+        return {path: (self._since.get(path, then), then) for path, then in now.items()}
+
+    def _folders(self) -> list[tuple[str, int]]:
+        return [(path, fd) for path, fd in self.descriptors.items() if fd in self._fds and path.startswith(ATTACHED)]
+
+    def close(self) -> None:
+        """Let go of all; idempotent."""
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+def hold(spec: SandboxSpec) -> Held:
+    """Open all that a sandbox for `spec` has of the host's. Raises `ConfigurationError` and `EngineError`."""
+    held = Held()
+    try:
+        for one in spec.attached:
+            if one.kind != "dataset":
+                raise lacking("volumes")
+            held.keep(one.path, open_dataset(one))
+        for disk in protections(spec).disks:
+            from . import disk_images
+
+            device = disk_images.scratch(disk.size_bytes, disk.owner)
+            held.keep(disk.path, device.fd, device.path)
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def open_dataset(one: Attached) -> int:
+    """Return a descriptor of a dataset's folder, for its path alone (O_PATH). Raises `ConfigurationError`.
+
+    What this process may not read is refused, and so is a folder that the sandbox's own user cannot read.
+    """
+    path = one.source
+    try:
+        if not path.startswith("/"):
+            raise _refused(one, "it has no folder: name it as NAME=/path, or have the operator of a broker list it")
+        real = os.path.realpath(path, strict=True)
+        if real in FORBIDDEN or real.startswith(("/dev/", "/proc/", "/sys/")) or real == _home():
+            raise _refused(one, f"{real} is no folder of data")
+        fd = os.open(real, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(one, f"{path}: {error.strerror}") from error
+    try:
+        mode = os.fstat(fd).st_mode
+        readable = os.access(f"/proc/self/fd/{fd}", os.R_OK | os.X_OK, effective_ids=True)
+    except OSError as error:
+        os.close(fd)
+        raise _refused(one, f"{path}: {error.strerror}") from error
+    for ok, why in (
+        (readable, f"this user may not read {path}"),
+        (mode & (stat.S_IROTH | stat.S_IXOTH) == stat.S_IROTH | stat.S_IXOTH, f"others may not read {path}, and cells"
+         " have a user of their own: chmod o+rx, and o+r for its files"),
+    ):  # fmt: skip
+        if not ok:
+            os.close(fd)
+            raise _refused(one, why)
+    return fd
+
+
+def empty_folder() -> int:
+    """Return a descriptor of an empty folder, which an overlay needs below one that is not. Raises `EngineError`."""
+    path = f"{_home()}/.local/share/sandbox-kernel/empty"
+    try:
+        os.makedirs(path, 0o755, exist_ok=True)  # noqa: PTH103 (a string)
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise EngineError(EndCode.ENGINE_FAILED, f"no folder can be made at {path}: {error.strerror}") from error
+    if os.listdir(f"/proc/self/fd/{fd}"):  # noqa: PTH208
+        os.close(fd)
+        raise EngineError(EndCode.ENGINE_FAILED, f"{path} has to be empty: remove what is in it")
+    return fd
+
+
+def _changed(folders: list[tuple[str, int]]) -> dict[str, int]:
+    return {path: os.fstat(fd).st_ctime_ns for path, fd in folders}
+
+
+def lacking(what: Literal["datasets", "volumes", "scratch"]) -> EngineError:
+    """Return the error for an engine that does not give a sandbox what a setting asks for."""
+    return EngineError(EndCode.ENGINE_LACKS_DATA.note(what=what), setting=what)
+
+
+def _home() -> str:
+    """Return this user's home, by the machine's table: no variable has a say."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/"
+
+
+def _refused(one: Attached, why: str) -> ConfigurationError:
+    code = EndCode.DATASET_NOT_OPENED
+    return ConfigurationError(code, f"{code.note(name=one.name).text}: {why}", setting="datasets")

@@ -1,0 +1,194 @@
+"""Disks of a fixed size: a file of the host's with an ext4 file system, which the machine shows as a loop device.
+
+The size is the machine's to keep: a cell that fills its disk meets ENOSPC, and the host's disk has that room reserved.
+The file of a disk for scratch has no name any more when the sandbox starts, and the device lets go of it with the last
+mount: so nothing is left, whoever was killed in between. Root's alone, as loop devices and mounts are.
+Imports errors and core; no engine's words.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ..core.codes import EndCode
+from ..core.errors import EngineError
+from ..core.helper_processes import environment_of_helpers
+from ..core.model import MIB, format_bytes
+
+LEAST_BYTES = 16 * MIB
+"""Of a disk: a file system takes some of it for itself."""
+FOLDER = "/var/tmp"  # noqa: S108 (for files without a name)
+"""Where files without a name are: on a disk, where /tmp may be memory."""
+MAKE_SECONDS = 60.0
+TRIES = 16
+"""For a free loop device, which another process may take first."""
+
+_ADD_FREE, _CONFIGURE = 0x4C82, 0x4C0A
+_READ_ONLY, _AUTOCLEAR, _DIRECT = 1, 4, 16
+_BLOCK = 4096
+_OF_MEMORY = {0x01021994, 0x858458F6}
+"""What statfs(2) calls tmpfs and ramfs."""
+
+
+class Device(NamedTuple):
+    """A loop device. The machine removes it once neither `fd` nor a mount holds it."""
+
+    path: str
+    fd: int
+
+
+def available() -> str | None:
+    """Return why there is no disk to be had here, None if there is one."""
+    if os.geteuid() != 0:
+        return "only root can make one: use a broker that root runs"
+    if program() is None:
+        return "mkfs.ext4 is not installed (Debian: e2fsprogs)"
+    if not os.access("/dev/loop-control", os.R_OK | os.W_OK):
+        return "this machine has no loop devices (/dev/loop-control)"
+    return None
+
+
+def program(name: str = "mkfs.ext4") -> str | None:
+    """Return where a program of e2fsprogs is: root's, and not what a variable says."""
+    return shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin")
+
+
+def scratch(size: int, owner: int) -> Device:
+    """Return a new disk of `size` bytes whose root is `owner`'s, as user and group; its file has no name.
+
+    Raises `EngineError`: this machine cannot make one, or its disk has no room for it.
+    """
+    fd = _unnamed()
+    try:
+        make(fd, size, owner)
+        return attach(fd)
+    finally:
+        os.close(fd)
+
+
+def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
+    """Reserve `size` bytes for an empty file and write an empty file system to it. Raises `EngineError`."""
+    if (why := available()) is not None:
+        raise refused(why)
+    _reserve(fd, size)
+    options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={owner}:{owner}"
+    place = f"/proc/self/fd/{fd}"
+    features = () if journal else ("-O", "^has_journal")
+    _run([program(), "-q", "-F", "-m", "0", *features, "-E", options, place], fd)
+    _run([program("debugfs"), "-w", "-R", "rmdir lost+found", place], fd)
+
+
+def attach(fd: int, *, writable: bool = True) -> Device:
+    """Return a loop device that shows an open regular file; it keeps this very open file, with a lock that it has.
+
+    Raises `EngineError`.
+    """
+    flags = _AUTOCLEAR | _DIRECT | (0 if writable else _READ_ONLY)
+    try:
+        with _opened("/dev/loop-control") as control:
+            for _ in range(TRIES):
+                path = f"/dev/loop{fcntl.ioctl(control, _ADD_FREE)}"
+                device = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+                try:
+                    _configure(device, fd, flags)
+                except OSError as error:
+                    os.close(device)
+                    if error.errno != errno.EBUSY:
+                        raise
+                else:
+                    return Device(path, device)
+    except OSError as error:
+        raise refused(f"a loop device cannot be had: {error}") from error
+    raise refused("a loop device cannot be had: others take each that is free")
+
+
+def refused(why: str) -> EngineError:
+    """Return the error for a disk that cannot be made."""
+    return EngineError(EndCode.DISK_NOT_MADE, f"{EndCode.DISK_NOT_MADE.text}: {why}", setting="scratch")
+
+
+def _configure(device: int, fd: int, flags: int) -> None:
+    """Bind a file to a device, in one step (struct loop_config of linux/loop.h)."""
+    for direct in (_DIRECT, 0):  # not every file system of a host can do without its cache
+        wanted = flags & ~_DIRECT | direct
+        info = struct.pack("<5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, wanted, b"", b"", b"", 0, 0)
+        try:
+            fcntl.ioctl(device, _CONFIGURE, struct.pack("<II", fd, _BLOCK) + info + bytes(64))
+        except OSError as error:
+            if error.errno != errno.EINVAL or not direct:
+                raise
+        else:
+            return
+
+
+def _reserve(fd: int, size: int) -> None:
+    if size < LEAST_BYTES:
+        raise refused(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Not posix_fallocate(), which writes zeros where the file system cannot reserve.
+    if libc.fallocate(fd, 0, ctypes.c_int64(0), ctypes.c_int64(size)) == 0:
+        return
+    code = ctypes.get_errno()
+    space = os.fstatvfs(fd)
+    if code == errno.ENOSPC:
+        free = format_bytes(space.f_bavail * space.f_frsize)
+        raise EngineError(
+            EndCode.DISK_NOT_MADE,
+            f"the host's disk has no room for it ({FOLDER})",
+            limit=f"{free} that are free",
+            value=format_bytes(size),
+            setting="scratch_size",
+        )
+    raise refused(f"{FOLDER} cannot reserve room: {os.strerror(code)}")
+
+
+def _unnamed() -> int:
+    """Return a new file without a name, on a disk."""
+    try:
+        return os.open(FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError:
+        pass
+    try:  # not every file system can
+        fd, path = tempfile.mkstemp(prefix="sandbox-kernel-", dir=FOLDER)
+    except OSError as error:
+        raise refused(f"no file can be made in {FOLDER}: {error}") from error
+    os.unlink(path)  # noqa: PTH108 (a string)
+    return fd
+
+
+def _run(words: list[str | None], fd: int) -> None:
+    if words[0] is None:
+        raise refused("debugfs is not installed (Debian: e2fsprogs)")
+    try:
+        done = subprocess.run(
+            [*filter(None, words)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=MAKE_SECONDS,
+            check=False,
+            pass_fds=[fd],
+            env=environment_of_helpers(),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise refused(f"{words[0]} does not run: {error}") from error
+    if done.returncode != 0:
+        raise refused(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}")
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
