@@ -11,6 +11,7 @@ import secrets
 from dataclasses import replace
 from typing import Any
 
+from ..config.sources import changed
 from ..config.table import SETTINGS
 from ..container import wire
 from ..core.codes import EndCode
@@ -88,8 +89,8 @@ async def shown(settings: Settings, engine: Engine, code: str) -> str:
 
 def _bare(settings: Settings) -> Settings:
     """Return what the sandbox is made with alone: no folders, and no plugin takes part."""
-    made_with = [one.field for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit]
-    return Settings(limits=settings.limits, **{name: getattr(settings, name) for name in made_with})
+    made_with = [one for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit]
+    return changed(Settings(limits=settings.limits), {one.name: one.value(settings) for one in made_with})
 
 
 class _Front:
