@@ -143,7 +143,8 @@ def _changed(folders: list[tuple[str, int]]) -> dict[str, int]:
 
 def lacking(what: Literal["datasets", "volumes", "scratch"]) -> EngineError:
     """Return the error for an engine that does not give a sandbox what a setting asks for."""
-    return EngineError(EndCode.ENGINE_LACKS_DATA.note(what=what), setting=what)
+    words = "scratch on a disk" if what == "scratch" else what
+    return EngineError(EndCode.ENGINE_LACKS_DATA.note(what=words), setting=what)
 
 
 def _home() -> str:

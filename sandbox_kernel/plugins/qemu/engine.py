@@ -16,6 +16,7 @@ from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
 from ...core.tasks import Tasks
+from ...engines.attached import lacking
 from ...engines.bubblewrap.interface import (
     BubblewrapEngine,
     bubblewrap_program,
@@ -213,6 +214,7 @@ class QemuEngine(BubblewrapEngine):
                 f"QEMU has no runtime {spec.runtime!r}: leave it out, or use another engine",
                 setting="runtime",
             )
+        refuse(spec)
         bwrap, program = bubblewrap_program(), artifacts.needed()
         if bwrap is None:
             raise missing()
@@ -282,6 +284,14 @@ class QemuEngine(BubblewrapEngine):
     def _adopted(self, state: dict[str, Any], pipe: Pipe) -> QemuContainer:
         launched, _, first = taken_over(state, MARK)
         return QemuContainer(self._found(), launched, pipe, RunningConfig.read(state["made"]), None, first=first)
+
+
+def refuse(spec: SandboxSpec) -> None:
+    """Raise `EngineError` for what no machine has of the host's."""
+    for one in spec.attached:
+        raise lacking("datasets" if one.kind == "dataset" else "volumes")
+    if spec.limits.scratch == "disk":
+        raise lacking("scratch")
 
 
 def may_be_kept(spec: SandboxSpec) -> bool:

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
+from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines.abilities import state_bytes
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
 from sandbox_kernel.engines.bubblewrap.root_lookup import Root
@@ -32,6 +33,7 @@ from sandbox_kernel.plugins.qemu import (
 )
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.container import QemuContainer
+from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from sandbox_kernel.plugins.qemu.line_protocol import LINE_BYTES, Lines
 from tests.support import ROOT
 from tests.support.patience import within
@@ -42,6 +44,20 @@ MACHINE = artifacts.Machine("/there/machine", "sha256:0", "6.1", "1")
 
 def a_root(folder: Path) -> Root:
     return Root("x", str(folder), "sha256:0", "", 1, (), (), {"PATH": "/usr/bin"}, etc=False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "spec"),
+    [
+        ("datasets", replace(SPEC, attached=(Attached(kind="dataset", name="d", source="/srv"),))),
+        ("volumes", replace(SPEC, attached=(Attached(kind="volume", name="v", writable=True),))),
+        ("scratch", replace(SPEC, limits=Limits(memory=1 << 30, scratch="disk"))),
+    ],
+)
+def test_what_no_machine_has_is_refused_and_not_left_out(setting: str, spec: SandboxSpec) -> None:
+    with pytest.raises(EngineError) as raised:
+        asyncio.run(QemuEngine().start(spec))
+    assert (raised.value.code, raised.value.setting) == (EndCode.ENGINE_LACKS_DATA, setting)
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
