@@ -385,7 +385,7 @@ class FileCode(Code):
 
 _TIME = "Do the work in smaller steps, or raise cell_timeout."
 _IDLE = "Answer sooner, or raise idle_timeout."
-_MEMORY = "Load less at a time (fewer columns, smaller types, chunks), or raise memory."
+_MEMORY = "Load less at a time (fewer columns, smaller types, chunks; docs/large-data.md), or raise memory."
 _LESS = "Print or display less, or write it to a file in /mnt/data; or raise the setting."
 _PIPE = "Look at what the code does: it writes to the sandbox's own pipe."
 _CODE = "Look at what the code does."
@@ -756,12 +756,13 @@ class HintCode(Code):
     STORAGE_FULL = (
         "notice",
         "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
-        "{shm} in /dev/shm (shm_size).",
+        "{shm} in /dev/shm (shm_size). scratch = disk makes /mnt/data larger than memory (docs/large-data.md).",
         _USE_LESS,
     )
     MEMORY_SHORT = (
         "notice",
-        "this needs more memory than the sandbox has. Limit: {memory}, files included. Setting to change: memory.",
+        "this needs more memory than the sandbox has. Limit: {memory}, files included. Setting to change: memory. "
+        "What reads in pieces needs less (docs/large-data.md).",
         _USE_LESS,
     )
     PROCESSES_SHORT = (
