@@ -514,6 +514,33 @@ class EndCode(Code):
         "no disk can be made for the sandbox",
         "Use a broker that root runs, or scratch = memory.",
     )
+    VOLUMES_UNUSABLE = "failure", "no volumes can be used here", "Use a broker that root runs."
+    VOLUME_NOT_HERE = (
+        "failure",
+        "there is no volume {name}",
+        "Ask for it with rw: it is made then.",
+    )
+    VOLUME_NOT_OPENED = (
+        "failure",
+        "the volume {name} cannot be given to a sandbox",
+        "Use another volume.",
+    )
+    VOLUME_NOT_MADE = (
+        "failure",
+        "the volume {name} cannot be made",
+        "Make a smaller one.",
+    )
+    VOLUME_EXISTS = "failure", "there is a volume {name}, and letters count in either case", "Choose another name."
+    VOLUME_IN_USE = (
+        "failure",
+        "the volume {name} is in use: one sandbox at a time writes to it, or many read it",
+        "End the other sandbox, or wait for its end.",
+    )
+    VOLUME_QUOTA = (
+        "limit",
+        "the volume {name} is more than this user may have",
+        "Remove another one, or make a smaller one.",
+    )
     ENGINE_NOT_SET_UP = "failure", "an engine, or what it needs, cannot be set up", _FOLLOW
     CONTAINER_BEING_REMOVED = "notice", "the container is being removed", _ASKED
     CONTAINER_NOT_REMOVED = "limit", "the engine did not remove the container in time", "Run `sandbox-kernel reap`."

@@ -25,6 +25,8 @@ PYTHON_KERNEL = "python3"
 """The kernel that every image has, and whose start is the host's. Others are kernelspecs of an image."""
 KERNEL_NAME = r"[A-Za-z0-9._-]{1,100}"
 """What the name of a kernelspec looks like."""
+DATA_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+"""What the name of a dataset or a volume looks like."""
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 """What kernels have imported that wait for their users, unless somebody chooses otherwise."""
 ATTACHED = "/mnt"
@@ -195,7 +197,8 @@ class Attached:
     kind: Literal["dataset", "volume"]
     name: str
     source: str = ""
-    """The absolute path of a dataset's folder. Empty: whoever makes the sandbox knows the name."""
+    """The absolute path of a dataset's folder, or of the folder that has the volume (`engines.volumes`). Empty: whoever
+    makes the sandbox knows the name; of a volume, it is one of this process's user."""
     writable: bool = False
     """Only a volume is."""
 

@@ -16,6 +16,8 @@
 - `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `attached`: What a sandbox has of the host's by an exception: its datasets and disks, opened while it starts.
 - `disk_images`: Disks of a fixed size, of which nothing is left when nobody uses them.
+- `user_ids`: The user ids that sandboxes have.
+- `volumes`: Disks with a name that outlive sandboxes, and who may use each just now.
 - `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
 - `broker_sockets`: Where a broker listens.

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError
 from ..core.model import ATTACHED, Attached, SandboxSpec, Settings
 from .hardening import protections
+
+if TYPE_CHECKING:
+    from .disk_images import Device
 
 FORBIDDEN = ("/", "/dev", "/proc", "/sys", "/run")
 """No dataset, and nothing below the middle three: they are the machine, and no data."""
@@ -77,9 +80,11 @@ def hold(spec: SandboxSpec) -> Held:
     held = Held()
     try:
         for one in spec.attached:
-            if one.kind != "dataset":
-                raise lacking("volumes")
-            held.keep(one.path, open_dataset(one))
+            if one.kind == "volume":
+                volume = _volume(one, spec.uid)
+                held.keep(one.path, volume.fd, volume.path)
+            else:
+                held.keep(one.path, open_dataset(one))
         for disk in protections(spec).disks:
             from . import disk_images
 
@@ -89,6 +94,38 @@ def hold(spec: SandboxSpec) -> Held:
         held.close()
         raise
     return held
+
+
+def opens_disks(spec: SandboxSpec) -> bool:
+    """Return whether `hold` makes or mounts disks for it, which takes a while."""
+    return spec.limits.scratch == "disk" or any(one.kind == "volume" for one in spec.attached)
+
+
+def owner(found: tuple[Attached, ...]) -> int | None:
+    """Return the user id of a sandbox with these volumes, which is the same each time; None without any.
+
+    Where they cannot be had it is None, too: `hold` says why.
+    """
+    for one in found:
+        if one.kind == "volume" and os.geteuid() == 0:
+            from . import volumes
+
+            try:
+                return volumes.at(one.source).uid()
+            except EngineError:
+                return None
+    return None
+
+
+def _volume(one: Attached, uid: int) -> Device:
+    from . import volumes
+
+    its = volumes.at(one.source)
+    device = its.attach(one.name, writable=one.writable)
+    if its.uid() != uid:
+        os.close(device.fd)
+        raise volumes.unusable("those of two owners are not for one sandbox")
+    return device
 
 
 def open_dataset(one: Attached) -> int:

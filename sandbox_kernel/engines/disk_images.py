@@ -84,7 +84,7 @@ def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={owner}:{owner}"
     place = f"/proc/self/fd/{fd}"
     features = () if journal else ("-O", "^has_journal")
-    _run([program(), "-q", "-F", "-m", "0", *features, "-E", options, place], fd)
+    _run([program(), "-q", "-F", "-m", "0", "-b", str(_BLOCK), *features, "-E", options, place], fd)
     _run([program("debugfs"), "-w", "-R", "rmdir lost+found", place], fd)
 
 

@@ -29,6 +29,7 @@ from . import attached
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
 from .seccomp import rules
+from .user_ids import new_uid
 
 PYTHON = "python3"
 MODULES: tuple[str, ...] = (
@@ -52,9 +53,6 @@ MAX_SOURCE = 120_000
 
 INSTALLED = f"{SCRATCH}/.packages"
 """The last folder where each kernel looks for modules. A plugin may fill it for a kernel that is restarted later."""
-
-UID_RANGE = (300_000_000, 2_000_000_000)
-"""A user id of its own for each session: outside what useradd and subuid ranges hand out."""
 
 _UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
 _BOOT = """\
@@ -285,6 +283,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
     options = AgentOptions(
         variables=settings.environment, charts=settings.charts, zone=zone, inside=inside, kernel=settings.kernel
     )
+    found = attached.of(settings)
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,
@@ -292,9 +291,9 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         limits=settings.limits,
         command=command_of(options, settings.limits),
         limits_kept=settings.limits_kept,
-        uid=new_uid(),
+        uid=attached.owner(found) or new_uid(),
         made_of=options,
-        attached=attached.of(settings),
+        attached=found,
     )
 
 
@@ -324,9 +323,3 @@ def _named(options: AgentOptions) -> dict[str, Any]:
         "zone": options.zone,
         "kernel": options.kernel,
     }
-
-
-def new_uid() -> int:
-    """Return a user id for a session, by chance."""
-    low, high = UID_RANGE
-    return low + int.from_bytes(os.urandom(8)) % (high - low)

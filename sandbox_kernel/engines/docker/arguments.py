@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.model import Attached, SandboxSpec
-from ..hardening import Disk, Protections, Tmpfs, protections
+from ..hardening import Protections, Tmpfs, protections
 from ..seccomp import EPERM, Condition, Rule
 
 LABEL = "sandbox-kernel"
@@ -78,7 +78,12 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         "Binds": sorted(wanted.host_folders),
         "Mounts": [
             *(_dataset(one, opened) for one in wanted.attached if one.kind == "dataset"),
-            *(_disk(one, opened) for one in wanted.disks),
+            *(
+                _disk(one.path, opened, "rw" if one.writable else "ro")
+                for one in wanted.attached
+                if one.kind == "volume"
+            ),
+            *(_disk(one.path, opened) for one in wanted.disks),
         ],
         "Devices": sorted(wanted.devices),
         "MaskedPaths": list(wanted.masked_paths),
@@ -126,8 +131,8 @@ def _dataset(one: Attached, opened: Mapping[str, str]) -> dict[str, Any]:
     return _volume(one.path, "overlay", "overlay", f"ro,nosuid,nodev,noexec,noatime,{folders}")
 
 
-def _disk(disk: Disk, opened: Mapping[str, str]) -> dict[str, Any]:
-    return _volume(disk.path, "ext4", opened.get(disk.path, disk.path), "nosuid,nodev,noatime")
+def _disk(path: str, opened: Mapping[str, str], mode: str = "rw") -> dict[str, Any]:
+    return _volume(path, "ext4", opened.get(path, path), f"{mode},nosuid,nodev,noatime")
 
 
 def _volume(path: str, kind: str, device: str, options: str) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from typing import Any
 from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
 from ...core.model import KERNEL_NAME, AgentOptions, Limits, LimitsKept, SandboxSpec
-from ...engines.shipping import command_of, new_uid
+from ...engines.shipping import command_of
+from ...engines.user_ids import new_uid
 from .client import packets
 from .client.packets import digest
 from .codes import BrokerCode

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from ...config.forms import Form, path_from_root, refuse, texts_of
 from ...config.setting import rows, setting
+from ...core.model import DATA_NAME
 
 MAX_ATTACHED = 32
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME = re.compile(DATA_NAME)
 MODES = ("ro", "rw")
 
 

@@ -21,7 +21,8 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.helper_processes import start_apart
 from ...core.model import AgentOptions, Limits, SandboxSpec
-from ...engines.shipping import Extension, command_of, new_uid, packed_line
+from ...engines.shipping import Extension, command_of, packed_line
+from ...engines.user_ids import new_uid
 from . import saved_states
 from .container import QemuContainer
 
@@ -129,7 +130,7 @@ def take_in_background(spec: SandboxSpec, preload: tuple[str, ...], folder: Path
 
 def spec_asked(said: dict[str, Any]) -> SandboxSpec:
     """Return the spec that was asked for: it has the same state."""
-    from ...engines.shipping import command_of, new_uid
+    from ...engines.shipping import command_of
 
     options = AgentOptions(charts=said["charts"], zone=said["zone"])
     limits = Limits(**said["limits"])

@@ -21,7 +21,7 @@ from ....engines.abilities import NONE, PAUSE, Ability
 from ....engines.attestation import WITHOUT_A_CGROUP, checks, demand, same
 from ....engines.base import Check, Handover, Inspection
 from ....engines.pipe import OverPipe, Pipe
-from ....engines.shipping import UID_RANGE
+from ....engines.user_ids import UID_RANGE
 from ..codes import BrokerCode
 from . import packets
 from .channel import Channel

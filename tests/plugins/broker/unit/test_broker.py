@@ -29,7 +29,8 @@ from sandbox_kernel.core.model import GIB, Settings
 from sandbox_kernel.core.package_files import installation
 from sandbox_kernel.engines import broker_sockets, select
 from sandbox_kernel.engines.docker.arguments import container_arguments
-from sandbox_kernel.engines.shipping import UID_RANGE, new_spec
+from sandbox_kernel.engines.shipping import new_spec
+from sandbox_kernel.engines.user_ids import UID_RANGE
 from sandbox_kernel.plugins.broker import create_request
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.plugins.broker.client import listener_trust, packets

@@ -1,0 +1,254 @@
+"""The volumes of one owner: their names, their folder, their locks, and what a crash leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel.core.codes import Code, EndCode
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.core.model import MIB
+from sandbox_kernel.engines import disk_images
+from sandbox_kernel.engines.user_ids import UID_RANGE
+from sandbox_kernel.engines.volumes import Quota, Volumes, of_owner
+
+SIZE = 32 * MIB
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop devices and mounts")
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> Volumes:
+    return Volumes(str(tmp_path / "volumes"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder where a test mounts a device; nothing is mounted there afterwards."""
+    found = tmp_path / "mounted"
+    found.mkdir()
+    yield found
+    while os.path.ismount(found):
+        subprocess.run(["umount", found], check=True)
+
+
+def mount(device: disk_images.Device, place: Path, mode: str) -> None:
+    subprocess.run(["mount", "-t", "ext4", "-o", mode, device.path, place], check=True)
+    os.close(device.fd)
+
+
+def files_of(volumes: Volumes) -> list[str]:
+    return sorted(one.name for one in Path(volumes.folder).iterdir())
+
+
+def refusal(code: EndCode, call: object, *arguments: object, **named: object) -> EngineError:
+    with pytest.raises(EngineError) as caught:
+        call(*arguments, **named)  # type: ignore[operator]
+    assert caught.value.code is code, caught.value
+    return caught.value
+
+
+def test_what_one_writes_the_next_reads_and_nothing_else_is_left(volumes: Volumes, place: Path) -> None:
+    volumes.create("models", SIZE)
+    mount(volumes.attach("models", writable=True), place, "rw")
+    (place / "weights").write_bytes(b"w" * MIB)
+    assert place.stat().st_uid == volumes.uid()
+    subprocess.run(["umount", place], check=True)
+
+    mount(volumes.attach("models", writable=False), place, "ro")
+    assert (place / "weights").read_bytes() == b"w" * MIB
+    with pytest.raises(OSError, match="Read-only"):
+        (place / "more").touch()
+    subprocess.run(["umount", place], check=True)
+    (one,) = volumes.list()
+    assert (one.name, one.size_bytes, one.used_by) == ("models", SIZE, "")
+    assert MIB <= (one.used_bytes or 0) < 2 * MIB
+    assert files_of(volumes) == ["models.ext4", "owner"]
+
+
+def test_one_writes_or_many_read(volumes: Volumes) -> None:
+    volumes.create("models", SIZE)
+    writer = volumes.attach("models", writable=True)
+    for writable in (True, False):
+        error = refusal(EndCode.VOLUME_IN_USE, volumes.attach, "models", writable=writable)
+        assert f"written to by a sandbox of process {os.getpid()}" in error.message
+    refusal(EndCode.VOLUME_IN_USE, volumes.remove, "models")
+    os.close(writer.fd)
+
+    readers = [volumes.attach("models", writable=False) for _ in range(3)]
+    assert "read by 3" in refusal(EndCode.VOLUME_IN_USE, volumes.attach, "models", writable=True).message
+    assert volumes.list()[0].used_by.startswith("read by 3")
+    refusal(EndCode.VOLUME_IN_USE, volumes.remove, "models")
+    for reader in readers:
+        os.close(reader.fd)
+    volumes.remove("models")
+    assert volumes.list() == ()
+
+
+def test_of_a_hundred_readers_and_a_writer_either_all_of_one_kind_have_it(volumes: Volumes) -> None:
+    volumes.create("models", SIZE)
+
+    def attach(number: int) -> disk_images.Device | Code:
+        try:
+            return volumes.attach("models", writable=number == 50)
+        except EngineError as error:
+            return error.code
+
+    with ThreadPoolExecutor(16) as threads:
+        found = list(threads.map(attach, range(101)))
+    devices = [one for one in found if isinstance(one, disk_images.Device)]
+    for one in devices:
+        os.close(one.fd)
+    assert {one for one in found if isinstance(one, Code)} <= {EndCode.VOLUME_IN_USE}
+    writes = isinstance(found[50], disk_images.Device)
+    assert len(devices) == (1 if writes else 100)
+
+
+def test_a_lock_lasts_as_long_as_the_mount_and_not_as_the_process(volumes: Volumes, place: Path) -> None:
+    volumes.create("models", SIZE)
+    mount(volumes.attach("models", writable=True), place, "rw")  # and closes the descriptor
+    refusal(EndCode.VOLUME_IN_USE, volumes.attach, "models", writable=False)
+    subprocess.run(["umount", place], check=True)
+    os.close(volumes.attach("models", writable=False).fd)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_volume_that_was_cut_off_in_mid_write_is_repaired_first(
+    volumes: Volumes, place: Path, *, writable: bool
+) -> None:
+    """A copy of the file while it is mounted is what a crash of the machine leaves."""
+    volumes.create("models", SIZE)
+    mount(volumes.attach("models", writable=True), place, "rw")
+    (place / "kept").write_text("synced")
+    os.sync()
+    fd = os.open(place / "growing", os.O_CREAT | os.O_WRONLY)
+    os.write(fd, b"x" * MIB)
+    os.fsync(fd)
+    file = Path(volumes.folder, "models.ext4")
+    shutil.copyfile(file, file.with_name("crashed.ext4"))
+    file.with_name("crashed.ext4").chmod(0o600)
+    os.close(fd)
+    subprocess.run(["umount", place], check=True)
+
+    # The control: as it is, a device that cannot be written to is not mounted.
+    raw = os.open(file.with_name("crashed.ext4"), os.O_RDONLY)
+    device = disk_images.attach(raw, writable=False)
+    os.close(raw)
+    refused = subprocess.run(["mount", "-t", "ext4", "-o", "ro", device.path, place], capture_output=True, check=False)
+    os.close(device.fd)
+    assert refused.returncode != 0
+
+    mount(volumes.attach("crashed", writable=writable), place, "rw" if writable else "ro")
+    assert (place / "kept").read_text() == "synced"
+    assert (place / "growing").read_bytes() == b"x" * MIB
+
+
+def test_a_file_system_that_cannot_be_repaired_is_not_mounted(volumes: Volumes) -> None:
+    volumes.create("models", SIZE)
+    with Path(volumes.folder, "models.ext4").open("r+b") as file:
+        file.write(os.urandom(8 * MIB))
+    assert "e2fsck" in refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=True).message
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../models", "a/b", "/etc/passwd", "-x", ".hidden", "a\n", "é", "a" * 64]
+)
+def test_names_lead_nowhere(volumes: Volumes, name: str) -> None:
+    for call in (volumes.create, volumes.size, volumes.remove):
+        assert "a name has letters" in refusal(EndCode.VOLUME_NOT_OPENED, call, name).message
+
+
+def test_names_differ_in_more_than_the_case(volumes: Volumes) -> None:
+    volumes.create("models", SIZE)
+    assert "models" in refusal(EndCode.VOLUME_EXISTS, volumes.create, "Models", SIZE).message
+    refusal(EndCode.VOLUME_EXISTS, volumes.attach, "MODELS", writable=True)
+    refusal(EndCode.VOLUME_NOT_HERE, volumes.attach, "Models", writable=False)
+
+
+def test_a_link_in_the_folder_is_no_volume(volumes: Volumes, tmp_path: Path) -> None:
+    volumes.create("models", SIZE)
+    file = Path(volumes.folder, "models.ext4")
+    elsewhere = tmp_path / "elsewhere.ext4"
+    os.close(volumes.attach("models", writable=False).fd)  # the control
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    file.unlink()
+    file.hardlink_to(elsewhere)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    file.unlink()
+    os.mkfifo(file, 0o600)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    file.unlink()
+    elsewhere.rename(file)
+    file.chmod(0o640)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    file.chmod(0o600)
+    os.chown(file, 1, 1)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+
+
+def test_a_folder_that_others_may_open_is_not_used(volumes: Volumes, tmp_path: Path) -> None:
+    volumes.create("models", SIZE)
+    Path(volumes.folder).chmod(0o710)
+    refusal(EndCode.VOLUMES_UNUSABLE, volumes.attach, "models", writable=False)
+    refusal(EndCode.VOLUMES_UNUSABLE, volumes.create, "others", SIZE)
+    Path(volumes.folder).chmod(0o700)
+    linked = tmp_path / "linked"
+    linked.symlink_to(volumes.folder)
+    refusal(EndCode.VOLUMES_UNUSABLE, Volumes(str(linked)).size, "models")
+    assert Volumes(volumes.folder).size("models") == SIZE
+
+
+def test_owners_have_folders_and_user_ids_of_their_own(tmp_path: Path) -> None:
+    first, second = (of_owner(str(tmp_path / "volumes"), owner) for owner in (1001, 1002))
+    first.create("models", SIZE)
+    assert [one.name for one in first.list()] == ["models"]
+    assert second.list() == ()
+    refusal(EndCode.VOLUME_NOT_HERE, second.attach, "models", writable=False)
+    low, high = UID_RANGE
+    assert first.uid() == first.uid() != second.uid()
+    assert all(low <= one.uid() < high for one in (first, second))
+
+
+def test_an_owner_file_with_another_user_id_is_refused(volumes: Volumes) -> None:
+    volumes.create("models", SIZE)
+    Path(volumes.folder, "owner").write_text("0\n")
+    refusal(EndCode.VOLUMES_UNUSABLE, volumes.attach, "models", writable=True)
+
+
+def test_a_quota_counts_largest_sizes_and_numbers(volumes: Volumes) -> None:
+    quota = Quota(volumes=2, total_bytes=3 * SIZE)
+    volumes.create("a", SIZE, quota=quota)
+    error = refusal(EndCode.VOLUME_QUOTA, volumes.create, "b", 2 * SIZE + 4096, quota=quota)
+    assert (error.limit, error.setting) == ("96.0 MiB of all volumes", "volumes")
+    volumes.create("b", SIZE, quota=quota)
+    assert refusal(EndCode.VOLUME_QUOTA, volumes.create, "c", SIZE, quota=quota).limit == "2 volumes"
+    volumes.remove("a")
+    volumes.create("c", SIZE, quota=quota)
+
+
+def test_what_cannot_be_made_leaves_nothing(volumes: Volumes) -> None:
+    error = refusal(EndCode.VOLUME_NOT_MADE, volumes.create, "models", 1 << 60)
+    assert error.setting == "volumes"
+    refusal(EndCode.VOLUME_NOT_MADE, volumes.create, "models", 4096)
+    assert files_of(volumes) == ["owner"]
+    Path(volumes.folder, ".new").write_text("of a process that was killed")
+    volumes.create("models", SIZE)
+    assert files_of(volumes) == ["models.ext4", "owner"]
+
+
+def test_a_volume_that_is_not_there_is_made_to_be_written_to_and_not_to_be_read(
+    volumes: Volumes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox_kernel.engines.volumes.DEFAULT_BYTES", SIZE)
+    refusal(EndCode.VOLUME_NOT_HERE, volumes.attach, "models", writable=False)
+    assert not Path(volumes.folder).exists()
+    os.close(volumes.attach("models", writable=True).fd)
+    assert volumes.size("models") == SIZE
