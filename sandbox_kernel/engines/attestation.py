@@ -184,8 +184,10 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
     yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
-    volumes = {one.path for one in spec.attached if one.writable}
-    yield only("writable places", TMPFS | volumes, report.get("writable"))
+    # gVisor answers by a folder's mode alone, and asks the host, whose overlay is read-only, when something is written.
+    by_mode = spec.runtime is not None
+    places = {one.path for one in spec.attached if one.writable or by_mode}
+    yield only("writable places", TMPFS | places, report.get("writable"))
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
