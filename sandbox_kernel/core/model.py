@@ -31,6 +31,8 @@ PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 """What kernels have imported that wait for their users, unless somebody chooses otherwise."""
 ATTACHED = "/mnt"
 """Where a sandbox has the datasets and volumes that it was given: /mnt/datasets/NAME and /mnt/volumes/NAME."""
+MAX_ATTACHED = 32
+"""Datasets of a sandbox, and volumes."""
 SPILL = f"{SCRATCH}/.tmp"
 """Where programs put what does not fit into memory, if scratch is on a disk. No file of it is copied out."""
 SERVICE_PORT = 3128
@@ -228,6 +230,8 @@ class SandboxSpec:
     """What `command` was made of; None if that is no agent's."""
     attached: tuple[Attached, ...] = ()
     """What it has of the host's, by name."""
+    reader: int | None = None
+    """User of the machine whose rights count for datasets; None: this process's own."""
 
     def __post_init__(self) -> None:
         if self.uid <= 0:

@@ -15,6 +15,7 @@
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `attached`: What a sandbox has of the host's by an exception: its datasets and disks, opened while it starts.
+- `dataset_folder`: A dataset's folder, opened with the rights of the user whose sandbox it is for.
 - `disk_images`: Disks of a fixed size, of which nothing is left when nobody uses them.
 - `user_ids`: The user ids that sandboxes have.
 - `volumes`: Disks with a name that outlive sandboxes, and who may use each just now.

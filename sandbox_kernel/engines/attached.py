@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Literal
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError
 from ..core.model import ATTACHED, Attached, SandboxSpec, Settings
+from . import dataset_folder
 from .hardening import protections
 
 if TYPE_CHECKING:
     from .disk_images import Device
-
-FORBIDDEN = ("/", "/dev", "/proc", "/sys", "/run")
-"""No dataset, and nothing below the middle three: they are the machine, and no data."""
 
 
 def of(settings: Settings) -> tuple[Attached, ...]:
@@ -84,7 +82,7 @@ def hold(spec: SandboxSpec) -> Held:
                 volume = _volume(one, spec.uid)
                 held.keep(one.path, volume.fd, volume.path)
             else:
-                held.keep(one.path, open_dataset(one))
+                held.keep(one.path, open_dataset(one, spec.reader))
         for disk in protections(spec).disks:
             from . import disk_images
 
@@ -97,8 +95,8 @@ def hold(spec: SandboxSpec) -> Held:
 
 
 def opens_disks(spec: SandboxSpec) -> bool:
-    """Return whether `hold` makes or mounts disks for it, which takes a while."""
-    return spec.limits.scratch == "disk" or any(one.kind == "volume" for one in spec.attached)
+    """Return whether `hold` makes disks, or opens what may be on a slow one, which takes a while."""
+    return spec.limits.scratch == "disk" or bool(spec.attached)
 
 
 def owner(found: tuple[Attached, ...]) -> int | None:
@@ -128,35 +126,23 @@ def _volume(one: Attached, uid: int) -> Device:
     return device
 
 
-def open_dataset(one: Attached) -> int:
+def open_dataset(one: Attached, reader: int | None = None) -> int:
     """Return a descriptor of a dataset's folder, for its path alone (O_PATH). Raises `ConfigurationError`.
 
-    What this process may not read is refused, and so is a folder that the sandbox's own user cannot read.
+    What `reader` may not read is refused (None: this process's user), and so is a folder that the sandbox's own user
+    cannot read.
     """
     path = one.source
+    if not path.startswith("/"):
+        raise _refused(one, "it has no folder: name it as NAME=/path, or have the operator of a broker list it")
     try:
-        if not path.startswith("/"):
-            raise _refused(one, "it has no folder: name it as NAME=/path, or have the operator of a broker list it")
-        real = os.path.realpath(path, strict=True)
-        if real in FORBIDDEN or real.startswith(("/dev/", "/proc/", "/sys/")) or real == _home():
-            raise _refused(one, f"{real} is no folder of data")
-        fd = os.open(real, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise _refused(one, f"{path}: {error.strerror}") from error
-    try:
-        mode = os.fstat(fd).st_mode
-        readable = os.access(f"/proc/self/fd/{fd}", os.R_OK | os.X_OK, effective_ids=True)
-    except OSError as error:
+        fd = dataset_folder.opened(path, reader)
+    except dataset_folder.UnfitFolderError as error:
+        raise _refused(one, str(error)) from error
+    if os.fstat(fd).st_mode & (stat.S_IROTH | stat.S_IXOTH) != stat.S_IROTH | stat.S_IXOTH:
         os.close(fd)
-        raise _refused(one, f"{path}: {error.strerror}") from error
-    for ok, why in (
-        (readable, f"this user may not read {path}"),
-        (mode & (stat.S_IROTH | stat.S_IXOTH) == stat.S_IROTH | stat.S_IXOTH, f"others may not read {path}, and cells"
-         " have a user of their own: chmod o+rx, and o+r for its files"),
-    ):  # fmt: skip
-        if not ok:
-            os.close(fd)
-            raise _refused(one, why)
+        why = f"others may not read {path}, and cells have a user of their own: chmod o+rx, and o+r for its files"
+        raise _refused(one, why)
     return fd
 
 

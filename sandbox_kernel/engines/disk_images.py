@@ -84,6 +84,7 @@ def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={owner}:{owner}"
     place = f"/proc/self/fd/{fd}"
     features = () if journal else ("-O", "^has_journal")
+    # mkfs takes smaller blocks for a small disk, which a device of larger ones does not mount.
     _run([program(), "-q", "-F", "-m", "0", "-b", str(_BLOCK), *features, "-E", options, place], fd)
     _run([program("debugfs"), "-w", "-R", "rmdir lost+found", place], fd)
 

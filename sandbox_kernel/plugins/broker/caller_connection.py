@@ -90,6 +90,7 @@ async def status(broker: Service, peer: Peer, said: Answer) -> Answer:
         "all": broker.tally.total,
         "set_by": broker.policy.source,
         "sessions": ceiling.sessions,
+        "datasets": sorted(ceiling.datasets)[:MAX_ROWS],
     }
 
 
@@ -416,6 +417,7 @@ class Caller:
             "engine": witness.engine,
             "shared": witness.shared,
             "layers": sorted(witness.layers),
+            "attached": [[path, *times] for path, times in sorted(witness.attached.items())],
             "image_id": lent.container.image_id,
         }
 

@@ -11,14 +11,14 @@ import pwd
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ...config.forms import seconds, size
 from ...core.codes import Note, UsageCode
 from ...core.errors import ConfigurationError, QuotaExceeded, SandboxError
-from ...core.model import Settings, format_bytes
+from ...core.model import DATA_NAME, Attached, Settings, format_bytes
 from .client import packets
 from .codes import BrokerCode
 from .create_request import IMAGE, RUNTIME, CreateRequest
@@ -27,9 +27,12 @@ MAX_CEILING = 100_000
 OF_ALL = 256
 """Sandboxes at once, if nobody says how many."""
 FILE_BYTES = 1 << 20
+MAX_DATASETS = 1000
+"""Of one table."""
 DEFAULT_RUNTIME = "default"
 """How the file names the engine's own."""
 BEST_EFFORT = "best-effort"
+_DATASET = re.compile(DATA_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,16 @@ class Ceiling:
     cpus: float | None = None
     """Of one sandbox."""
     pids: int | None = None
+    scratch_size: int | None = None
+    """Bytes of one sandbox's scratch, if that is on a disk."""
+    scratch_total: int | None = None
+    """Bytes of all of them at once."""
+    datasets: Mapping[str, str] = field(default_factory=dict)
+    """Folders that cells may read, by the names that users have for them."""
+    volumes: int | None = None
+    """Volumes."""
+    volumes_size: int | None = None
+    """Bytes of all of them together."""
     sessions: int | None = 64
     """Sandboxes at once."""
     hourly: int | None = None
@@ -57,7 +70,7 @@ class Ceiling:
     """"best-effort" allows sandboxes whose limits the machine does not enforce."""
     denied: bool = False
     own: bool = False
-    """Whether the broker is this user's own, whose folders may stand in for an image."""
+    """Whether the broker is this user's own, whose folders may stand in for an image and be datasets."""
     set_by: Mapping[str, str] | None = None
     """Who set each."""
 
@@ -83,6 +96,7 @@ class Ceiling:
             ("memory", asked.memory, format_bytes),
             ("cpus", asked.cpus, str),
             ("pids", asked.pids, str),
+            ("scratch_size", order.disk, format_bytes),
         )
         for name, number, show in figures:
             most = getattr(self, name)
@@ -98,10 +112,43 @@ class Ceiling:
                 setting="limits",
                 set_by=self.by("limits"),
             )
+        if self.volumes == 0 and any(one.kind == "volume" for one in order.attached):
+            raise QuotaExceeded(BrokerCode.BROKER_DENIED, limit="none", setting="volumes", set_by=self.by("volumes"))
+
+    def grant(self, order: CreateRequest, uid: int, volumes: str = "") -> CreateRequest:
+        """Return what is made for an order of this user, with the folders of its data. Raises `QuotaExceeded`.
+
+        `volumes` is the folder of this user's volumes.
+        """
+        self.check(order)
+        attached = tuple(
+            self._granted(one) if one.kind == "dataset" else replace(one, source=volumes) for one in order.attached
+        )
+        return replace(order, attached=attached, reader=uid)
+
+    def _granted(self, one: Attached) -> Attached:
+        if one.source and self.own:
+            return one
+        if one.source or one.name not in self.datasets:
+            raise QuotaExceeded(
+                BrokerCode.BROKER_NO_PATHS if one.source else BrokerCode.BROKER_DENIED,
+                limit=f"the datasets {', '.join(self.datasets)}" if self.datasets else "no dataset",
+                value=one.name,
+                setting="datasets",
+                set_by=self.by("datasets"),
+            )
+        return replace(one, source=self.datasets[one.name])
 
 
-UNSAID = Ceiling(images=(Settings().image, "sandbox-kernel:base"), runtimes=(DEFAULT_RUNTIME,))
-"""What a file allows that does not say more: our own images, and the engine's own runtime."""
+UNSAID = Ceiling(
+    images=(Settings().image, "sandbox-kernel:base"),
+    runtimes=(DEFAULT_RUNTIME,),
+    scratch_size=0,
+    scratch_total=0,
+    volumes=0,
+    volumes_size=0,
+)
+"""What a file allows that does not say more: our own images, the engine's own runtime, and no disk of the machine's."""
 
 
 OWN = Ceiling(own=True, sessions=None, limits=BEST_EFFORT, detached=OF_ALL)
@@ -225,7 +272,7 @@ class _File:
         return said
 
     def _ceiling(self, table: tuple[str, ...], said: Any) -> Ceiling:
-        known = {field.name for field in fields(Ceiling)} - {"set_by", "own"}
+        known = {one.name for one in fields(Ceiling)} - {"set_by", "own"}
         given: dict[str, Any] = {}
         for name, value in self._table(table, said).items():
             if name not in known:
@@ -240,11 +287,15 @@ class _File:
             if not isinstance(value, list) or not all(isinstance(one, str) and form.fullmatch(one) for one in value):
                 raise self._refused(table, name, "that is no list of names")
             return tuple(value)
-        if name == "memory":
+        if name in {"memory", "scratch_size", "scratch_total", "volumes_size"}:
+            if type(value) is int and value == 0 and name != "memory":
+                return 0
             try:
                 return size(1)(name, value)
             except SandboxError as error:
                 raise self._refused(table, name, error.message) from error
+        if name == "datasets":
+            return self._datasets(table, value)
         if name == "lifetime":
             try:
                 found = float(str(seconds(1)(name, value)))
@@ -268,6 +319,18 @@ class _File:
                 raise self._refused(table, name, "true and false are the choices")
             return value
         return self._whole(table, name, value)
+
+    def _datasets(self, table: tuple[str, ...], value: Any) -> Mapping[str, str]:
+        """A folder need not be there yet: a user who asks for it is told."""
+        if not isinstance(value, Mapping) or len(value) > MAX_DATASETS:
+            raise self._refused(table, "datasets", f"that is no table of names and folders, {MAX_DATASETS} at most")
+        for name, path in value.items():
+            if not _DATASET.fullmatch(name):
+                why = f"{name!r} is no name: letters, digits, dots, dashes and underlines, 63 at most"
+                raise self._refused(table, "datasets", why)
+            if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+                raise self._refused(table, "datasets", f"{name} is no path from the root on")
+        return dict(value)
 
     def _users(self, table: tuple[str, ...], value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):

@@ -26,6 +26,11 @@ class BrokerCode(Code):
     BROKER_OTHER_VERSION = "failure", "the broker is of another version of sandbox_kernel", _START
     BROKER_BUSY = "limit", "too many requests are waiting for the broker", "Try again in a moment."
     BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", _ALLOWED
+    BROKER_NO_PATHS = (
+        "limit",
+        "a dataset of an operator's broker is asked for by its name, and not by a folder",
+        "Leave out the folder: datasets = sales. Its operator lists the names.",
+    )
     BROKER_NO_ACCOUNT = (
         "violation",
         "the caller's user id is no account of this machine",
@@ -41,6 +46,11 @@ class BrokerCode(Code):
         "failure",
         "the detached sandbox was made without what would serve that",
         "Connect without what is named, or make another sandbox with it.",
+    )
+    DETACHED_HAS_DATA = (
+        "violation",
+        "the detached sandbox has datasets or volumes of the user who made it",
+        "Have that user copy what you need into a sandbox without them.",
     )
     DETACHED_OWNED = (
         "failure",

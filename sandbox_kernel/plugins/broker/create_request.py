@@ -15,7 +15,8 @@ from typing import Any
 
 from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
-from ...core.model import KERNEL_NAME, AgentOptions, Limits, LimitsKept, SandboxSpec
+from ...core.model import KERNEL_NAME, AgentOptions, Attached, Limits, LimitsKept, SandboxSpec
+from ...engines import attached
 from ...engines.shipping import command_of
 from ...engines.user_ids import new_uid
 from .client import packets
@@ -26,7 +27,9 @@ IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._/:@-]{0,254}")
 RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ZONE = re.compile(time_zone.FORM)
 KERNEL = re.compile(KERNEL_NAME)
-FIELDS = frozenset({"image", "runtime", "limits", "limits_kept", "charts", "zone", "kernel", "variables", "inside"})
+FIELDS = frozenset(
+    {"image", "runtime", "limits", "limits_kept", "charts", "zone", "kernel", "variables", "attached", "inside"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +41,19 @@ class CreateRequest:
     limits: Limits
     limits_kept: LimitsKept
     options: AgentOptions = field(repr=False)
+    attached: tuple[Attached, ...] = ()
+    reader: int | None = None
+    """Who asks, once a ceiling has allowed it."""
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing in it is for one session alone, so that it can be made before somebody asks."""
-        return not self.options.variables and self.options.inside is None
+        return not self.options.variables and self.options.inside is None and not self.attached
+
+    @property
+    def disk(self) -> int:
+        """Bytes of the machine's disk that are reserved for it."""
+        return self.limits.scratch_size if self.limits.scratch == "disk" else 0
 
     def key(self, preload: tuple[str, ...]) -> str:
         """Return a digest of everything that the sandbox is made of, but for its number and its user id."""
@@ -63,8 +74,10 @@ class CreateRequest:
             limits=self.limits,
             command=command_of(self.options, self.limits, warm=warm, preload=preload),
             limits_kept=self.limits_kept,
-            uid=new_uid(),
+            uid=attached.owner(self.attached) or new_uid(),
             made_of=self.options,
+            attached=self.attached,
+            reader=self.reader,
         )
 
 
@@ -100,4 +113,5 @@ def _read(said: Mapping[str, Any]) -> CreateRequest:
         limits=packets.limits(said["limits"]),
         limits_kept=said["limits_kept"],
         options=options,
+        attached=packets.attached(said["attached"]),
     )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.tasks import Tasks
+from ...engines import volumes
 from . import create_request
 from .caller_connection import Caller, Made
 from .ceilings import Policy
@@ -116,6 +117,8 @@ BACKLOG = 64
 END_SECONDS = 0.8
 """For what waits to be gone, before the process ends and takes it along."""
 REAP_PAUSE = 10.0
+STATE = "/var/lib/sandbox-kernel"
+"""Where an operator's broker keeps what outlives it: its users' volumes."""
 
 
 class Broker:
@@ -129,9 +132,10 @@ class Broker:
         pool: Pool | None = None,
         read: Callable[[object], CreateRequest] = create_request.read,
         idle_seconds: float | None = None,
+        state: str = STATE,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`idle_seconds` without a caller end it; `say` takes lines for the operator."""
+        """`idle_seconds` without a caller end it; `state` is its folder; `say` takes lines for the operator."""
         self.engine, self.policy = engine, policy
         self.pool = pool or Pool(engine, size=0)
         self.tally = UsageCounters()
@@ -142,6 +146,7 @@ class Broker:
         self.starting = 0
         self._read = read
         self._idle_seconds = idle_seconds
+        self._state = state
         self._say = say
         self._callers: set[Caller] = set()
         self._by_user: Counter[int] = Counter()
@@ -213,6 +218,10 @@ class Broker:
             self._by_user[connection.peer.uid] -= 1
             self._used = time.monotonic()
 
+    def _volumes(self, uid: int) -> str:
+        """Return the folder of a user's volumes; of a broker of its own they are those that the user has without it."""
+        return volumes.of_owner(f"{self._state}/volumes", uid).folder
+
     # --- sandboxes ----------------------------------------------------------------------------------------------------
 
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
@@ -220,13 +229,13 @@ class Broker:
         begin = time.monotonic()
         if said.get("protocol") != packets.VERSION:
             raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
-        wanted = self._read(said["spec"])
-        self.policy.of(whose.uid).check(wanted)
+        ceiling = self.policy.of(whose.uid)
+        wanted = ceiling.grant(self._read(said["spec"]), whose.uid, "" if ceiling.own else self._volumes(whose.uid))
         if said["agent"] != wanted.digest():
             raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
         wish = self.keeping.wish(said.get("kept"), whose)
         try:
-            self.tally.take(self.policy, whose.uid, begin)
+            self.tally.take(self.policy, whose.uid, begin, wanted.disk)
         except SandboxError:
             self.keeping.forget(whose.uid, wish)
             raise
@@ -234,7 +243,7 @@ class Broker:
         try:
             made = await self._ready(wanted, whose, wish) or await self._cold(wanted, whose, wish)
         except BaseException:
-            self.tally.give_back(whose.uid)
+            self.tally.give_back(whose.uid, wanted.disk)
             self.keeping.forget(whose.uid, wish)
             raise
         finally:
@@ -311,7 +320,7 @@ class Broker:
 
     def _ended(self, lent: Lease) -> None:
         if self.lent.pop(lent.ticket, None) is not None:
-            self.tally.give_back(lent.uid)
+            self.tally.give_back(lent.uid, lent.disk)
             if isinstance(lent, DetachedSandbox):
                 self.keeping.forget(lent.uid, lent.wish)
             self.figures.ended(lent.reason.kind if lent.reason is not None else "unknown")

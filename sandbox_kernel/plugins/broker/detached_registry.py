@@ -117,6 +117,9 @@ class DetachedRegistry:
         kept, take = self.named(said, whose), said["take"]
         if type(take) is not bool:
             raise ValueError("neither true nor false")
+        if kept.spec.attached and kept.uid != whose.uid:
+            # They were opened with the rights of the user who made it, and a volume is one user's.
+            raise EngineError(BrokerCode.DETACHED_HAS_DATA)
         if kept.passing >= MAX_PASSING:
             raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{MAX_PASSING} owners whose words wait for a sandbox")
         if kept.is_owned:

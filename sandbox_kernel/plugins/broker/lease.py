@@ -47,6 +47,11 @@ class Lease:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
+    def disk(self) -> int:
+        """Bytes of the machine's disk that it has."""
+        return self.spec.limits.scratch_size if self.spec.limits.scratch == "disk" else 0
+
+    @property
     def state(self) -> str:
         return "handed over" if self.is_adrift else "running"
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 
 from ...core.codes import EndCode
 from ...core.errors import QuotaExceeded
+from ...core.model import format_bytes
 from .ceilings import Policy
 from .codes import BrokerCode
 
@@ -19,14 +20,16 @@ class UsageCounters:
 
     def __init__(self) -> None:
         self.running: Counter[int] = Counter()
+        self.disks: Counter[int] = Counter()
+        """Bytes of the machine's disk that sandboxes have."""
         self._starts: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_REMEMBERED))
 
     @property
     def total(self) -> int:
         return self.running.total()
 
-    def take(self, policy: Policy, uid: int, now: float) -> None:
-        """Count one more for a user. Raises `QuotaExceeded`, and then counts nothing."""
+    def take(self, policy: Policy, uid: int, now: float, disk: int = 0) -> None:
+        """Count one more for a user, with `disk` bytes of a disk. Raises `QuotaExceeded`, and then counts nothing."""
         ceiling = policy.of(uid)
         if ceiling.sessions is not None and self.running[uid] >= ceiling.sessions:
             raise QuotaExceeded(
@@ -42,6 +45,15 @@ class UsageCounters:
                 value=f"{self.total} are there",
                 set_by=policy.source,
             )
+        if disk and ceiling.scratch_total is not None and self.disks[uid] + disk > ceiling.scratch_total:
+            raise QuotaExceeded(
+                EndCode.QUOTA_EXCEEDED,
+                "the disks of this user's sandboxes together would be larger than they may",
+                limit=format_bytes(ceiling.scratch_total),
+                value=f"{format_bytes(self.disks[uid])} are there, and {format_bytes(disk)} more",
+                setting="scratch_size",
+                set_by=ceiling.by("scratch_total"),
+            )
         starts = self._starts[uid]
         while starts and now - starts[0] >= HOUR:
             starts.popleft()
@@ -55,9 +67,11 @@ class UsageCounters:
             )
         starts.append(now)
         self.running[uid] += 1
+        self.disks[uid] += disk
 
-    def give_back(self, uid: int) -> None:
-        """Count one less."""
-        self.running[uid] -= 1
-        if self.running[uid] <= 0:
-            del self.running[uid]
+    def give_back(self, uid: int, disk: int = 0) -> None:
+        """Count one less, as it was taken."""
+        for counter, number in ((self.running, 1), (self.disks, disk)):
+            counter[uid] -= number
+            if counter[uid] <= 0:
+                del counter[uid]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from ...config.forms import Form, path_from_root, refuse, texts_of
 from ...config.setting import rows, setting
-from ...core.model import DATA_NAME
+from ...core.model import DATA_NAME, MAX_ATTACHED
 
-MAX_ATTACHED = 32
 _NAME = re.compile(DATA_NAME)
 MODES = ("ro", "rw")
 

@@ -218,6 +218,7 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "zone": None,
         "kernel": "python3",
         "variables": [],
+        "attached": [],
         "inside": None,
         **fields,
     }

@@ -248,7 +248,8 @@ def _witness(said: Mapping[str, Any]) -> Inspection:
             raise ValueError("nothing was compared")
         places = (frozenset(map(str, said["environment"])), frozenset(map(str, said["mounts"])))
         layers = frozenset(map(str, said["layers"]))
-        return Inspection(lines, *places, str(said["engine"]), said["shared"] is not False, layers)
+        attached = {str(path): (int(since), int(now)) for path, since, now in said["attached"]}
+        return Inspection(lines, *places, str(said["engine"]), said["shared"] is not False, layers, attached)
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(
             BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error}"

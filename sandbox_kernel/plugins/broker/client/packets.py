@@ -22,14 +22,24 @@ from ....core.errors import (
     QuotaExceeded,
     SandboxError,
 )
-from ....core.model import AgentOptions, Inside, Limits, ProcessSample, SandboxSample, SandboxSpec
+from ....core.model import (
+    DATA_NAME,
+    MAX_ATTACHED,
+    AgentOptions,
+    Attached,
+    Inside,
+    Limits,
+    ProcessSample,
+    SandboxSample,
+    SandboxSpec,
+)
 from ....core.version import __version__
 from ... import index
 from ..codes import BrokerCode
 
 MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 6
+VERSION = 7
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
@@ -40,6 +50,7 @@ PLAIN = {"received": ""}
 MAX_LIFETIME = 30 * 86400.0
 MAX_SECONDS = 1e9
 NAME = re.compile(r"[0-9a-f]{32}")
+_NAME_OF_DATA = re.compile(DATA_NAME)
 MAX_METADATA, MAX_KEY, MAX_VALUE = 32, 64, 256
 MAX_METADATA_BYTES = 8 << 10
 MAX_SETTINGS = 24 << 10
@@ -116,6 +127,7 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
         "zone": options.zone,
         "kernel": options.kernel,
         "variables": [list(pair) for pair in options.variables],
+        "attached": [[one.kind, one.name, one.source, one.writable] for one in spec.attached],
         "inside": None
         if inside is None
         else {
@@ -155,6 +167,22 @@ def options(said: Mapping[str, Any]) -> AgentOptions:
             lines=tuple(text(line, MAX_BYTES) for line in _list(inside["lines"])),
         ),
     )
+
+
+def attached(said: Any) -> tuple[Attached, ...]:
+    """Return what a sandbox is to have of the host's, by name. Raises ValueError, and TypeError for what is no list."""
+    found: dict[str, Attached] = {}
+    for kind, name, source, writable in _list(said):
+        if kind not in ("dataset", "volume") or not _NAME_OF_DATA.fullmatch(text(name)):
+            raise ValueError("that is no name of a dataset or a volume")
+        if (text(source) and kind == "volume") or (_flag(writable) and kind == "dataset"):
+            raise ValueError("a dataset is read, and a volume has no path")
+        one = Attached(kind=kind, name=name, source=source, writable=writable)
+        if found.setdefault(one.path.lower(), one) is not one:
+            raise ValueError("one name twice")
+    if any(sum(one.kind == kind for one in found.values()) > MAX_ATTACHED for kind in ("dataset", "volume")):
+        raise ValueError("too many names")
+    return tuple(sorted(found.values(), key=lambda one: one.path))
 
 
 def _pairs(said: Any) -> tuple[tuple[str, str], ...]:

@@ -32,7 +32,7 @@ from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.engines.user_ids import UID_RANGE
 from sandbox_kernel.plugins.broker import create_request
-from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
+from sandbox_kernel.plugins.broker.ceilings import OWN, Ceiling, Policy, load
 from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.container import Given
 from sandbox_kernel.plugins.broker.client.listener_trust import require_own_ground
@@ -115,6 +115,19 @@ NUMBERS = sorted(set(LIMITS) - {"scratch"})
         a_request(variables=[["A", "1"]] * 2000),
         a_request(inside={"environment": []}),
         a_request(inside=[1]),
+        a_request(attached={}),
+        a_request(attached=[["dataset", "a", ""]]),
+        a_request(attached=[["bind", "a", "", False]]),
+        a_request(attached=[["dataset", "../a", "", False]]),
+        a_request(attached=[["dataset", "a/b", "", False]]),
+        a_request(attached=[["dataset", "a\n", "", False]]),
+        a_request(attached=[["dataset", "a", "", True]]),
+        a_request(attached=[["dataset", "a", 3, False]]),
+        a_request(attached=[["dataset", "a", "/a\0", False]]),
+        a_request(attached=[["volume", "a", "/srv", True]]),
+        a_request(attached=[["volume", "a", "", "rw"]]),
+        a_request(attached=[["dataset", "a", "", False], ["dataset", "A", "", False]]),
+        a_request(attached=[["dataset", f"a{number}", "", False] for number in range(33)]),
     ],
 )
 def test_an_improper_request_is_refused(said: object) -> None:
@@ -257,6 +270,12 @@ def test_a_user_s_table_wins_over_that_of_all(tmp_path: Path) -> None:
         ("sessions = true", 2, "sessions"),
         ('limits = "off"', 2, "limits"),
         ("own = true", 2, "own"),
+        ('scratch_size = "much"', 2, "scratch_size"),
+        ("scratch_total = -1", 2, "scratch_total"),
+        ('datasets = ["sales"]', 2, "datasets"),
+        ('datasets = { sales = "srv" }', 2, "datasets"),
+        ('datasets = { "../a" = "/srv" }', 2, "datasets"),
+        ("datasets = { sales = 3 }", 2, "datasets"),
         ("x 3", 2, "Expected"),
         ("\n[user.no-such-user-here]\nsessions = 3", 3, "no-such-user-here"),
         ("\n[alll]\nsessions = 3", 3, "alll"),
@@ -447,6 +466,60 @@ def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_no
         assert not select.make_own_engine(Settings()).address.startswith("broker")
     with pytest.raises(ConfigurationError, match="an engine of its own"):
         select.make_own_engine(Settings(engine="broker"))
+
+
+# --- datasets and disks -----------------------------------------------------------------------------------------------
+
+
+def test_datasets_are_those_of_the_table_that_wins(tmp_path: Path) -> None:
+    text = '[all]\ndatasets = { a = "/srv/a" }\n[user.root.datasets]\nb = "/srv/b"\n'
+    policy = load(written(tmp_path, text))
+    root, other = policy.of(0), policy.of(4_000_000_000)
+    of_a, of_b = (create_request.read(a_request(attached=[["dataset", name, "", False]])) for name in "ab")
+    assert [one.source for one in other.grant(of_a, 7).attached] == ["/srv/a"]
+    assert [one.source for one in root.grant(of_b, 0).attached] == ["/srv/b"]
+    assert other.grant(of_a, 7).spec().reader == 7
+    for ceiling, order, table in ((other, of_b, "[all]"), (root, of_a, "[user.root]")):
+        with pytest.raises(QuotaExceeded) as caught:
+            ceiling.grant(order, 7)
+        assert (caught.value.code, caught.value.setting) == (BrokerCode.BROKER_DENIED, "datasets")
+        assert caught.value.set_by.endswith(table)
+
+
+@pytest.mark.parametrize("source", ["/srv/a", "/etc"])
+def test_a_folder_is_refused_by_a_code_unless_the_broker_is_one_s_own(tmp_path: Path, source: str) -> None:
+    order = create_request.read(a_request(attached=[["dataset", "a", source, False]]))
+    policy = load(written(tmp_path, '[all]\ndatasets = { a = "/srv/a" }\n'))
+    for uid in (0, 4_000_000_000):
+        with pytest.raises(QuotaExceeded) as caught:
+            policy.of(uid).grant(order, uid)
+        assert caught.value.code is BrokerCode.BROKER_NO_PATHS
+    assert [one.source for one in OWN.grant(order, 7).attached] == [source]
+
+
+def test_a_file_that_says_nothing_allows_no_disk_no_dataset_and_no_volume(tmp_path: Path) -> None:
+    ceiling = load(written(tmp_path, "[all]\nsessions = 3\n")).everybody
+    wanted: tuple[dict[str, Any], ...] = (
+        {"limits": {**LIMITS, "scratch": "disk"}},
+        *({"attached": [[kind, "a", "", False]]} for kind in KINDS),
+    )
+    for said in wanted:
+        with pytest.raises(QuotaExceeded) as caught:
+            ceiling.grant(create_request.read(a_request(**said)), 7)
+        assert caught.value.code is BrokerCode.BROKER_DENIED
+
+
+KINDS = ("dataset", "volume")
+
+
+def test_a_sandbox_with_data_is_not_made_ahead_and_one_with_a_disk_may_be() -> None:
+    with_disk, without = (
+        create_request.read(a_request(limits={**LIMITS, "scratch": one})) for one in ("disk", "memory")
+    )
+    assert (with_disk.is_plain, without.is_plain) == (True, True)
+    assert with_disk.key(()) != without.key(())
+    for kind in KINDS:
+        assert not create_request.read(a_request(attached=[[kind, "a", "", False]])).is_plain
 
 
 # --- what an operator installs ----------------------------------------------------------------------------------------
