@@ -3,7 +3,7 @@
 A root's folder has a folder `machine` beside its `root.json`:
 
     machine/machine.json   {"format": 1, "contents": …, "guest": …, "kernel": …, "made": …, "files": {name: digest}}
-    machine/kernel         the kernel, of the distribution's package
+    machine/kernel         the kernel, of the distribution's package, unpacked
     machine/initrd         its first files: busybox, the modules, and the first process (`inside/guest.py`)
     machine/root.squashfs  the root's files
 
@@ -24,8 +24,12 @@ DESCRIPTION = "machine.json"
 KERNEL, INITRD, DISK = "kernel", "initrd", "root.squashfs"
 FILES = (KERNEL, INITRD, DISK)
 
-MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng", "squashfs")
-"""What the kernel is given, and what they need: a disk, serial ports, random numbers, and how the disk is read."""
+MODULES = (
+    *("virtio_pci", "virtio_blk", "virtio_console", "virtio-rng", "squashfs"),
+    *("crc32c_generic", "ext4", "9pnet_virtio", "9p"),
+)
+"""What the kernel is given, and what they need: a disk, serial ports, random numbers, and how the disk is read; and
+for those who ask for it, a disk to write to, and folders of the host's."""
 
 FIRST = """\
 #!/bin/busybox sh

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import lzma
 import os
 import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -209,6 +211,27 @@ while True:
     data = data[start + -(-fields[6] // 4) * 4 :]
 print(json.dumps(found))
 """
+
+
+def test_a_kernel_that_unpacks_itself_is_unpacked() -> None:
+    kernel = b"\x7fELF" + os.urandom(10_000)
+    packed = lzma.compress(kernel)
+    header = bytearray(1024)
+    header[0x1F1], header[0x202:0x206] = 1, b"HdrS"
+    header[0x248:0x250] = struct.pack("<II", 100, len(packed))
+    whole = bytes(header) + bytes(100) + packed + b"the rest"
+    assert machines.unpacked_kernel(whole) == kernel
+
+
+@pytest.mark.parametrize(
+    "packed", [b"\x28\xb5\x2f\xfd of zstd", lzma.compress(b"no kernel"), lzma.compress(b"\x7fELF")[:-9]]
+)
+def test_a_kernel_that_is_packed_in_another_way_stays_as_it_is(packed: bytes) -> None:
+    header = bytearray(1024)
+    header[0x1F1], header[0x202:0x206] = 1, b"HdrS"
+    header[0x248:0x250] = struct.pack("<II", 0, len(packed))
+    for whole in (bytes(header) + packed, b"", packed):
+        assert machines.unpacked_kernel(whole) == whole
 
 
 def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
