@@ -2,7 +2,8 @@
 
 The size is the machine's to keep: a cell that fills its disk meets ENOSPC, and the host's disk has that room reserved.
 The file of a disk for scratch has no name any more when the sandbox starts, and the device lets go of it with the last
-mount: so nothing is left, whoever was killed in between. Root's alone, as loop devices and mounts are.
+mount: so nothing is left, whoever was killed in between. Root's alone, as loop devices and mounts are; what is another
+program's disk, as QEMU's, is a file and anybody's.
 Imports errors and core; no engine's words.
 """
 
@@ -48,14 +49,20 @@ class Device(NamedTuple):
 
 
 def available() -> str | None:
-    """Return why there is no disk to be had here, None if there is one."""
+    """Return why there is no device of a disk to be had here, None if there is one."""
     if os.geteuid() != 0:
         return "only root can make one: use a broker that root runs"
-    if program() is None:
-        return "mkfs.ext4 is not installed (Debian: e2fsprogs)"
+    if (why := cannot_make()) is not None:
+        return why
     if not os.access("/dev/loop-control", os.R_OK | os.W_OK):
         return "this machine has no loop devices (/dev/loop-control)"
     return None
+
+
+def cannot_make() -> str | None:
+    """Return why there is no file of a disk to be had here, None if there is one."""
+    missing = [name for name in ("mkfs.ext4", "debugfs") if program(name) is None]
+    return f"{missing[0]} is not installed (Debian: e2fsprogs)" if missing else None
 
 
 def program(name: str = "mkfs.ext4") -> str | None:
@@ -68,17 +75,29 @@ def scratch(size: int, owner: int) -> Device:
 
     Raises `EngineError`: this machine cannot make one, or its disk has no room for it.
     """
-    fd = _unnamed()
+    if (why := available()) is not None:
+        raise refused(why)
+    fd = image(size, owner)
     try:
-        make(fd, size, owner)
         return attach(fd)
     finally:
         os.close(fd)
 
 
+def image(size: int, owner: int) -> int:
+    """Return the file of such a disk, without a name, open for reading and writing. Raises `EngineError`."""
+    fd = _unnamed()
+    try:
+        make(fd, size, owner)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
     """Reserve `size` bytes for an empty file and write an empty file system to it. Raises `EngineError`."""
-    if (why := available()) is not None:
+    if (why := cannot_make()) is not None:
         raise refused(why)
     _reserve(fd, size)
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={owner}:{owner}"

@@ -18,12 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...container import wire
-from ...core.codes import EndCode, Survived
+from ...core.codes import EndCode, Note, SnapshotCode, Survived
 from ...core.errors import EngineError, SandboxError
 from ...core.model import ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines import seccomp_program as system_calls
-from ...engines.abilities import Ability, state_bytes
+from ...engines.abilities import PAUSE, Ability, state_bytes
 from ...engines.attestation import checks, same
 from ...engines.base import Check, Handover, Inspection
 from ...engines.bubblewrap.interface import (
@@ -94,6 +94,7 @@ def start(spec: SandboxSpec, root: Root, *, watch_draws: bool = False) -> dict[s
             }
             for place in wanted.writable
         ],
+        "disks": [disk.path for disk in wanted.disks],
         "shm_bytes": wanted.shm_bytes,
         "calls": base64.b64encode(system_calls.program(wanted.system_calls, MACHINE)).decode(),
     }
@@ -195,7 +196,17 @@ class QemuContainer(Hibernation):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        return super().abilities if self._monitor is None else ABILITIES
+        if self._monitor is None:
+            return super().abilities
+        return ABILITIES if self._made.is_whole else PAUSE
+
+    @property
+    def lacks(self) -> Mapping[Ability, Note]:
+        """Why it has none of its engine's abilities."""
+        if self._made.is_whole:
+            return {}
+        code = SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why="what it has on a disk, and of the host's, is outside of it")
+        return dict.fromkeys((Ability.SNAPSHOT, Ability.FORK), code)
 
     async def pause(self) -> None:
         if self._monitor is None:

@@ -15,7 +15,8 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
-from ...core.tasks import Tasks
+from ...core.tasks import Tasks, made_in_thread
+from ...engines import disk_images
 from ...engines.attached import lacking
 from ...engines.bubblewrap.interface import (
     BubblewrapEngine,
@@ -29,6 +30,7 @@ from ...engines.bubblewrap.interface import (
     taken_over,
     unreachable,
 )
+from ...engines.hardening import protections
 from ...engines.inspectable import Condition
 from ...engines.pipe import Pipe
 from . import artifacts, hardware, profile, saved_states, state_capture
@@ -231,12 +233,15 @@ class QemuEngine(BubblewrapEngine):
                 setting="image",
             )
         uid = spec.uid if state is None else _fitting(spec, machine, state[1])
+        disk = await made_in_thread(lambda: _disk(spec), _close)
         plan = Plan(bwrap, program, spec, root, machine, uid, MachineSockets.new(), self._cgroup, niceness)
         try:
-            launched, made, monitor = plan.launch(None if state is None else state[0])
+            launched, made, monitor = plan.launch(None if state is None else state[0], disk=disk)
         except BaseException:
             plan.ways.close()
             raise
+        finally:
+            _close(disk)
         container = QemuContainer(bwrap, launched, Pipe(plan.ways.pipe[0]), made, (plan, monitor))
         patience = (PATIENCE if niceness else 1.0) / min(1.0, spec.limits.cpus)  # all is done by its processors
         try:
@@ -290,18 +295,28 @@ def refuse(spec: SandboxSpec) -> None:
     """Raise `EngineError` for what no machine has of the host's."""
     for one in spec.attached:
         raise lacking("datasets" if one.kind == "dataset" else "volumes")
-    if spec.limits.scratch == "disk":
-        raise lacking("scratch")
+
+
+def _disk(spec: SandboxSpec) -> int | None:
+    """Return the file of a disk for a spec that asks for one. Raises `EngineError`."""
+    disks = protections(spec).disks
+    return disk_images.image(disks[0].size_bytes, disks[0].owner) if disks else None
+
+
+def _close(fd: int | None) -> None:
+    if fd is not None:
+        os.close(fd)
 
 
 def may_be_kept(spec: SandboxSpec) -> bool:
-    """Return whether a state of it holds nothing of one caller's, and so may lie on a disk and serve others.
+    """Return whether a state of it is all of it, holds nothing of one caller's, and so may lie and serve others.
 
     Variables may be keys, and a way out is one session's: neither is written down unless somebody asks for a snapshot.
     What waits in a state is Python: a kernel of another language is started when it is wanted.
     """
     made = spec.made_of
-    return made is not None and not made.variables and made.inside is None and made.kernel == PYTHON_KERNEL
+    whole = spec.limits.scratch == "memory" and not spec.attached
+    return whole and made is not None and not made.variables and made.inside is None and made.kernel == PYTHON_KERNEL
 
 
 def log_failed(name: str, error: BaseException) -> None:

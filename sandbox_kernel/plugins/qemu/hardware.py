@@ -21,7 +21,8 @@ DEVICES = {
     MACHINE: "the plain PC: under emulation `microvm` hangs at its clock. Without USB, graphics, HPET, VMware's port "
     "and system management mode; what is left of it are the chip set, an IDE controller without a drive, the keyboard "
     "controller, the clocks and the switch",
-    "virtio-blk-pci": "the one disk, read-only: the files of the image",
+    "virtio-blk-pci": 'the disk with the files of the image, read-only; with `scratch = "disk"`, a second one to write '
+    "to, whose file has no name and which the host never mounts",
     "virtio-serial-pci": "the pipe into the sandbox, and beside it, for the machine's first process alone, the way by "
     "which the host says what to start and hears how it ended",
     "virtio-rng-pci": "random numbers of the host's, so that no machine has to wait for its own",
@@ -51,6 +52,8 @@ class Ends(NamedTuple):
     monitor: int
     incoming: int | None = None
     """A state to go on from."""
+    disk: int | None = None
+    """The file of its second disk."""
 
 
 def memory_bytes(sandbox_bytes: int) -> int:
@@ -79,6 +82,7 @@ def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends)
         *("-kernel", f"{folder}/kernel", "-initrd", f"{folder}/initrd", "-append", KERNEL_LINE),
         *("-drive", f"if=none,id=root,format=raw,readonly=on,file={folder}/root.squashfs"),
         *("-device", "virtio-blk-pci,drive=root"),
+        *(() if ends.disk is None else _scratch(ends.disk)),
         *("-device", "virtio-serial-pci,max_ports=3"),
         *("-chardev", "socket,id=pipe,fd=0", "-device", "virtserialport,nr=1,chardev=pipe,name=pipe"),
         *("-chardev", f"socket,id=words,fd={ends.words}", "-device", "virtserialport,nr=2,chardev=words,name=words"),
@@ -89,3 +93,10 @@ def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends)
     if ends.incoming is not None:
         parts += ["-incoming", f"fd:{ends.incoming}"]
     return tuple(parts)
+
+
+def _scratch(fd: int) -> tuple[str, ...]:
+    """Nothing on it outlives the machine, so nothing has to reach the host's disk; its room is reserved, and kept."""
+    drive = "if=none,id=scratch,format=raw,auto-read-only=off,file=/dev/fdset/1"
+    how = "cache=unsafe,discard=ignore,werror=report,rerror=report"
+    return "-add-fd", f"fd={fd},set=1", "-drive", f"{drive},{how}", "-device", "virtio-blk-pci,drive=scratch"

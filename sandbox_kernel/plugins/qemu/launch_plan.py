@@ -55,18 +55,19 @@ class Plan(NamedTuple):
     niceness: int = 0
 
     def launch(
-        self, state: int | None = None, gate: int | None = None
+        self, state: int | None = None, gate: int | None = None, disk: int | None = None
     ) -> tuple[Launched, RunningConfig, socket.socket]:
         """Start QEMU, from a state if an open file of one is given; return what it is, and our end of its monitor.
 
-        With a `gate`, it begins when the other end of that file says so. Raises `EngineError`.
+        `disk` is the file of its second one, which the caller may close then. With a `gate`, it begins when the other
+        end of that file says so. Raises `EngineError`.
         """
         spec = self.spec
         wanted, (monitor, theirs) = profile.wanted(spec), way()
         incoming = None if state is None else os.dup(state)
         group = None
         try:
-            ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming)
+            ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming, disk)
             count = profile.count_of(spec)
             made = RunningConfig(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory, count)
             group = group_for(spec, wanted, cgroup=self.cgroup)

@@ -18,7 +18,8 @@ from .artifacts import SHARES
 FOLDER = "/machine"
 """Where QEMU sees the machine's files."""
 OPEN_FILES = 256
-THREADS = 64
+THREADS = 96
+"""QEMU has up to 64 that read and write, besides a thread for each processor; one that it cannot start is its end."""
 SMALL = 65536
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib")
 LINKS = {"/lib": "usr/lib", "/lib64": "usr/lib64"}

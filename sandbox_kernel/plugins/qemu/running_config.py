@@ -27,6 +27,11 @@ class RunningConfig(NamedTuple):
         """What QEMU sees of the host."""
         return profile.root_of(self.program, self.machine.folder, self.machine.contents)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a written state has all of it: a second disk is not in one."""
+        return self.ends.disk is None
+
     def words(self) -> tuple[str, ...]:
         """Return what QEMU is started with."""
         return hardware.words(self.program, profile.FOLDER, self.memory_bytes, self.processors, self.ends)

@@ -23,7 +23,7 @@ PLACE = "/run/sandbox"
 """Where the sandbox's root is put together."""
 ETC = "/run/etc"
 
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_NOATIME = 1, 2, 4, 8, 32, 1024
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
@@ -32,6 +32,8 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_DUMPABLE = 24, 38, 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
 SHARED = "/dev/shm"  # noqa: S108 (the sandbox's own)
+DISK = "/dev/vdb"
+"""The machine's second one."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -99,6 +101,9 @@ def build(wanted: dict[str, Any]) -> None:
         bind(ETC + "/" + name, PLACE + "/etc/" + name)
     for place in wanted["writable"]:
         tmpfs(PLACE + place["path"], place["bytes"], place["mode"], files=place["files"], owner=place["owner"])
+    for path in wanted["disks"]:
+        mount(DISK, PLACE + path, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME)
+        os.chmod(PLACE + path, 0o700)
     tmpfs(PLACE + SHARED, wanted["shm_bytes"], 0o1777)
     mount("", PLACE + "/dev", flags=MS_REMOUNT | MS_RDONLY | MS_NOSUID)
     os.chdir(PLACE)

@@ -53,7 +53,6 @@ def a_root(folder: Path) -> Root:
     [
         ("datasets", replace(SPEC, attached=(Attached(kind="dataset", name="d", source="/srv"),))),
         ("volumes", replace(SPEC, attached=(Attached(kind="volume", name="v", writable=True),))),
-        ("scratch", replace(SPEC, limits=Limits(memory=1 << 30, scratch="disk"))),
     ],
 )
 def test_what_no_machine_has_is_refused_and_not_left_out(setting: str, spec: SandboxSpec) -> None:
@@ -73,7 +72,16 @@ def test_a_machine_has_four_devices_and_no_network() -> None:
     assert {"-nodefaults", "-no-user-config"} <= set(words)
     assert words[words.index("-sandbox") + 1].startswith("on,")
     assert all("readonly=on" in words[at + 1] for at, word in enumerate(words) if word == "-drive")
-    assert "-incoming" not in words
+    assert not {"-incoming", "-add-fd"} & set(words)
+
+
+def test_a_second_disk_is_an_open_file_that_no_path_leads_to() -> None:
+    without = hardware.words("/usr/bin/qemu", "/machine", 1 << 30, 2, hardware.Ends(7, 8))
+    words = hardware.words("/usr/bin/qemu", "/machine", 1 << 30, 2, hardware.Ends(7, 8, disk=9))
+    more = [word for word in words if word not in without]
+    assert more[:2] == ["-add-fd", "fd=9,set=1"]
+    assert "file=/dev/fdset/1," in more[2]
+    assert more[3:] == ["virtio-blk-pci,drive=scratch"]
 
 
 def test_every_device_and_every_feature_has_its_reason_on_the_page() -> None:
