@@ -214,14 +214,14 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
         Setting(
             "file_limit",
-            size(KIB),
-            "Size of one file that is copied into the sandbox or out of it, in any way.",
+            size(0),
+            "Size of one file that is copied into the sandbox or out of it, in any way. 0 is the size of scratch.",
         ),
         Setting(
             "folder_limit",
-            size(KIB),
+            size(0),
             "Total size of the files in the uploads folder, and of the files that one session writes to its downloads "
-            "folder.",
+            "folder. 0 is the size of scratch, and 1G at least.",
         ),
         Setting(
             "folder_files",

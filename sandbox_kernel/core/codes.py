@@ -288,6 +288,7 @@ _REGULAR = "Use regular files, each with one name."
 _LATER = "Run another cell: what is left follows."
 _DOWNLOADS = "Use a folder for downloads and for nothing else."
 _FEWER = "Write fewer or smaller files, or raise the setting."
+_IN_PIECES = 'Read it in pieces, with read(path, "stream"), or copy it with download.'
 _SCRATCH = "Remove files from /mnt/data, or raise scratch_size."
 _DISK = "Check the folder, its disk and its permissions."
 _OTHER_FOLDER = "Name another folder or file."
@@ -341,6 +342,7 @@ class FileCode(Code):
 
     # --- limits ---
     TOO_LARGE = "limit", "it is too large", _FEWER
+    LARGER_THAN_MEMORY = "limit", "it is too large to be returned at once", _IN_PIECES
     SCRATCH_FULL = "violation", "scratch is full", _SCRATCH
     SCRATCH_ENTRIES = "limit", "scratch has too many entries", _SCRATCH
     FOLDER_ENTRIES = "limit", "it holds too many entries; the rest is left out", _FEWER

@@ -66,10 +66,11 @@ class Limits:
     """Messages of one cell: streams, displays, display updates."""
     message_limit: int = 96 * MIB
     """One message from the container, buffers included."""
-    file_limit: int = 256 * MIB
-    """One file that is copied into scratch or out of it."""
-    folder_limit: int = GIB
-    """All files of an upload folder; all that a session has put into its download folder."""
+    file_limit: int = 0
+    """One file that is copied into scratch or out of it; 0 is as much as scratch holds."""
+    folder_limit: int = 0
+    """All files of an upload folder; all that a session has put into its download folder. 0 is as much as scratch
+    holds, and 1 GiB at least."""
     folder_files: int = 1000
     """How many files these are."""
     network_connections: int = 64
@@ -81,7 +82,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if name != "scratch" and getattr(self, name) <= 0:
+            given = getattr(self, name)
+            if name != "scratch" and (given < 0 or (given == 0 and name not in _OF_SCRATCH)):
                 raise ConfigurationError(
                     EndCode.WRONG_SETTING, f"{name} must be positive, not {getattr(self, name)}", setting=name
                 )
@@ -94,6 +96,10 @@ class Limits:
                 value=format_bytes(files),
                 setting="memory or scratch_size",
             )
+
+
+_OF_SCRATCH = frozenset({"file_limit", "folder_limit"})
+"""Limits of which 0 stands for what follows from scratch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

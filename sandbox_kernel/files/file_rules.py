@@ -17,13 +17,17 @@ from pathlib import PurePosixPath
 
 from ..core.codes import EndCode, FileCode
 from ..core.errors import ConfigurationError, FileRefused
-from ..core.model import MIB, Limits, format_bytes
+from ..core.model import GIB, MIB, Limits, format_bytes
 
 MAX_COMPONENT_BYTES = 255
 MAX_PATH_BYTES = 1024
 MAX_DEPTH = 16
 CHUNK_BYTES = MIB
 """What is read, sent or written in one step."""
+WHOLE_BYTES = 256 * MIB
+"""What a call returns as one piece of memory, at most; twice of it is held while that is put together."""
+SLOWEST = 8 * MIB
+"""Bytes a second that a folder's files move at least. Slower ones wait for the next cell, and do not hold this one."""
 
 _UNREADABLE = (
     ("a control character", re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")),
@@ -97,18 +101,26 @@ _DEFAULTS = Limits()
 class FileLimits:
     """What one direction may move. Sizes in bytes, times in seconds."""
 
-    file_bytes: int = _DEFAULTS.file_limit
-    total_bytes: int = _DEFAULTS.folder_limit
+    file_bytes: int = _DEFAULTS.scratch_size
+    total_bytes: int = max(_DEFAULTS.scratch_size, GIB)
     """Of an upload folder; of all that a session has in its download folder."""
     files: int = _DEFAULTS.folder_files
     """Of an upload folder; of all that a session has in its download folder."""
     seconds: float = 60.0
-    """One synchronisation; what is left then follows with the next one."""
+    """One synchronisation, besides the time that its bytes take at `SLOWEST`; what is left follows with the next."""
 
     @classmethod
     def of(cls, limits: Limits) -> FileLimits:
-        """Return those that a session was given."""
-        return cls(file_bytes=limits.file_limit, total_bytes=limits.folder_limit, files=limits.folder_files)
+        """Return those that a session was given.
+
+        What scratch holds is no wall for honest files: no larger one goes in, and none was made there. It still is a
+        bound for a sandbox that lies, which could otherwise fill the host's disk with one file without an end.
+        """
+        return cls(
+            file_bytes=limits.file_limit or limits.scratch_size,
+            total_bytes=limits.folder_limit or max(limits.scratch_size, GIB),
+            files=limits.folder_files,
+        )
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
@@ -234,7 +246,14 @@ def check_size(size: int, limit: int) -> None:
     """Raise `FileRefused` if `size` bytes are more than `limit`."""
     if size > limit:
         limits, reached = format_bytes(limit), format_bytes(size)
-        raise FileRefused(FileCode.TOO_LARGE, limit=limits, value=reached, setting="file_limit")
+        raise FileRefused(FileCode.TOO_LARGE, limit=limits, value=reached, setting="file_limit or scratch_size")
+
+
+def check_whole(size: int) -> None:
+    """Raise `FileRefused` if `size` bytes are more than a call returns at once."""
+    if size > WHOLE_BYTES:
+        limit, value = format_bytes(WHOLE_BYTES), format_bytes(size)
+        raise FileRefused(FileCode.LARGER_THAN_MEMORY, limit=limit, value=value)
 
 
 def printable(text: str, limit: int = 160) -> str:

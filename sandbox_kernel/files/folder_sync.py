@@ -9,14 +9,14 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
 from ..core.model import Settings, format_bytes
-from .file_rules import HABITS, FileLimits, check_downloaded_name, check_size, folded, printable
+from .file_rules import HABITS, SLOWEST, FileLimits, check_downloaded_name, check_size, folded, printable
 from .host_paths import Folder
 from .host_tree import DownloadFolder, HostFile, HostStamp, UploadFolder
 from .scratch_files import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
@@ -267,6 +267,7 @@ class Uploads(_Direction):
             await self._disk.run(source.open)
             while data := await self._disk.run(source.read):
                 yield data
+                self._notes.moved(len(data))
 
         try:
             stamp = await send(ask, file.path, chunks(), file.stamp.size)
@@ -315,8 +316,10 @@ class Downloads(_Direction):
         target = self.folder.target(file.path)
         try:
             await self._disk.run(target.open)
-            async for data in stream(ask, file.path, limits.file_bytes, file.stamp):
-                await self._disk.run(target.write, data)
+            async with aclosing(stream(ask, file.path, limits.file_bytes, file.stamp)) as pieces:
+                async for data in pieces:
+                    await self._disk.run(target.write, data)
+                    self._notes.moved(len(data))
             root, replaced = await self._disk.run(target.replaces)
             self._require_known(root, replaced)
             held[file.path] = size
@@ -408,15 +411,21 @@ class _Notes:
         self._refused: dict[Refusal, None] = {}
         self._copied: list[tuple[str, int]] = []
         self.sha256: dict[str, str] = {}
+        self._timeout: asyncio.Timeout | None = None
+
+    def moved(self, count: int) -> None:
+        """Note that so many bytes were copied, which take their time: at `SLOWEST`, and no more of it."""
+        if self._timeout is not None and not self._timeout.expired() and (when := self._timeout.when()) is not None:
+            self._timeout.reschedule(when + count / SLOWEST)
 
     def refuse(self, path: str, reason: FileRefused) -> None:
         self._refused[Refusal(printable(path), printable(str(reason), 400), reason.code)] = None
 
     async def each(self, seconds: float, files: list[F], copy: Callable[[F], Awaitable[int]]) -> None:
-        """Copy files until the time is up, and note what became of each."""
+        """Copy files until the time is up, and note what became of each. Bytes that move add to the time: `moved`."""
         left = deque(files)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as self._timeout:
                 while left:
                     try:
                         self._copied.append((left[0].path, await copy(left[0])))

@@ -207,17 +207,19 @@ class NewFile:
         while view:
             view = view[os.write(self._handle, view) :]
 
-    def commit(self, *, links: bool = False) -> str:
+    def commit(self, *, links: bool = False, lasting: bool = True) -> str:
         """Give the file its name, in place of a regular file that has it, and return it.
 
-        With `links`, also in place of a link, which is not followed.
+        With `links`, also in place of a link, which is not followed. Without `lasting`, it is not waited for until the
+        disk has it, as with `cp`.
         """
         folder = self._folder.handle
         with suppress(FileNotFoundError):
             status = os.stat(self._name, dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode) and not (links and stat.S_ISLNK(status.st_mode)):
                 raise FileRefused(FileCode.NAME_TAKEN.note(where="there is", what=kind(status)))
-        os.fsync(self._handle)
+        if lasting:
+            os.fsync(self._handle)
         os.rename(self._partial, self._name, src_dir_fd=folder, dst_dir_fd=folder)
         self._partial = ""
         return self._name

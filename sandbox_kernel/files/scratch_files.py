@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import io
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
-from typing import Any, BinaryIO, NamedTuple
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, suppress
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxError
@@ -20,6 +21,8 @@ from .file_rules import CHUNK_BYTES, FileLimits, check_name, check_size
 Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
 """`await ask(op, data=b"", **fields)` returns the agent's reply and its data. Raises `SandboxError`."""
 
+AHEAD = 4
+"""Chunks of one file that are on their way at a time: the pipe is never idle, and neither end holds more of it."""
 MAX_LISTED = 20_000
 """Entries of scratch that one listing looks at."""
 DISCARD_SECONDS = 2.0
@@ -32,6 +35,9 @@ _REASONS = {
     "denied": FileCode.DENIED,
     "bad_name": FileCode.NAME_NOT_HELD,
 }
+
+
+T = TypeVar("T")
 
 
 class Stamp(NamedTuple):
@@ -84,28 +90,57 @@ async def read(ask: Ask, path: str, limit: int = FileLimits().file_bytes) -> byt
     return b"".join([data async for data in stream(ask, path, limit)])
 
 
-async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) -> AsyncIterator[bytes]:
+async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) -> AsyncGenerator[bytes, None]:
     """Yield a file of scratch in chunks. Raises `FileRefused` if it is not, or does not stay, what `stamp` says."""
-    offset = 0
-    while True:
-        seen, data = await chunk(ask, path, offset, CHUNK_BYTES, limit)
-        stamp = stamp or seen
-        if seen != stamp:
-            raise FileRefused(FileCode.CHANGED.note(done="copied"))
-        offset += len(data)
-        yield data
-        if offset == stamp.size:
-            return
+    first, data = await chunk(ask, path, 0, CHUNK_BYTES, limit)
+    stamp = stamp or first
+    if first != stamp:
+        raise FileRefused(FileCode.CHANGED.note(done="copied"))
+    yield data
+
+    async def rest() -> AsyncIterator[Coroutine[Any, Any, tuple[Stamp, bytes]]]:
+        for offset in range(len(data), stamp.size, CHUNK_BYTES):
+            yield chunk(ask, path, offset, CHUNK_BYTES, limit)
+
+    async with aclosing(in_turn(rest())) as chunks:
+        async for seen, data in chunks:
+            if seen != stamp:
+                raise FileRefused(FileCode.CHANGED.note(done="copied"))
+            yield data
+
+
+async def in_turn(work: AsyncIterator[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
+    """Yield the results of `work` in its order, with `AHEAD` of them under way at a time.
+
+    Raises what the first that fails does; those after it are cancelled, and have ended, before this is left.
+    """
+    under_way: deque[asyncio.Task[T]] = deque()
+    try:
+        async for one in work:
+            under_way.append(asyncio.create_task(one))
+            if len(under_way) == AHEAD:
+                yield await under_way[0]
+                under_way.popleft()
+        while under_way:
+            yield await under_way[0]
+            under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
 
 async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tuple[Stamp, bytes]:
     """Return the state of a file and up to `size` bytes of it. Raises `FileRefused`, also if it is over `limit`."""
     check_name(path)
     reply, data = await call(ask, "file.read", path=path, offset=offset, size=size)
+    length = len(data)
+    if length > size:  # as above
+        data = b""
     stamp = Stamp.parse(reply.get("stamp"))
     check_size(stamp.size, limit)
     # A short answer would be honest only for a file that changed, and could go on for ever.
-    if len(data) != max(0, min(size, stamp.size - offset)):
+    if length != max(0, min(size, stamp.size - offset)):
         raise FileRefused(FileCode.CHANGED.note(done="copied"))
     return stamp, data
 
@@ -144,15 +179,31 @@ async def remove(ask: Ask, path: str) -> None:
 
 
 async def send(ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | None) -> Stamp:
-    """Write a file under another name and give it its own with the last chunk; leave nothing of it otherwise."""
-    token, offset, chunk = secrets.token_hex(8), 0, b""
-    try:
+    """Write a file under another name and give it its own with the last chunk; leave nothing of it otherwise.
+
+    The agent takes chunks in the order in which they were sent, and one that fails removes the file: none after it is
+    taken, the last one least of all.
+    """
+    token, offset = secrets.token_hex(8), 0
+    reply: dict[str, Any] = {}
+
+    def put(data: bytes, *, final: bool) -> Coroutine[Any, Any, tuple[dict[str, Any], bytes]]:
+        nonlocal offset
+        start, offset = offset, offset + len(data)
+        return call(ask, "file.write", data, path=path, token=token, offset=start, size=size, final=final)
+
+    async def writes() -> AsyncIterator[Coroutine[Any, Any, tuple[dict[str, Any], bytes]]]:
+        held = b""
         async for following in chunks:
-            if chunk:
-                start, offset = offset, offset + len(chunk)
-                await call(ask, "file.write", chunk, path=path, token=token, offset=start, size=size, final=False)
-            chunk = following
-        reply, _ = await call(ask, "file.write", chunk, path=path, token=token, offset=offset, size=size, final=True)
+            if held:
+                yield put(held, final=False)
+            held = following
+        yield put(held, final=True)
+
+    try:
+        async with aclosing(in_turn(writes())) as replies:
+            async for answer, _ in replies:
+                reply = answer
         return Stamp.parse(reply.get("stamp"))
     except BaseException:
         if offset:
@@ -165,10 +216,12 @@ async def send(ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | No
 async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
     """Ask, and turn a refusal into ours: the sandbox chooses among our sentences, it does not write them."""
     reply, content = await ask(op, data=data, **fields)
-    if not isinstance(reply, dict) or not isinstance(content, bytes):
-        raise FileRefused(FileCode.NO_ANSWER)
-    if reply.get("ok") is True:
+    proper = isinstance(reply, dict) and isinstance(content, bytes)
+    if proper and reply.get("ok") is True:
         return reply, content
+    del content  # an error may wait for its turn, and must not hold what the sandbox sent
+    if not proper:
+        raise FileRefused(FileCode.NO_ANSWER)
     error = reply.get("error")
     if error == "no_space":
         raise FileRefused(FileCode.SCRATCH_FULL, setting="scratch_size")

@@ -12,6 +12,7 @@ from typing import Any
 from ..core.errors import SandboxError
 from ..core.model import PYTHON_KERNEL, format_bytes
 from ..core.version import __version__
+from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.handshake import language_of
 from ..session.session import Session
@@ -87,6 +88,7 @@ def _wall(session: Session, engine: str) -> str:
 def _about(session: Session) -> dict[str, Any]:
     """The `sandbox` entry: what programs may want to know."""
     settings = session.settings
+    files = FileLimits.of(settings.limits)
     return {
         "image": settings.image,
         "kernel": settings.kernel,
@@ -97,7 +99,7 @@ def _about(session: Session) -> dict[str, Any]:
         "network": list(settings.get("network", ())) or "none",
         "secrets": [secret.name for secret in settings.get("secrets", ())],
         "packages": list(settings.get("packages", ())) or "none",
-        "limits": asdict(settings.limits),
+        "limits": asdict(settings.limits) | {"file_limit": files.file_bytes, "folder_limit": files.total_bytes},
     }
 
 

@@ -22,6 +22,7 @@ from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
+from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.hints import Audience
 from ..session.session import Session
@@ -188,7 +189,7 @@ class Proxy:
             self.session.started,
             self.session.ask,
             self.emit,
-            limit=self.settings.limits.file_limit,
+            limit=FileLimits.of(self.settings.limits).file_bytes,
             unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
             arrived=self.session.folders.arrived,
         )

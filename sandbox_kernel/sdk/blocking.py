@@ -694,10 +694,13 @@ class Files:
         Args:
             path: Which file, relative to /mnt/data.
             offset: Where to begin, in bytes.
-            size: How many bytes at most; a call gives up to 1 MiB.
+            size: How many bytes at most.
 
         Returns:
             The bytes, and the size of the whole file.
+
+        Raises:
+            FileRefused: It is no regular file, changes meanwhile, or more than 256 MiB are asked for of it.
         """
         return self._call(self._inner.read_part, path, offset, size)
 

@@ -9,7 +9,8 @@ import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any, Literal, TypeVar, overload
@@ -17,7 +18,7 @@ from typing import IO, Any, Literal, TypeVar, overload
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, wrong_argument
 from ..files import scratch_files
-from ..files.file_rules import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, printable
+from ..files.file_rules import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, check_whole, printable
 from ..files.host_paths import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch_files import Ask, Stamp
 from . import folder_entries
@@ -112,15 +113,16 @@ class AsyncFiles:
     ) -> bytes | str | AsyncIterator[bytes]:
         """Return a file: its text (UTF-8), its bytes, or its pieces of at most 1 MiB.
 
-        What is no text is refused as such: `read(path, "bytes")`.
+        What is no text is refused as such: `read(path, "bytes")`. As text or bytes a file may have 256 MiB, which are
+        all in memory; a larger one is read as a stream, or copied with `download`.
         """
         check_service(service)
         if format not in {"bytes", "text", "stream"}:
             raise wrong_argument("format", f'format must be "bytes", "text" or "stream", not {format!r}')
-        pieces = self._pieces(relative(path))
+        name = relative(path)
         if format == "stream":
-            return pieces
-        content = b"".join([piece async for piece in pieces])
+            return self._pieces(name)
+        content = b"".join([piece async for piece in self._pieces(name, whole=True)])
         if format == "bytes":
             return content
         try:
@@ -134,10 +136,13 @@ class AsyncFiles:
         Args:
             path: Which file, relative to /mnt/data.
             offset: Where to begin, in bytes.
-            size: How many bytes at most; a call gives up to 1 MiB.
+            size: How many bytes at most.
 
         Returns:
             The bytes, and the size of the whole file.
+
+        Raises:
+            FileRefused: It is no regular file, changes meanwhile, or more than 256 MiB are asked for of it.
         """
         name = relative(path)
         return await named(name, self._part(name, offset, size))
@@ -184,9 +189,10 @@ class AsyncFiles:
         pieces = self._pieces(name)
         folder, last = await asyncio.to_thread(_local, open_parent, target)
         with folder, await asyncio.to_thread(folder.create, last) as file:
-            async for piece in pieces:
-                await asyncio.to_thread(file.write, piece)
-            await asyncio.to_thread(partial(file.commit, links=True))
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
+            await asyncio.to_thread(partial(file.commit, links=True, lasting=False))
         return target
 
     async def _upload(self, name: str, folder: Folder, path: str) -> FileInfo:
@@ -241,6 +247,7 @@ class AsyncFiles:
         ask = await self._place.ask(fresh=False)
         stamp, data = await scratch_files.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
         pieces, end = [data], min(offset + size, stamp.size)
+        check_whole(end - offset)
         while data and (done := offset + sum(map(len, pieces))) < end:
             seen, data = await scratch_files.chunk(
                 ask, name, done, min(end - done, CHUNK_BYTES), self._limits.file_bytes
@@ -252,14 +259,17 @@ class AsyncFiles:
             self._place.record("read", name, stamp.size, None)
         return b"".join(pieces), stamp.size
 
-    async def _pieces(self, name: str) -> AsyncIterator[bytes]:
+    async def _pieces(self, name: str, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
         ask = await self._place.ask(fresh=False)
         done, digest = 0, hashlib.sha256()
         try:
-            async for piece in scratch_files.stream(ask, name, self._limits.file_bytes):
-                done += len(piece)
-                digest.update(piece)
-                yield piece
+            async with aclosing(scratch_files.stream(ask, name, self._limits.file_bytes)) as pieces:
+                async for piece in pieces:
+                    done += len(piece)
+                    if whole:
+                        check_whole(done)
+                    await asyncio.to_thread(digest.update, piece)
+                    yield piece
         except FileRefused as error:
             raise about(name, error) from None
         self._place.record("read", name, done, digest.hexdigest())

@@ -60,6 +60,7 @@ class Link:
         self._flowing = asyncio.Event()
         """Not set while the container is paused."""
         self._flowing.set()
+        self._turn = asyncio.Lock()
         self._waits: dict[asyncio.Timeout, float | None] = {}
         """Those of questions, with what is left of each while nothing flows."""
         self.spoke = -math.inf
@@ -141,7 +142,8 @@ class Link:
         self, op: str, data: bytes = b"", *, timeout: float = ANSWER_SECONDS, **fields: Any
     ) -> tuple[dict[str, Any], bytes]:
         """Send a command and return its answer, a JSON object and raw data. Raises `SandboxDied` without one."""
-        await self._flowing.wait()
+        async with self._turn:  # chunks of a file must not pass each other when a paused container goes on
+            await self._flowing.wait()
         return await self._answer(op, data, timeout, fields)
 
     async def _answer(

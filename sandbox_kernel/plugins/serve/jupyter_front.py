@@ -21,6 +21,7 @@ from ...core.codes import MessageCode
 from ...core.errors import ProtocolError, SandboxError
 from ...core.model import Message
 from ...core.tasks import log_defect
+from ...files.file_rules import FileLimits
 from ...kernel.file_messages import Answer, FileMessages
 from ...kernel.kernel_info import kernel_info, state
 from ...kernel.large_outputs import Overflow
@@ -77,7 +78,7 @@ class JupyterFront:
             session.started,
             session.ask,
             session.emit,
-            limit=session.settings.limits.file_limit,
+            limit=FileLimits.of(session.settings.limits).file_bytes,
             unsent_bytes=lambda: 0,  # each socket has a bound of its own
             arrived=session.folders.arrived,
         )
