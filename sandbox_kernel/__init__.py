@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .sdk.execution import Execution as Execution
     from .sdk.execution import ExecutionError as ExecutionError
     from .sdk.execution import Logs as Logs
+    from .sdk.file_copies import Progress as Progress
     from .sdk.folder_entries import EntryInfo as EntryInfo
     from .sdk.folder_entries import FileInfo as FileInfo
     from .sdk.folder_entries import FilesystemEvent as FilesystemEvent
@@ -94,6 +95,7 @@ _PLACES = {
     ),
     "sdk.client": ("AsyncSandbox",),
     "sdk.commands": ("PtySize",),
+    "sdk.file_copies": ("Progress",),
     "sdk.folder_entries": (
         "EntryInfo",
         "FileInfo",

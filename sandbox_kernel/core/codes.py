@@ -288,6 +288,7 @@ _REGULAR = "Use regular files, each with one name."
 _LATER = "Run another cell: what is left follows."
 _DOWNLOADS = "Use a folder for downloads and for nothing else."
 _FEWER = "Write fewer or smaller files, or raise the setting."
+_SOURCE = "Copy it again from where it should come from."
 _IN_PIECES = 'Read it in pieces, with read(path, "stream"), or copy it with download.'
 _SCRATCH = "Remove files from /mnt/data, or raise scratch_size."
 _DISK = "Check the folder, its disk and its permissions."
@@ -337,12 +338,17 @@ class FileCode(Code):
     LINK_INSIDE = "violation", "it is a link, lies behind one, or is no regular file", _REGULAR
     HARD_LINK = "violation", "it has another name elsewhere (a hard link); make a copy of it", _REGULAR
     CHANGED = "notice", "it changed while it was {done}", _LATER
+    HASH_DIFFERS = "violation", "its SHA-256 is not the one that it should have", _SOURCE
     BEING_CHANGED = "notice", "it is being changed; it follows when it is complete", _LATER
     NOT_THE_KNOWN_ONE = "violation", "the sandbox did not write the host's file of that name", _DOWNLOADS
 
     # --- limits ---
     TOO_LARGE = "limit", "it is too large", _FEWER
-    LARGER_THAN_MEMORY = "limit", "it is too large to be returned at once", _IN_PIECES
+    LARGER_THAN_MEMORY = (
+        "limit",
+        "it is too large to be returned at once; read it as a stream, or download it",
+        _IN_PIECES,
+    )
     SCRATCH_FULL = "violation", "scratch is full", _SCRATCH
     SCRATCH_ENTRIES = "limit", "scratch has too many entries", _SCRATCH
     FOLDER_ENTRIES = "limit", "it holds too many entries; the rest is left out", _FEWER

@@ -101,9 +101,9 @@ class Folder:
         finally:
             os.close(handle)
 
-    def create(self, name: str) -> NewFile:
-        """Begin a file."""
-        return NewFile(self, name)
+    def create(self, name: str, part: str | None = None) -> NewFile:
+        """Begin a file, or go on with the part of it that lies here by the name `part`."""
+        return NewFile(self, name, part)
 
     def close(self) -> None:
         """Idempotent."""
@@ -191,15 +191,52 @@ class Held:
 class NewFile:
     """A file that appears whole under its name, or not at all. It is nobody's old file: others' names stay theirs."""
 
-    def __init__(self, folder: Folder, name: str) -> None:
+    def __init__(self, folder: Folder, name: str, part: str | None = None) -> None:
+        """`part` is the name of what is not complete, which may be there; None is one that nobody else has."""
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
             from .file_rules import printable  # slow to import, and a start waits for this module
 
             raise FileRefused(FileCode.NAME_IMPROPER.note(name=printable(name)))
         self._folder = folder
         self._name = name
-        self._partial = f".sandbox-{os.urandom(8).hex()}.part"
-        self._handle = os.open(self._partial, _NEW, 0o666, dir_fd=folder.handle)
+        self._partial = part or f".sandbox-{os.urandom(8).hex()}.part"
+        self._keeps, self._read = False, 0
+        try:
+            self._handle = os.open(self._partial, _NEW, 0o666, dir_fd=folder.handle)
+        except FileExistsError:
+            if part is None:
+                raise
+            self._handle = self._begun()
+        self.size = os.fstat(self._handle).st_size
+        """Bytes that were there already."""
+
+    def _begun(self) -> int:
+        """Open what an earlier copy of this user's has left. Raises `FileRefused` for anything else."""
+        handle = os.open(self._partial, _APPEND & ~os.O_CREAT, dir_fd=self._folder.handle)
+        try:
+            status = os.fstat(handle)
+            require_regular(status)
+            if status.st_uid != os.geteuid():
+                raise FileRefused(FileCode.OTHER_USER)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def read(self, size: int) -> bytes:
+        """Return what was there already, piece by piece from its begin."""
+        data = os.pread(self._handle, size, self._read)
+        self._read += len(data)
+        return data
+
+    def start_again(self) -> None:
+        """Let go of what was there already."""
+        os.ftruncate(self._handle, 0)
+        self.size = 0
+
+    def keep_part(self) -> None:
+        """Have `close` leave what is not committed, for a copy that goes on with it."""
+        self._keeps = True
 
     def write(self, data: bytes) -> None:
         """Append."""
@@ -226,10 +263,10 @@ class NewFile:
 
     def close(self) -> None:
         """Remove what was not committed. Idempotent."""
-        if self._partial:
+        if self._partial and not self._keeps:
             with suppress(OSError):
                 os.unlink(self._partial, dir_fd=self._folder.handle)
-            self._partial = ""
+        self._partial = ""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)

@@ -26,6 +26,8 @@ AHEAD = 4
 MAX_LISTED = 20_000
 """Entries of scratch that one listing looks at."""
 DISCARD_SECONDS = 2.0
+_PARTIAL = ".upload-"
+"""How the agent names a file that is still being written, before its token."""
 
 _REASONS = {
     "link": FileCode.LINK_INSIDE,
@@ -90,17 +92,23 @@ async def read(ask: Ask, path: str, limit: int = FileLimits().file_bytes) -> byt
     return b"".join([data async for data in stream(ask, path, limit)])
 
 
-async def stream(ask: Ask, path: str, limit: int, stamp: Stamp | None = None) -> AsyncGenerator[bytes, None]:
-    """Yield a file of scratch in chunks. Raises `FileRefused` if it is not, or does not stay, what `stamp` says."""
-    first, data = await chunk(ask, path, 0, CHUNK_BYTES, limit)
+async def stream(
+    ask: Ask, path: str, limit: int, stamp: Stamp | None = None, *, begin: int = 0, end: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield a file of scratch in chunks, from the byte `begin` up to the byte `end` if they are given.
+
+    Raises `FileRefused` if it is not, or does not stay, what `stamp` says.
+    """
+    first, data = await chunk(ask, path, begin, CHUNK_BYTES if end is None else min(end - begin, CHUNK_BYTES), limit)
     stamp = stamp or first
     if first != stamp:
         raise FileRefused(FileCode.CHANGED.note(done="copied"))
+    last = stamp.size if end is None else min(end, stamp.size)
     yield data
 
     async def rest() -> AsyncIterator[Coroutine[Any, Any, tuple[Stamp, bytes]]]:
-        for offset in range(len(data), stamp.size, CHUNK_BYTES):
-            yield chunk(ask, path, offset, CHUNK_BYTES, limit)
+        for offset in range(begin + len(data), last, CHUNK_BYTES):
+            yield chunk(ask, path, offset, min(CHUNK_BYTES, last - offset), limit)
 
     async with aclosing(in_turn(rest())) as chunks:
         async for seen, data in chunks:
@@ -117,7 +125,8 @@ async def in_turn(work: AsyncIterator[Coroutine[Any, Any, T]]) -> AsyncGenerator
     under_way: deque[asyncio.Task[T]] = deque()
     try:
         async for one in work:
-            under_way.append(asyncio.create_task(one))
+            task = asyncio.create_task(one)
+            under_way.append(task)
             if len(under_way) == AHEAD:
                 yield await under_way[0]
                 under_way.popleft()
@@ -179,17 +188,30 @@ async def remove(ask: Ask, path: str) -> None:
 
 
 async def send(ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | None) -> Stamp:
-    """Write a file under another name and give it its own with the last chunk; leave nothing of it otherwise.
+    """Write a file under another name and give it its own with the last chunk; leave nothing of it otherwise."""
+    stamp: Stamp | None = None
+    async with aclosing(sending(ask, path, chunks, size)) as steps:
+        async for _, last in steps:
+            stamp = last
+    assert stamp is not None  # noqa: S101 (the last step has it)
+    return stamp
+
+
+async def sending(
+    ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | None, *, token: str = "", begin: int = 0
+) -> AsyncGenerator[tuple[int, Stamp | None], None]:
+    """Do what `send` does, and yield how many bytes the sandbox has taken; with the last ones, the file's state.
 
     The agent takes chunks in the order in which they were sent, and one that fails removes the file: none after it is
-    taken, the last one least of all.
+    taken, the last one least of all. A part of it that lies there by the name `token` goes on at `begin`.
     """
-    token, offset = secrets.token_hex(8), 0
-    reply: dict[str, Any] = {}
+    token, offset = token or secrets.token_hex(8), begin
+    sizes: deque[int] = deque()
 
     def put(data: bytes, *, final: bool) -> Coroutine[Any, Any, tuple[dict[str, Any], bytes]]:
         nonlocal offset
         start, offset = offset, offset + len(data)
+        sizes.append(offset)
         return call(ask, "file.write", data, path=path, token=token, offset=start, size=size, final=final)
 
     async def writes() -> AsyncIterator[Coroutine[Any, Any, tuple[dict[str, Any], bytes]]]:
@@ -200,17 +222,32 @@ async def send(ask: Ask, path: str, chunks: AsyncIterator[bytes], size: int | No
             held = following
         yield put(held, final=True)
 
+    reply: dict[str, Any] = {}
     try:
         async with aclosing(in_turn(writes())) as replies:
             async for answer, _ in replies:
                 reply = answer
-        return Stamp.parse(reply.get("stamp"))
+                yield sizes.popleft(), None
+        yield offset, Stamp.parse(reply.get("stamp"))
     except BaseException:
         if offset:
-            with suppress(SandboxError, TimeoutError):
-                async with asyncio.timeout(DISCARD_SECONDS):
-                    await ask("file.discard", token=token)
+            await discard(ask, token)
         raise
+
+
+async def begun(ask: Ask, token: str) -> int:
+    """Return how many bytes there are of a file that was being sent by that name; none if it was never begun."""
+    reply, _ = await ask("file.read", path=_PARTIAL + token, offset=0, size=0)
+    if not isinstance(reply, dict) or reply.get("ok") is not True:
+        return 0
+    return Stamp.parse(reply.get("stamp")).size
+
+
+async def discard(ask: Ask, token: str) -> None:
+    """Remove the part of a file that was being sent, if the sandbox can still be asked."""
+    with suppress(SandboxError, TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            await ask("file.discard", token=token)
 
 
 async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:

@@ -13,6 +13,7 @@
 - `cell_request`: One call of `run_code` as a request of a session.
 - `sandbox_paths`: Paths of a sandbox, as callers write them.
 - `folder_entries`: What lies in a folder, and what changes in it.
+- `file_copies`: How far a copy of a file is, and the hash of what was copied.
 - `files`: Files and folders of a sandbox, for callers.
 - `running_command`: One command, followed from the host, and its input.
 - `commands`: Commands of a sandbox, and shells with a terminal.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import concurrent.futures
+import inspect
 import os
 import threading
 import time
@@ -31,7 +32,8 @@ from .client import AsyncSandbox, session_of
 from .commands import AsyncCommands, AsyncPty, OnPty, PtySize
 from .event_loop_thread import Background, awaited
 from .execution import Execution, ExecutionError, Result
-from .files import AsyncFiles, Data
+from .file_copies import Progress, followed
+from .files import AsyncFiles, Data, Steps, check_service
 from .folder_entries import Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Watching
 from .output_text import OutputMessage
 from .paginators import SandboxPaginator, asked_for
@@ -646,7 +648,8 @@ class Files:
     ) -> bytes | str | Iterator[bytes]:
         """Return a file: its text (UTF-8), its bytes, or its pieces of at most 1 MiB.
 
-        What is no text is refused as such: `read(path, "bytes")`.
+        What is no text is refused as such: `read(path, "bytes")`. As text or bytes a file may have 256 MiB, which are
+        all in memory; a larger one is read as a stream, or copied with `download`.
         """
         method: Any = self._inner.read  # overloaded, as this is
         found: Any = self._call(method, path, format, **service)
@@ -673,20 +676,57 @@ class Files:
         )
         return WatchHandle(self._call, watching)
 
+    def write(
+        self,
+        path: Name,
+        data: Data,
+        *,
+        progress: Callback[Progress] | None = None,
+        sha256: str | None = None,
+        **service: Any,
+    ) -> FileInfo:
+        """Write a file as a whole, with the folders above it; see `AsyncFiles.write`."""
+        check_service(service)
+        return self._followed(self._inner.writing(path, data, sha256), progress)
+
+    def upload(
+        self,
+        local: str | os.PathLike[str],
+        path: Name | None = None,
+        *,
+        progress: Callback[Progress] | None = None,
+        sha256: str | None = None,
+        resume: bool = False,
+    ) -> FileList:
+        """Copy a file of this machine, or a folder with all its regular files; see `AsyncFiles.upload`."""
+        return self._followed(self._inner.uploading(local, path, sha256, resume=resume), progress)
+
+    def download(
+        self,
+        path: Name,
+        local: str | os.PathLike[str] | None = None,
+        *,
+        progress: Callback[Progress] | None = None,
+        sha256: str | None = None,
+        resume: bool = False,
+    ) -> Path:
+        """Copy a file to this machine. A file or a link of that name is replaced; see `AsyncFiles.download`."""
+        return self._followed(self._inner.downloading(path, local, sha256, resume=resume), progress)
+
+    def _followed(self, steps: Steps[T], progress: Callback[Progress] | None) -> T:
+        if progress is None or not callable(progress):
+            return self._call(lambda: followed(steps, progress))
+        try:
+            for step in self._call.each(steps):
+                if not isinstance(step, Progress):
+                    result = step
+                elif inspect.isawaitable(answer := progress(step)):
+                    self._call(awaited, answer)
+        finally:
+            self._call(steps.aclose)
+        return result
+
     # --- generated from AsyncFiles ---
-
-    def write(self, path: Name, data: Data, **service: Any) -> FileInfo:
-        """Write a file as a whole, with the folders above it.
-
-        Args:
-            path: Where, relative to /mnt/data.
-            data: Its text, bytes, a `Path` to copy, or an open file.
-            **service: No effect.
-
-        Raises:
-            FileRefused: The name, the size (`file_limit`) or the room does not allow it.
-        """
-        return self._call(self._inner.write, path, data, **service)
 
     def read_part(self, path: Name, offset: int, size: int) -> tuple[bytes, int]:
         """Read a piece of a file.
@@ -703,34 +743,6 @@ class Files:
             FileRefused: It is no regular file, changes meanwhile, or more than 256 MiB are asked for of it.
         """
         return self._call(self._inner.read_part, path, offset, size)
-
-    def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
-        """Copy a file of this machine, or a folder with all its regular files. Links in a folder are left out.
-
-        Args:
-            local: The file or folder here.
-            path: Its path in the sandbox. None is its own name.
-
-        Raises:
-            FileRefused: A file is refused, or there are more than `folder_files`.
-        """
-        return self._call(self._inner.upload, local, path)
-
-    def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
-        """Copy a file to this machine. A file or a link of that name is replaced.
-
-        Args:
-            path: The file in the sandbox.
-            local: The file, or the folder it goes into. None is the current folder.
-
-        Returns:
-            Where it is now.
-
-        Raises:
-            FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does
-                not say.
-        """
-        return self._call(self._inner.download, path, local)
 
     def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> FileList:
         """Write several files, one after another: `[{"path": "a.txt", "data": "text"}, ...]`."""

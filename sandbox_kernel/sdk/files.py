@@ -13,16 +13,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, Literal, TypeVar, overload
+from typing import IO, Any, Literal, TypeVar, cast, overload
 
 from ..core.codes import FileCode
-from ..core.errors import FileNotThere, FileRefused, wrong_argument
+from ..core.errors import FileNotThere, FileRefused, SandboxClosed, SandboxDied, wrong_argument
 from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, check_whole, printable
 from ..files.host_paths import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch_files import Ask, Stamp
 from . import folder_entries
 from .callbacks import Callback
+from .file_copies import Hash, Progress, followed
 from .folder_entries import DEEPEST, AsyncWatchHandle, Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Watching
 from .instance import Instance
 from .running_command import OWN_USERS
@@ -35,6 +36,8 @@ OF_A_SERVICE = frozenset((
 
 
 T = TypeVar("T")
+Steps = AsyncGenerator[Progress | T, None]
+"""A copy, step by step: how far it is, and its result as the last one."""
 Data = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
 
@@ -63,6 +66,11 @@ class Place:
         """Note that a file was written by the caller, and not by a cell."""
         self._instance.session.folders.arrived(path, stamp)
 
+    def part_name(self, path: str, name: str, stamp: Stamp) -> str:
+        """Return the name of what has come of a file: another one for each sandbox, file and state of it."""
+        state = f"{self._instance.session.id}\0{path}\0{name}\0{stamp}"
+        return f".sandbox-{hashlib.sha256(state.encode()).hexdigest()[:16]}.part"
+
     def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
         """Write down that a file went in or came out."""
         self._instance.session.emit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
@@ -75,29 +83,48 @@ class AsyncFiles:
         self._place = place
         self._limits = limits
 
-    async def write(self, path: Name, data: Data, **service: Any) -> FileInfo:
+    async def write(
+        self,
+        path: Name,
+        data: Data,
+        *,
+        progress: Callback[Progress] | None = None,
+        sha256: str | None = None,
+        **service: Any,
+    ) -> FileInfo:
         """Write a file as a whole, with the folders above it.
 
         Args:
             path: Where, relative to /mnt/data.
-            data: Its text, bytes, a `Path` to copy, or an open file.
+            data: Its text, bytes, a `Path` to copy, or an open file. A file is read piece by piece.
+            progress: Called with a `Progress` as the file goes in. What it raises ends the copy.
+            sha256: What the content must have; anything else is refused, and does not appear.
             **service: No effect.
 
         Raises:
             FileRefused: The name, the size (`file_limit`) or the room does not allow it.
         """
         check_service(service)
-        name = relative(path)
+        return await followed(self.writing(path, data, sha256), progress)
+
+    async def writing(self, path: Name, data: Data, sha256: str | None) -> Steps[FileInfo]:
+        """Do what `write` does, step by step; for callers in another thread."""
+        name, wanted = relative(path), Hash(sha256)
         if isinstance(data, os.PathLike):
             with open_local(data) as file:
-                return await self._write(name, file)
+                async with aclosing(self._write(name, file, wanted)) as steps:
+                    async for step in steps:
+                        yield step
+                return
         if isinstance(data, str):
             data = data.encode()
         if not isinstance(data, (bytes, bytearray, memoryview)) and not hasattr(data, "read"):
             raise wrong_argument(
                 "data", f"data must be bytes, text, a path or an open binary file, not {type(data).__name__}"
             )
-        return await self._write(name, data)
+        async with aclosing(self._write(name, data, wanted)) as steps:
+            async for step in steps:
+                yield step
 
     @overload
     async def read(self, path: Name, format: Literal["text"] = "text", **service: Any) -> str: ...
@@ -147,30 +174,82 @@ class AsyncFiles:
         name = relative(path)
         return await named(name, self._part(name, offset, size))
 
-    async def upload(self, local: str | os.PathLike[str], path: Name | None = None) -> FileList:
+    async def upload(
+        self,
+        local: str | os.PathLike[str],
+        path: Name | None = None,
+        *,
+        progress: Callback[Progress] | None = None,
+        sha256: str | None = None,
+        resume: bool = False,
+    ) -> FileList:
         """Copy a file of this machine, or a folder with all its regular files. Links in a folder are left out.
 
         Args:
             local: The file or folder here.
             path: Its path in the sandbox. None is its own name.
+            progress: Called with a `Progress` as each file goes in. What it raises ends the copy.
+            sha256: What a file must have; anything else is refused, and does not appear. Not for a folder.
+            resume: Go on with what a call with `resume` has left that lost its sandbox or its process. Of a file that
+                has changed here meanwhile, all goes in again.
 
         Raises:
             FileRefused: A file is refused, or there are more than `folder_files`.
         """
-        source = Path(local)
-        name = relative(path if path is not None else Path.cwd().joinpath(source).name)
-        if not await asyncio.to_thread(_local, is_folder, source):
-            return [await self.write(name, source)]
-        with await asyncio.to_thread(_local, open_folder, source) as folder:
-            files = await asyncio.to_thread(regular_files, folder, self._limits.files)
-            return [await self._upload(f"{name}/{file}", folder, file) for file in files]
+        return await followed(self.uploading(local, path, sha256, resume=resume), progress)
 
-    async def download(self, path: Name, local: str | os.PathLike[str] | None = None) -> Path:
+    async def uploading(
+        self, local: str | os.PathLike[str], path: Name | None, sha256: str | None, *, resume: bool
+    ) -> Steps[FileList]:
+        """Do what `upload` does, step by step; for callers in another thread."""
+        source, wanted = Path(local), Hash(sha256)
+        name = relative(path if path is not None else Path.cwd().joinpath(source).name)
+        done = FileList()
+        if not await asyncio.to_thread(_local, is_folder, source):
+            with open_local(source) as file:
+                async with aclosing(self._write(name, file, wanted, resume=resume)) as steps:
+                    async for step in steps:
+                        if isinstance(step, Progress):
+                            yield step
+                        else:
+                            done.append(step)
+            yield done
+            return
+        if sha256 is not None:
+            raise wrong_argument("sha256", "sha256 is that of a file, and this is a folder")
+        with await asyncio.to_thread(_local, open_folder, source) as folder:
+            for one in await asyncio.to_thread(regular_files, folder, self._limits.files):
+                try:
+                    descriptor = await asyncio.to_thread(folder.open_file, one)
+                except FileRefused as error:
+                    raise about(one, error) from None
+                with os.fdopen(descriptor, "rb") as file:
+                    async with aclosing(self._write(f"{name}/{one}", file, Hash(None), resume=resume)) as steps:
+                        async for step in steps:
+                            if isinstance(step, Progress):
+                                yield step
+                            else:
+                                done.append(step)
+        yield done
+
+    async def download(
+        self,
+        path: Name,
+        local: str | os.PathLike[str] | None = None,
+        *,
+        progress: Callback[Progress] | None = None,
+        sha256: str | None = None,
+        resume: bool = False,
+    ) -> Path:
         """Copy a file to this machine. A file or a link of that name is replaced.
 
         Args:
             path: The file in the sandbox.
             local: The file, or the folder it goes into. None is the current folder.
+            progress: Called with a `Progress` as the file comes out. What it raises ends the copy.
+            sha256: What the file must have; anything else is refused, and does not appear.
+            resume: Leave what has come in a hidden file beside `local` if the sandbox or this process is lost, and go
+                on with that of an earlier call. Of a file that has changed in the sandbox meanwhile, all comes again.
 
         Returns:
             Where it is now.
@@ -179,29 +258,47 @@ class AsyncFiles:
             FileRefused: It is too large, no regular file, or has a name that tools act upon and that `local` does
                 not say.
         """
-        name = relative(path)
+        return await followed(self.downloading(path, local, sha256, resume=resume), progress)
+
+    async def downloading(
+        self, path: Name, local: str | os.PathLike[str] | None, sha256: str | None, *, resume: bool
+    ) -> Steps[Path]:
+        """Do what `download` does, step by step; for callers in another thread."""
+        name, wanted = relative(path), Hash(sha256)
         target = Path(local) if local is not None else Path()
         if await asyncio.to_thread(_local, _receives, target):
             try:
                 target /= check_downloaded_name(PurePath(name).name)
             except FileRefused as error:
                 raise error.about(f"{name!r}: {error.message}; say under which name it is to be written") from None
-        pieces = self._pieces(name)
+        ask = await self._place.ask(fresh=False)
+        stamp, _ = await named(name, scratch_files.chunk(ask, name, 0, 0, self._limits.file_bytes))
         folder, last = await asyncio.to_thread(_local, open_parent, target)
-        with folder, await asyncio.to_thread(folder.create, last) as file:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    await asyncio.to_thread(file.write, piece)
+        part = self._place.part_name(name, last, stamp) if resume else None
+        with folder, await asyncio.to_thread(folder.create, last, part) as file:
+            if file.size > stamp.size:
+                await asyncio.to_thread(file.start_again)
+            done = file.size
+            await wanted.add_beginning(cast("IO[bytes]", file), done)
+            try:
+                rest = scratch_files.stream(ask, name, self._limits.file_bytes, stamp, begin=done)
+                async with aclosing(rest) as pieces:
+                    async for piece in pieces:
+                        await asyncio.to_thread(file.write, piece)
+                        await wanted.add(piece)
+                        done += len(piece)
+                        yield Progress(name, done, stamp.size)
+                found = wanted.check()
+            except FileRefused as error:
+                raise about(name, error) from None
+            except (SandboxDied, SandboxClosed):
+                if resume:
+                    file.keep_part()
+                raise
             await asyncio.to_thread(partial(file.commit, links=True, lasting=False))
-        return target
-
-    async def _upload(self, name: str, folder: Folder, path: str) -> FileInfo:
-        try:
-            descriptor = await asyncio.to_thread(folder.open_file, path)
-        except FileRefused as error:
-            raise about(path, error) from None
-        with os.fdopen(descriptor, "rb") as file:
-            return await self._write(name, file)
+        self._place.record("read", name, done, found)
+        yield Progress(name, done, stamp.size, found)
+        yield target
 
     async def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> FileList:
         """Write several files, one after another: `[{"path": "a.txt", "data": "text"}, ...]`."""
@@ -210,36 +307,63 @@ class AsyncFiles:
             raise wrong_argument("files", "each file is a mapping with a path and data")
         return [await self.write(file["path"], file["data"]) for file in files]
 
-    async def _write(self, name: str, data: bytes | bytearray | memoryview | IO[bytes]) -> FileInfo:
+    async def _write(
+        self, name: str, data: bytes | bytearray | memoryview | IO[bytes], wanted: Hash, *, resume: bool = False
+    ) -> Steps[FileInfo]:
+        try:
+            async with aclosing(self._copy_in(name, data, wanted, resume=resume)) as steps:
+                async for step in steps:
+                    yield step
+        except FileRefused as error:
+            raise about(name, error) from None
+
+    async def _copy_in(
+        self, name: str, data: bytes | bytearray | memoryview | IO[bytes], wanted: Hash, *, resume: bool
+    ) -> Steps[FileInfo]:
         whole = memoryview(data).cast("B") if isinstance(data, (bytes, bytearray, memoryview)) else None
-        done, digest = 0, hashlib.sha256()
+        size = len(whole) if whole is not None else _size(data)
+        read = begin = 0
+        digest = ""
 
         async def chunks() -> AsyncIterator[bytes]:
-            nonlocal done
+            nonlocal read, digest
             while True:
                 piece: Any
                 if whole is not None:
-                    piece = bytes(whole[done : done + CHUNK_BYTES])
+                    piece = bytes(whole[read : read + CHUNK_BYTES])
                 else:
                     piece = await asyncio.to_thread(data.read, CHUNK_BYTES)  # type: ignore[union-attr]
                     if isinstance(piece, str):  # a file opened as text, or StringIO
                         piece = piece.encode()
                 if not piece:
+                    digest = wanted.check()  # before the last piece is sent, with which the file appears
                     return
-                done += len(piece)
-                digest.update(piece)
-                check_size(done, self._limits.file_bytes)
+                read += len(piece)
+                await wanted.add(piece)
+                check_size(read, self._limits.file_bytes)
                 yield piece
 
-        async def copy() -> None:
-            check_size(len(whole) if whole is not None else 0, self._limits.file_bytes)
-            ask = await self._place.ask(fresh=True)
-            stamp = await scratch_files.send(ask, name, chunks(), len(whole) if whole is not None else None)
-            self._place.arrived(name, stamp)
-            self._place.record("write", name, done, digest.hexdigest())
-
-        await named(name, copy())
-        return FileInfo(name, done)
+        check_size(size or 0, self._limits.file_bytes)
+        ask, token = await self._place.ask(fresh=True), ""
+        if resume and whole is None and size:
+            file = cast("IO[bytes]", data)
+            token = _token(name, os.fstat(file.fileno()))
+            begin = await scratch_files.begun(ask, token)
+            if begin > size:
+                await scratch_files.discard(ask, token)
+                begin = 0
+            await wanted.add_beginning(file, begin)
+            read = begin
+        stamp: Stamp | None = None
+        async with aclosing(scratch_files.sending(ask, name, chunks(), size, token=token, begin=begin)) as steps:
+            async for done, stamp in steps:
+                if stamp is None:
+                    yield Progress(name, done, size)
+        assert stamp is not None  # noqa: S101 (the last step has it)
+        self._place.arrived(name, stamp)
+        self._place.record("write", name, read, digest)
+        yield Progress(name, read, read, digest)
+        yield FileInfo(name, read)
 
     async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
@@ -368,6 +492,21 @@ class AsyncFiles:
         watching = Watching(ask, folder, depth=DEEPEST if recursive else 1, entry=include_entry)
         await named(folder, watching.look())
         return watching
+
+
+def _size(data: Any) -> int | None:
+    """Return how much a file has from where it stands, None if it is none or does not say."""
+    try:
+        status = os.fstat(data.fileno())
+        return max(0, status.st_size - data.tell()) if stat.S_ISREG(status.st_mode) and "b" in data.mode else None
+    except (OSError, AttributeError, TypeError, ValueError):
+        return None
+
+
+def _token(name: str, status: os.stat_result) -> str:
+    """Name the part of a file in the sandbox by its path there, and by the state of its source."""
+    state = f"{name}\0{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    return hashlib.sha256(state.encode()).hexdigest()[:32]
 
 
 def open_local(path: os.PathLike[str]) -> IO[bytes]:

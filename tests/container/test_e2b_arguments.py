@@ -276,7 +276,7 @@ def test_a_shell_is_followed_again(sandbox: Sandbox) -> None:
 
 def test_files_by_names(sandbox: Sandbox) -> None:
     files, own = sandbox.files, {"user": "user", "request_timeout": 5}
-    carried = {"gzip": True, "use_octet_stream": True}
+    carried: dict[str, Any] = {"gzip": True, "use_octet_stream": True}
     assert files.write(path="n/a", data="text", user="user", **carried).path == "n/a"
     files.write_files(files=[{"path": "n/b", "data": b"b"}], user="user", **carried)
     assert files.read(path="n/a", format="text", user="user", gzip=True, stream_idle_timeout=5) == "text"

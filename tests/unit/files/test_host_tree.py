@@ -298,7 +298,7 @@ def test_a_size_over_the_limit_is_refused_with_both_numbers(folder: Path) -> Non
     with (folder / "sparse.bin").open("wb") as file:
         file.truncate(10 * GIB)
     ((_, reason),) = UploadFolder(folder, FileLimits()).scan().refused
-    assert (reason.limit, reason.value) == ("256.0 MiB", "10.0 GiB")
+    assert (reason.limit, reason.value) == ("512.0 MiB", "10.0 GiB")
 
 
 def test_number_and_total_size_of_files_are_limited(folder: Path) -> None:
