@@ -269,7 +269,18 @@ def _limits() -> dict[str, int | None]:
 def _writable(mounts: list[dict[str, object]]) -> list[str]:
     """Return which mount points and well-known places this user may write to, device nodes left out."""
     places = sorted({str(mount["path"]) for mount in mounts}.union(WELL_KNOWN))
-    return [path for path in places if os.access(path, os.W_OK) and not stat.S_ISCHR(os.stat(path).st_mode)]
+    return [path for path in places if _changeable(path) and not stat.S_ISCHR(os.stat(path).st_mode)]
+
+
+def _changeable(path: str) -> bool:
+    if path.startswith(ATTACHED):  # gVisor does not know that the host's is read-only before it tries
+        try:
+            os.mkdir(f"{path}/.sandbox-kernel")
+            os.rmdir(f"{path}/.sandbox-kernel")
+        except OSError:
+            return False
+        return True
+    return os.access(path, os.W_OK)
 
 
 def _devices() -> list[str]:

@@ -7,9 +7,11 @@ Imports errors, model, hardening and the disks; no engine's words.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
+import time
 from typing import TYPE_CHECKING, Literal
 
 from ..core.codes import EndCode
@@ -20,6 +22,12 @@ from .hardening import protections
 
 if TYPE_CHECKING:
     from .disk_images import Device
+
+
+EMPTY = "empty"
+"""Among what is opened: an empty folder, which an overlay needs below a dataset's."""
+TICK_NANOSECONDS = 10_000_000
+"""By how much the time that a file system notes may be behind the clock."""
 
 
 def of(settings: Settings) -> tuple[Attached, ...]:
@@ -38,7 +46,7 @@ class Held:
 
     def __init__(self) -> None:
         self._fds: list[int] = []
-        self._since: dict[str, int] = {}
+        self._since: dict[str, tuple[int, int]] = {}
         self.names: dict[str, str] = {}
         """What an engine mounts at each path of the sandbox: the name of a descriptor, or a device."""
         self.descriptors: dict[str, int] = {}
@@ -48,8 +56,8 @@ class Held:
         """Hold `fd` for what is to be mounted at `path`."""
         self._fds.append(fd)
         self.descriptors[path] = fd
-        if path.startswith(ATTACHED):
-            self._since |= _changed([(path, fd)])
+        if path.startswith(ATTACHED) and name is None:
+            self._since[path] = os.fstat(fd).st_ctime_ns, time.time_ns() - TICK_NANOSECONDS
         self.names[path] = name or f"/proc/{os.getpid()}/fd/{fd}"
 
     def started(self) -> None:
@@ -59,13 +67,13 @@ class Held:
                 self._fds.remove(self.descriptors[path])
                 os.close(self.descriptors[path])
 
-    def changed(self) -> dict[str, tuple[int, int]]:
-        """Return between which times each folder was last changed: when this was opened, and now."""
-        now = _changed(self._folders())
-        return {path: (self._since.get(path, then), then) for path, then in now.items()}
+    def changed(self) -> dict[str, tuple[int, int, int]]:
+        """Return for each folder when it was last changed as this was opened, when that was, and its last change now.
 
-    def _folders(self) -> list[tuple[str, int]]:
-        return [(path, fd) for path, fd in self.descriptors.items() if fd in self._fds and path.startswith(ATTACHED)]
+        Another folder is not taken for it, unless that one is changed in the moment of the start, and this one too.
+        """
+        folders = [(path, fd) for path, fd in self.descriptors.items() if fd in self._fds and path in self._since]
+        return {path: (*self._since[path], os.fstat(fd).st_ctime_ns) for path, fd in folders}
 
     def close(self) -> None:
         """Let go of all; idempotent."""
@@ -83,6 +91,8 @@ def hold(spec: SandboxSpec) -> Held:
                 held.keep(one.path, volume.fd, volume.path)
             else:
                 held.keep(one.path, open_dataset(one, spec.reader))
+        if any(one.kind == "dataset" for one in spec.attached):
+            held.keep(EMPTY, empty_folder())
         for disk in protections(spec).disks:
             from . import disk_images
 
@@ -148,9 +158,14 @@ def open_dataset(one: Attached, reader: int | None = None) -> int:
 
 def empty_folder() -> int:
     """Return a descriptor of an empty folder, which an overlay needs below one that is not. Raises `EngineError`."""
-    path = f"{_home()}/.local/share/sandbox-kernel/empty"
+    # Root's home is closed to the users that its sandboxes have.
+    path = f"{'/var/lib' if os.geteuid() == 0 else f'{_home()}/.local/share'}/sandbox-kernel/empty"
     try:
-        os.makedirs(path, 0o755, exist_ok=True)  # noqa: PTH103 (a string)
+        os.makedirs(os.path.dirname(os.path.dirname(path)), 0o755, exist_ok=True)  # noqa: PTH103, PTH120 (a string)
+        for folder in (os.path.dirname(path), path):  # noqa: PTH120 (a string)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)  # noqa: PTH102 (a string)
+                os.chmod(folder, 0o755)  # noqa: PTH101, S103 (whatever the umask)
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise EngineError(EndCode.ENGINE_FAILED, f"no folder can be made at {path}: {error.strerror}") from error
@@ -160,14 +175,11 @@ def empty_folder() -> int:
     return fd
 
 
-def _changed(folders: list[tuple[str, int]]) -> dict[str, int]:
-    return {path: os.fstat(fd).st_ctime_ns for path, fd in folders}
-
-
-def lacking(what: Literal["datasets", "volumes", "scratch"]) -> EngineError:
+def lacking(what: Literal["datasets", "volumes", "scratch"], why: str = "") -> EngineError:
     """Return the error for an engine that does not give a sandbox what a setting asks for."""
     words = "scratch on a disk" if what == "scratch" else what
-    return EngineError(EndCode.ENGINE_LACKS_DATA.note(what=words), setting=what)
+    code = EndCode.ENGINE_LACKS_DATA
+    return EngineError(code, f"{code.note(what=words).text}{why and f': {why}'}", setting=what)
 
 
 def _home() -> str:

@@ -184,10 +184,8 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
     yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
-    # gVisor answers by a folder's mode alone, and asks the host, whose overlay is read-only, when something is written.
-    by_mode = spec.runtime is not None
-    places = {one.path for one in spec.attached if one.writable or by_mode}
-    yield only("writable places", TMPFS | places, report.get("writable"))
+    volumes = {one.path for one in spec.attached if one.writable}
+    yield only("writable places", TMPFS | volumes, report.get("writable"))
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
@@ -258,7 +256,7 @@ def _of_a_disk(size: int, found: object) -> Check:
     return Check("size of a disk", f"{size}, less what its file system takes", short(found), ok)
 
 
-def _attached(one: Attached, mount: Mapping[str, Any], changed: tuple[int, int] | None) -> Iterator[Check]:
+def _attached(one: Attached, mount: Mapping[str, Any], changed: tuple[int, int, int] | None) -> Iterator[Check]:
     """What the sandbox has of the host's is the folder that was opened, and has no way out of it."""
     options = set(as_list(mount.get("options")))
     wanted = {"nosuid", "nodev", "rw" if one.writable else "ro"}
@@ -267,7 +265,8 @@ def _attached(one: Attached, mount: Mapping[str, Any], changed: tuple[int, int] 
     yield Check(f"options of a {one.kind}", ", ".join(sorted(wanted)), shown, wanted <= options)
     if changed is not None:
         found = mount.get("changed")
-        ok = type(found) is int and changed[0] <= found <= changed[1]
+        before, opened, now = changed
+        ok = type(found) is int and (found == before or opened <= found <= now)
         yield Check(
             f"folder of the {one.kind} {one.name}", "the one that was opened", "the same" if ok else "another one", ok
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..core.model import ExitReason, SandboxSpec
 
-NONE_ATTACHED: Mapping[str, tuple[int, int]] = {}
+NONE_ATTACHED: Mapping[str, tuple[int, int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,10 @@ class Inspection(NamedTuple):
     """Whether the sandbox has inodes that others have, too: device nodes at least."""
     layers: frozenset[str] = frozenset()
     """Of `mounts`, those that must be a file system of the sandbox's own above what others have, too."""
-    attached: Mapping[str, tuple[int, int]] = NONE_ATTACHED
-    """For a folder of the host's by an exception: between which times it was last changed, in nanoseconds. What the
-    sandbox sees has to have been changed then, too: it tells one folder from another."""
+    attached: Mapping[str, tuple[int, int, int]] = NONE_ATTACHED
+    """For a folder of the host's by an exception: when it was last changed as it was opened, when that was, and its
+    last change now, in nanoseconds. What the sandbox sees has the first of these times, or one from the second to the
+    third: it tells one folder from another."""
 
 
 class Ahead(Protocol):

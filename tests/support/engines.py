@@ -106,6 +106,7 @@ async def containers_of(engine: DockerEngine, session_id: str) -> list[str]:
 
 
 UNSEEN = "test_its_programs_are_seen_from_outside"
+DATASET = "test_a_dataset_is_attested_and_read_and_cannot_be_changed"
 
 
 # --- engines as the contract meets them -------------------------------------------------------------------------------
@@ -191,6 +192,7 @@ class Plain:
         "test_a_container_that_does_not_hear_of_its_owner_s_end_is_ended": "nothing outlives its owner to end it",
         "test_a_missing_image_is_an_error_of_its_own": "it knows no images",
         UNSEEN: "nobody asks for its processes, which are this machine's",
+        DATASET: "it mounts nothing",
     }
     unenforced: Mapping[str, str] = {
         "engine": "there is none",
@@ -288,7 +290,7 @@ class Brokered:
     """An engine behind a broker, which is a process of its own."""
 
     inner: Docker | Bubblewrap
-    lacks: Mapping[str, str] = field(default_factory=dict)
+    lacks: Mapping[str, str] = field(default_factory=lambda: {DATASET: "it takes no folder of a caller's"})
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
-from .. import cgroups
+from .. import attached, cgroups
 from ..cgroups import Group, NoCgroup
 from ..hardening import Protections, protections
 from ..owner_process import Owner
@@ -47,6 +47,7 @@ class Begun:
         kill([self.launched.monitor])
         await_end(self.launched.pid)
         self.pipe.close()
+        self.launched.held.close()
         for fd in (self.launched.monitor, self.launched.errors, self.launched.status):
             os.close(fd)
 
@@ -76,10 +77,15 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
             f"no such file or program in the root {spec.image!r}: {spec.command[0][:100]}",
             setting="image",
         )
-    group = group_for(spec, protections(spec), cgroup=cgroup)
+    if spec.attached and not layers:
+        raise engine_errors.no_layers("it does so to the root")
+    held = attached.hold(spec)
+    group = None
     try:
-        launched, mine = launch(program, spec, root, group, layers=layers)
+        group = group_for(spec, protections(spec), cgroup=cgroup)
+        launched, mine = launch(program, spec, root, group, layers=layers, attached=held)
     except BaseException:
+        held.close()
         if group is not None:
             group.remove(0)
         raise

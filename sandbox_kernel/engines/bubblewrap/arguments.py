@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
+from ..attached import EMPTY
 from ..hardening import Protections, Tmpfs, accounts
 from .root_lookup import ETC, Root
 
@@ -35,6 +36,7 @@ OWN_USER = ("--unshare-user", "--disable-userns")
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 PROC = "/proc/"
+NOT_OPENED: Mapping[str, str] = {}
 
 
 class Machine(NamedTuple):
@@ -52,6 +54,8 @@ class Machine(NamedTuple):
     """A descriptor of a namespace of users that is there already, in which there is none within, either."""
     layers: frozenset[str] = frozenset()
     """Of the places where a root is bound, those that get a layer of the sandbox's own."""
+    opened: Mapping[str, str] = NOT_OPENED
+    """Paths of what is mounted at each path that is the host's by an exception (`engines.attached`)."""
 
 
 class Descriptors(NamedTuple):
@@ -87,6 +91,7 @@ def arguments(
         words += _folder(parent, "0755")
     for place in wanted.writable:
         words += _tmpfs(place.path, place.size_bytes, place.mode)
+    words += _datasets(wanted, machine.opened)
     words += ["--remount-ro", "/", "--chdir", wanted.working_folder]
     words += ["--seccomp", str(descriptors.filter), "--json-status-fd", str(descriptors.status)]
     return [*words, "--", *command]
@@ -101,7 +106,7 @@ def refuse(wanted: Protections) -> None:
             "new_privileges": not wanted.new_privileges,
             "networks": not wanted.networks,
             "host_folders": not wanted.host_folders,
-            "datasets and volumes": not wanted.attached,
+            "volumes": all(one.kind == "dataset" for one in wanted.attached),
             "scratch on a disk": not wanted.disks,
             "devices": not wanted.devices,
             "writable_root": not wanted.writable_root,
@@ -163,6 +168,17 @@ def _root(root: Root, descriptors: Descriptors, layers: frozenset[str]) -> list[
         words += _folder("/etc", "0755")
     for name, descriptor in descriptors.etc.items():
         words += ["--perms", "0444", "--ro-bind-data", str(descriptor), f"/etc/{name}"]
+    return words
+
+
+def _datasets(wanted: Protections, opened: Mapping[str, str]) -> list[str]:
+    """An overlay of two folders has nothing to write to, and its root is the dataset's own: its times, its rights."""
+    words: list[str] = []
+    for place in sorted({one.path.rpartition("/")[0] for one in wanted.attached}):
+        words += _folder(place, "0755")
+    for one in wanted.attached:
+        words += ["--overlay-src", opened[EMPTY], "--overlay-src", opened[one.path], "--ro-overlay", one.path]
+        words += ["--remount-ro", one.path]  # with nosuid and nodev
     return words
 
 

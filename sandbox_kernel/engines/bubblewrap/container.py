@@ -148,6 +148,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             "descriptors": self._launched.descriptors._asdict(),
             "layers": sorted(self._launched.layers),
             "space": self._launched.space,
+            "opened": dict(self._launched.opened),
             "may_use": [*self._most],
             "pipe": pipe,
         }
@@ -202,7 +203,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         """Return the arguments of the gate that are still visible: bubblewrap's own."""
         mine = self._launched
         return arguments(
-            walls(spec), root, machine(mine.group, mine.layers, mine.space), mine.descriptors, spec.command
+            walls(spec), root, machine(mine.group, mine.layers, mine.space, mine.opened), mine.descriptors, spec.command
         )
 
     # --- how it begins ----------------------------------------------------------------------------------------------
@@ -338,6 +339,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         if not self._listening:
             return
         self._listening = False
+        self._launched.held.close()
         if self._limit is not None:
             self._limit.close()
         handles = [self._launched.monitor, self._launched.errors, self._launched.status]
@@ -360,6 +362,8 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
         group = Group(folders, int(state["group"]["version"]))
     first, most, host_uid = int(state["first"]), MayUse(*map(int, state["may_use"])), int(state["host_uid"])
     layers = frozenset(map(str, state["layers"]))
+    space = None if state["space"] is None else int(state["space"])
+    there = {str(place): str(path) for place, path in dict(state["opened"]).items()}
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     opened: list[int] = []
     try:
@@ -371,9 +375,8 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
             os.close(fd)
         raise
     monitor, stderr, status = opened
-    space = None if state["space"] is None else int(state["space"])
     launched = Launched(
-        name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid, layers, space
+        name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid, layers, space, there
     )
     return launched, most, first
 

@@ -175,8 +175,10 @@ class BubblewrapEngine:
             begun = begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
         try:
             return await self._running(begun)
-        except engine_errors.NoLayers:
+        except engine_errors.NoLayers as error:
             self._layers = False
+            if spec.attached:
+                raise engine_errors.no_layers(str(error)) from error
             begun = begin(spec, self._found(), cgroup=self._cgroup, layers=False)
             return await self._running(begun)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ...core.codes import EndCode
-from ...core.errors import EngineError, EngineUnavailable
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
+from ...core.model import ATTACHED
+from ..attached import lacking
 
 PREFIX = "bwrap: "
 
@@ -52,11 +54,20 @@ def no_limits(why: str) -> EngineError:
     )
 
 
-def refusal(said: str) -> EngineError:
+def no_layers(why: str) -> EngineError:
+    """A dataset is given as a layer, or not at all."""
+    return lacking("datasets", f"bubblewrap 0.11 and Linux 5.11 are needed for layers, and there are none here ({why})")
+
+
+def refusal(said: str) -> SandboxError:
     """Translate the last words of a bubblewrap that failed before it started the sandbox's program."""
     text = said.strip()
     words = text.removeprefix(PREFIX)
     low = words.lower()
+    if "overlay mount on /newroot" + ATTACHED in words:
+        code, name = EndCode.DATASET_NOT_OPENED, words.partition(f"/newroot{ATTACHED}/datasets/")[2].partition(" ")[0]
+        why = f"the file system of its folder takes no layer above it ({words.rpartition(': ')[2][:100]})"
+        return ConfigurationError(code, f"{code.note(name=name).text}: {why}", setting="datasets")
     if "overlay" in low:
         return NoLayers(EndCode.ENGINE_FAILED, f"no layer can be put above the root: {words[:500]}")
     if "namespace" in low or "uid map" in low or "gid map" in low or "loopback" in low:

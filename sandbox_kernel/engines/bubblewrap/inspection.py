@@ -90,7 +90,8 @@ def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str],
     lines = (*compared(wanted, launched, words, seen), *limits)
     weaker = launched.group is None and spec.limits_kept == "best-effort"
     excused = WITHOUT_A_CGROUP if weaker else "bubblewrap"
-    return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers)
+    changed = launched.held.changed()
+    return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers, changed)
 
 
 def _of_a_user(seen: Seen) -> Iterator[Check]:

@@ -18,7 +18,7 @@ import stat
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,11 +29,13 @@ from ...core.model import SandboxSpec
 from ...core.version import __version__
 from .. import seccomp
 from .. import seccomp_program as system_calls
+from ..attached import Held
 from ..cgroups import Group
 from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ..owner_process import Owner
 from . import engine_errors, users
-from .arguments import Descriptors, Machine, arguments, etc
+from .arguments import NOT_OPENED, Descriptors, Machine, arguments, etc
+from .discovery import reachable
 from .process_labels import MARK
 from .reaper import kill, reaper
 from .root_lookup import Root, locate
@@ -70,6 +72,10 @@ class Launched:
     """Where it has a layer of its own above the root."""
     space: int | None = None
     """The descriptor that bubblewrap was given of a namespace of users, if it was given one."""
+    opened: Mapping[str, str] = field(default_factory=dict)
+    """What it was started with of the host's by an exception, by its paths."""
+    held: Held = field(default_factory=Held)
+    """The same as it was opened; nothing for a sandbox that was taken over."""
     said: bytes = b""
     """What was read already of what bubblewrap says of its state."""
 
@@ -112,15 +118,17 @@ def launch(
     guest: Guest | None = None,
     *,
     layers: bool = False,
+    attached: Held | None = None,
 ) -> tuple[Launched, socket.socket]:
     """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
 
     `guest` marks a program that is not a sandbox's. With `layers`, each folder of the root gets one of the
-    sandbox's own. Raises `EngineError`.
+    sandbox's own. `attached` is what it has of the host's. Raises `EngineError`.
     """
     wanted, more, variable, niceness, pipe, gate = guest or Guest(walls(spec), (), MARK)
     above = frozenset(target for source, target in root.binds if layers and os.path.isdir(source))  # noqa: PTH112 (a string)
     name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
+    opened = {} if attached is None else paths_of(attached)
     mine, theirs = pipe or way()
     held: list[int] = []
     try:
@@ -129,7 +137,8 @@ def launch(
             own = _space(spec, root) if guest is None else Space(None, _uid(spec))
             spaces = () if own.descriptor is None else (own.descriptor,)
             held += spaces
-            words = arguments(wanted, root, machine(group, above, own.descriptor), descriptors, spec.command)
+            given = machine(group, above, own.descriptor, opened)
+            words = arguments(wanted, root, given, descriptors, spec.command)
             says = _mark(name, spec, mine)
             whom = spec.uid if drops() else None
             try:
@@ -182,7 +191,7 @@ def launch(
     for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values(), *spaces):
         os.close(fd)
     known = (name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors)
-    launched = Launched(*known, own.host_uid, above, own.descriptor)
+    launched = Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Held())
     return launched, mine
 
 
@@ -230,10 +239,15 @@ def machine_paths() -> Machine:
     )
 
 
-def machine(group: Group | None, layers: frozenset[str] = frozenset(), space: int | None = None) -> Machine:
+def machine(
+    group: Group | None,
+    layers: frozenset[str] = frozenset(),
+    space: int | None = None,
+    opened: Mapping[str, str] = NOT_OPENED,
+) -> Machine:
     """Return what differs from one machine, or one sandbox, to the next."""
     seen = group.seen() if group is not None else ()
-    return machine_paths()._replace(cgroup=seen, mounted=_mounted(), space=space, layers=layers)
+    return machine_paths()._replace(cgroup=seen, mounted=_mounted(), space=space, layers=layers, opened=opened)
 
 
 def _space(spec: SandboxSpec, root: Root) -> Space:
@@ -259,9 +273,23 @@ def _mounted() -> tuple[str, ...]:
     return tuple(sorted(place for place in places if place.startswith(below)))
 
 
+def paths_of(held: Held) -> dict[str, str]:
+    """Return where the machine has now what was opened. bubblewrap would leave its descriptors to the sandbox.
+
+    It looks a path up again, so the attestation compares what it has found with what was opened. Raises
+    `EngineError` for what the sandbox's user cannot get to.
+    """
+    found = {}
+    for place, name in held.names.items():
+        found[place] = name if name.startswith("/dev/") else os.readlink(f"/proc/self/fd/{held.descriptors[place]}")  # noqa: PTH115
+        if drops() and found[place] != name and not reachable(found[place]):
+            raise engine_errors.unreachable(found[place])
+    return found
+
+
 def digest(words: list[str]) -> str:
     """Return a name for arguments: equal ones have equal names."""
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _files(wanted: Protections, held: list[int]) -> tuple[int, tuple[int, int], Descriptors]:

@@ -18,7 +18,7 @@ from ...core.version import __version__
 from .. import attached, container_reaper
 from ..attached import Held
 from ..owner_process import Owner, host_name
-from .arguments import EMPTY, LABEL, container_arguments, digest
+from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
 """For an engine to take a request in; one that is slower is asked again by those who can wait."""
@@ -82,8 +82,6 @@ def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Held]:
     Raises `ConfigurationError` and `EngineError` for what cannot be opened.
     """
     held = attached.hold(spec)
-    if any(one.kind == "dataset" for one in spec.attached):
-        held.keep(EMPTY, attached.empty_folder())
     body = container_arguments(spec, held.names)
     body["Labels"] |= {
         f"{LABEL}.spec": digest(spec),

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.model import Attached, SandboxSpec
+from ..attached import EMPTY
 from ..hardening import Protections, Tmpfs, protections
 from ..seccomp import EPERM, Condition, Rule
 
@@ -21,9 +22,6 @@ LABEL = "sandbox-kernel"
 
 
 NOT_OPENED: Mapping[str, str] = {}
-
-EMPTY = "empty"
-"""Among what is opened: an empty folder."""
 
 
 def container_arguments(spec: SandboxSpec, opened: Mapping[str, str] = NOT_OPENED) -> dict[str, Any]:

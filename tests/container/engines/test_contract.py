@@ -26,6 +26,7 @@ from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container
 from tests.support import ROOT
+from tests.support.datasets import a_folder, dataset
 from tests.support.engines import DEAF, REPORT, EngineUnderTest, receive_all, receive_line, report_sources
 from tests.support.patience import within
 
@@ -348,6 +349,40 @@ async def test_its_programs_are_seen_from_outside(launch: Launch, under_test: En
             sample = await container.sample()
             found |= {file for one in sample.programs or () for file in one.files}
             await asyncio.sleep(0.02)
+
+
+READER = """
+import errno, json, os, sys
+there = "/mnt/datasets/sales"
+said = {"read": open(f"{there}/a.csv").read(), "names": sorted(os.listdir(there)), "refused": []}
+for change in (
+    lambda: open(f"{there}/a.csv", "r+"), lambda: open(f"{there}/new", "w"), lambda: os.unlink(f"{there}/a.csv"),
+    lambda: os.rename(f"{there}/a.csv", f"{there}/b"), lambda: os.mkdir(f"{there}/new"),
+):
+    try:
+        change()
+    except OSError as error:
+        said["refused"].append(errno.errorcode[error.errno])
+print(json.dumps(said))
+"""
+
+
+async def test_a_dataset_is_attested_and_read_and_cannot_be_changed(
+    launch: Launch, under_test: EngineUnderTest
+) -> None:
+    with a_folder() as folder:
+        folder.chmod(0o777)  # so that nothing but the mount refuses
+        (folder / "a.csv").write_text("1,2")
+        (folder / "a.csv").chmod(0o666)
+        spec = under_test.spec(REPORT, *report_sources(), environment={"TZ": "UTC"}, attached=dataset(folder))
+        container = await launch(spec)
+        report = json.loads(await receive_line(container))
+        different = {line.name for line in await container.compare(report, spec) if not line.ok}
+        assert different == set()
+        container = await launch(under_test.spec(READER, attached=dataset(folder)))
+        said = json.loads(await receive_line(container))
+        assert said == {"read": "1,2", "names": ["a.csv"], "refused": ["EROFS"] * 5}
+        assert [path.name for path in folder.iterdir()] == ["a.csv"]
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------

@@ -248,7 +248,7 @@ def _witness(said: Mapping[str, Any]) -> Inspection:
             raise ValueError("nothing was compared")
         places = (frozenset(map(str, said["environment"])), frozenset(map(str, said["mounts"])))
         layers = frozenset(map(str, said["layers"]))
-        attached = {str(path): (int(since), int(now)) for path, since, now in said["attached"]}
+        attached = {str(path): (int(was), int(opened), int(now)) for path, was, opened, now in said["attached"]}
         return Inspection(lines, *places, str(said["engine"]), said["shared"] is not False, layers, attached)
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(
