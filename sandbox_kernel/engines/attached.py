@@ -41,6 +41,16 @@ def of(settings: Settings) -> tuple[Attached, ...]:
     return tuple(sorted(found, key=lambda one: one.path))
 
 
+def told(settings: Settings) -> tuple[str, ...]:
+    """Return for people and models where cells find what, and whether they can write there. No folder of the host."""
+    words = {
+        ("dataset", False): "a dataset, read-only",
+        ("volume", False): "a volume of other sessions, read-only",
+        ("volume", True): "a volume, whose files outlive the session",
+    }
+    return tuple(f"{one.path} ({words[one.kind, one.writable]})" for one in of(settings))
+
+
 class Held:
     """Open descriptors of what a sandbox is started with. They must be open until it runs, and may be closed then."""
 

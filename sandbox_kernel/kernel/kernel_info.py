@@ -12,6 +12,7 @@ from typing import Any
 from ..core.errors import SandboxError
 from ..core.model import PYTHON_KERNEL, format_bytes
 from ..core.version import __version__
+from ..engines import attached
 from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.handshake import language_of
@@ -59,14 +60,16 @@ def _banner(session: Session, engine: str) -> str:
     reach = session.settings.reach
     where = "without network" if reach is None else f"that reaches nothing but {reach}"
     name = "IPython" if session.settings.kernel == PYTHON_KERNEL else session.settings.kernel
-    return f"{name} {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}"
+    data = "".join(f"\nData: {one}." for one in attached.told(session.settings))
+    return f"{name} {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}{data}"
 
 
 def _limits(session: Session) -> str:
     """Say what is limited, and by whom; that the machine enforces it is known once there is a sandbox."""
     limits = session.limits
     memory, cpus = f"{format_bytes(limits.memory)} of memory", f"{limits.cpus:g} CPUs"
-    others = f"{format_bytes(limits.scratch_size)} of files in /mnt/data, {limits.cell_timeout:g} s a cell."
+    where = "on a disk, in" if limits.scratch == "disk" else "in"
+    others = f"{format_bytes(limits.scratch_size)} of files {where} /mnt/data, {limits.cell_timeout:g} s a cell."
     if session.settings.limits_kept == "enforced" or session.held:
         return f"Limits: {memory}, {cpus}, {others}"
     if session.held is None:
@@ -99,6 +102,7 @@ def _about(session: Session) -> dict[str, Any]:
         "network": list(settings.get("network", ())) or "none",
         "secrets": [secret.name for secret in settings.get("secrets", ())],
         "packages": list(settings.get("packages", ())) or "none",
+        "data": {one.path: "rw" if one.writable else "ro" for one in attached.of(settings)} or "none",
         "limits": asdict(settings.limits) | {"file_limit": files.file_bytes, "folder_limit": files.total_bytes},
     }
 

@@ -65,6 +65,7 @@ SERVICES: dict[str, dict[str, object]] = {
     "record": {"audit": None},
     "network": {"network": (), "secrets": ()},
     "packages": {"packages": ()},
+    "data": {"datasets": (), "volumes": ()},
     "tools": {},
 }
 """Those that take part in sessions, in order: the settings that ask for it, each with the value that does not.

@@ -130,14 +130,19 @@ _undoing = Tasks()
 def digest(spec: SandboxSpec) -> str:
     """Return what tells one kind of sandbox from another: all of its spec, but for whose it is."""
     parts = [spec.image, spec.runtime, dataclasses.asdict(spec.limits), list(spec.command)]
+    parts += [dataclasses.asdict(one) for one in spec.attached]
     return hashlib.sha256(json.dumps([*parts, spec.limits_kept], sort_keys=True).encode()).hexdigest()
 
 
 def _of_the_snapshot() -> list[str]:
-    """Return the fields of `Settings` that a sandbox was made with; so are its limits and its variables."""
+    """Return the fields of `Settings` that a sandbox was made with; so are its limits and its variables.
+
+    Those of plugins are not among them: a plugin of which a snapshot would lack something refuses it.
+    """
     from ..config.table import SETTINGS
 
-    return [one.field for one in SETTINGS.values() if one.scope == "sandbox" and not one.is_limit] + ["charts"]
+    mine = (one for one in SETTINGS.values() if one.scope == "sandbox" and one.owner is Settings and not one.is_limit)
+    return [*(one.field for one in mine), "charts"]
 
 
 def _value(settings: Settings, name: str) -> object:

@@ -3,5 +3,6 @@
 What is opened and mounted is the engines' (`sandbox_kernel.engines.attached`).
 
 - `plugin`: What this plugin adds.
+- `diagnosis`: What a session would miss of its datasets and volumes, for the doctor.
 - `settings`: How datasets and volumes are written.
 """

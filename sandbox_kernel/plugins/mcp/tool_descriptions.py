@@ -10,6 +10,7 @@ import re
 from ...config.sources import SETTINGS
 from ...core.model import SCRATCH, Limits, Settings, format_bytes
 from ...core.package_files import brought
+from ...engines import attached
 from ...files.file_rules import FileLimits
 from .clients import ServerLimits
 
@@ -51,8 +52,8 @@ def run_code(settings: Settings, limits: ServerLimits) -> str:
             "they are gone. The value of the last expression is shown. Top-level `await`, `%magics` and `!commands` "
             "work; input() does not.",
             f"- Files: the working folder is {SCRATCH}; what upload_file brought is there, and what is written there "
-            f"can be taken with download_file. It holds {format_bytes(at_most.scratch_size)} and ends with the "
-            "session. Nothing of any other computer is there.",
+            f"can be taken with download_file. It holds {format_bytes(at_most.scratch_size)}{_disk(at_most)} and ends "
+            f"with the session. {_data(settings)}",
             *_network(settings),
             f"- Packages: {packages(settings)}",
             "- Images: matplotlib and seaborn figures come back as images; show them with plt.show(). Prefer them to "
@@ -107,6 +108,15 @@ def _where(settings: Settings) -> str:
     return "without a network" if settings.reach is None else f"that reach nothing but {settings.reach}"
 
 
+def _disk(limits: Limits) -> str:
+    return " on a disk, which is no part of the memory," if limits.scratch == "disk" else ""
+
+
+def _data(settings: Settings) -> str:
+    places = attached.told(settings)
+    return f"Data is at {', '.join(places)}." if places else "Nothing of any other computer is there."
+
+
 def _network(settings: Settings) -> list[str]:
     if settings.reach is None:
         rest = "." if settings.get("packages", ()) else ", and `pip install` does not work."
@@ -126,9 +136,10 @@ def _network(settings: Settings) -> list[str]:
 
 
 def _limits(limits: Limits) -> str:
+    files = " and files together" if limits.scratch == "memory" else ""
     return (
-        f"{_time(limits.cell_timeout)} a call, {format_bytes(limits.memory)} of memory for variables and files "
-        f"together, {limits.cpus:g} processors, {limits.pids} processes and threads, "
+        f"{_time(limits.cell_timeout)} a call, {format_bytes(limits.memory)} of memory for variables{files}, "
+        f"{limits.cpus:g} processors, {limits.pids} processes and threads, "
         f"{format_bytes(limits.output_limit)} of output a call."
     )
 

@@ -59,6 +59,10 @@ def meeting_point(address: str) -> MeetingPoint:
     return MeetingPoint(name, path)
 
 
+DATA = ("datasets", "volumes")
+"""Settings of a plugin that are of the sandbox."""
+
+
 def tried(point: MeetingPoint) -> socket.socket | None:
     """Return a connection to the owner of a sandbox; None if there is none of this user's."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -88,6 +92,7 @@ def described(settings: Settings, engine: str) -> dict[str, Any]:
         "limits": asdict(settings.limits),
         "limits_kept": settings.limits_kept,
         "time_zone": settings.time_zone,
+        "data": {name: list(settings.get(name, ())) for name in DATA if settings.get(name, ())},
     }
 
 

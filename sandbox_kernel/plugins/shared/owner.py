@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...config.sources import changed
 from ...core.codes import EndCode
 from ...core.errors import SandboxDied, SandboxError
 from ...core.model import Limits, Message, Settings
@@ -47,7 +48,8 @@ class Owner:
         """Raises `SandboxError`, LookupError, TypeError or ValueError for settings that are none."""
         self._digest = digest(said)
         given = {**said, "limits": Limits(**said["limits"])}
-        settings = Settings(**given)
+        data = {name: tuple(found) for name, found in given.pop("data").items()}
+        settings = changed(Settings(**given), data)
         self.session = Session(settings, make_engine(of_session(settings)), NoFront())
         self._kernels = 0
         self._changed = asyncio.Event()

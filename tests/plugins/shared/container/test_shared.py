@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,6 +104,21 @@ def test_other_settings_are_refused_by_name(image: str) -> None:
         assert caught.value.code is SharedCode.SHARED_OTHER_SETTINGS
         with joined(image) as other:
             assert other.run_code("6 * 7").text == "42", "the control: the same settings"
+
+
+def test_kernels_that_share_a_sandbox_see_the_same_dataset(image: str) -> None:
+    """One that names another folder, or none, is refused."""
+    with tempfile.TemporaryDirectory(prefix="dataset-") as data:
+        Path(data).chmod(0o755)
+        (Path(data) / "word").write_text("found", encoding="utf-8")
+        look = "print(open('/mnt/datasets/a/word').read())"
+        with Sandbox(engine=ENGINE, image=image, datasets={"a": data}) as one:
+            with Sandbox(engine=ENGINE, image=image, datasets={"a": data}) as two:
+                assert ["".join(each.run_code(look).logs.stdout) for each in (one, two)] == ["found\n"] * 2
+            for other in ({"a": "/srv"}, {}):
+                with pytest.raises(EngineError) as caught, Sandbox(engine=ENGINE, image=image, datasets=other):
+                    pass
+                assert caught.value.code is SharedCode.SHARED_OTHER_SETTINGS
 
 
 def test_what_one_kernel_alone_may_have_is_refused(image: str) -> None:
