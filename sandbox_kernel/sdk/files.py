@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, Literal, TypeVar, cast, overload
+from typing import IO, Any, Literal, NamedTuple, TypeVar, cast, overload
 
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxClosed, SandboxDied, wrong_argument
@@ -49,6 +49,17 @@ def check_service(given: Mapping[str, Any]) -> None:
     if given.get("user") not in OWN_USERS:
         why = f"the files are those of the sandbox's own user, and not of {given['user']!r}"
         raise wrong_argument("user", why)
+
+
+class OpenedFile(NamedTuple):
+    """A file of the sandbox in one state; reading it later refuses another one."""
+
+    size: int
+    """Bytes."""
+    state: str
+    """Another text for each state of the file, as the sandbox says."""
+    pieces: Callable[[int, int], AsyncGenerator[bytes, None]]
+    """`pieces(begin, end)` reads the bytes from `begin` up to `end`."""
 
 
 class Place:
@@ -173,6 +184,30 @@ class AsyncFiles:
         """
         name = relative(path)
         return await named(name, self._part(name, offset, size))
+
+    async def opened(self, path: Name, **service: Any) -> OpenedFile:
+        """Return the size of a file, and how to read any part of it in pieces; for servers."""
+        check_service(service)
+        name = relative(path)
+        ask = await self._place.ask(fresh=False)
+        stamp, _ = await named(name, scratch_files.chunk(ask, name, 0, 0, self._limits.file_bytes))
+
+        async def pieces(begin: int, end: int) -> AsyncGenerator[bytes, None]:
+            done, digest = 0, hashlib.sha256()
+            limit = self._limits.file_bytes
+            rest = scratch_files.stream(ask, name, limit, stamp, begin=begin, end=end)
+            try:
+                async with aclosing(rest) as found:
+                    async for piece in found:
+                        done += len(piece)
+                        await asyncio.to_thread(digest.update, piece)
+                        yield piece
+            except FileRefused as error:
+                raise about(name, error) from None
+            if begin == 0:  # the others go on with a read that stands in the audit
+                self._place.record("read", name, done, digest.hexdigest())
+
+        return OpenedFile(stamp.size, hashlib.sha256(repr(stamp).encode()).hexdigest()[:32], pieces)
 
     async def upload(
         self,

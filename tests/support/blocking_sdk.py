@@ -21,7 +21,7 @@ BLOCKING = ROOT / "sandbox_kernel/sdk/blocking.py"
 REGION = re.compile(r"(    # --- generated from (\w+) ---\n).*?(    # --- end of what is generated ---\n)", re.DOTALL)
 ASYNCHRONOUS = (client.AsyncSandbox, files.AsyncFiles, commands.AsyncCommands, commands.AsyncPty)
 SOURCES = {cls.__name__: cls for cls in ASYNCHRONOUS}
-NOT_FOR_CALLERS = {"is_new", "prepared", "watching", "writing", "uploading", "downloading"}
+NOT_FOR_CALLERS = {"is_new", "prepared", "watching", "opened", "writing", "uploading", "downloading"}
 WORDS = {
     r"\bawait ": "",
     r"\basync (?=def|with)": "",

@@ -107,7 +107,6 @@ class Reader:
         """`heard` is called with the number of bytes that were read so far."""
         self._heard = heard
         self._source = Source(item.folder, item.file)
-        self._hash = hashlib.sha256()
         self._bytes = 0
         self.path = item.path
 
@@ -123,13 +122,12 @@ class Reader:
     def read(self, size: int = CHUNK_BYTES) -> bytes:
         """Return the next chunk, whatever size was asked for."""
         data = self._source.read()
-        self._hash.update(data)
         self._bytes += len(data)
         self._heard(self._bytes)
         return data
 
     def row(self) -> dict[str, Any]:
-        return {"path": self.path, "bytes": self._bytes, "sha256": self._hash.hexdigest()}
+        return {"path": self.path, "bytes": self._bytes, "sha256": self._source.hash.hexdigest()}
 
 
 def produced(folder: Folder, paths: Iterable[str]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from .codes import ServeCode
 from .e2b_home import HOME
 from .forms import files_of, form_of
 from .requests import Refusal, answer, improper, one_header, pieces_of, spool
-from .streams import Download, begun
+from .streams import sent
 from .tenants import Lease, Tenants
 
 PORT = "49983"
@@ -41,10 +41,10 @@ async def health(request: Request, tenants: Tenants, lease: Lease) -> Response:
 
 
 async def download(request: Request, tenants: Tenants, lease: Lease) -> Response:
-    """Send a file."""
-    pieces = await begun(await lease.sandbox.files.read(_path(request), "stream", user=_user(request)))
+    """Send a file, or a part of it."""
+    file = await lease.sandbox.files.opened(_path(request), user=_user(request))
     headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment", "Cache-Control": "no-store"}
-    return Download(pieces, headers=headers, media_type="application/octet-stream")
+    return await sent(request, file, headers, "application/octet-stream")
 
 
 async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:

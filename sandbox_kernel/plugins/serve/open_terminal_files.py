@@ -27,7 +27,7 @@ from .e2b_home import HOME
 from .forms import files_of, form_of
 from .open_terminal_user import Asked, missing
 from .requests import Refusal, answer, improper
-from .streams import Download, begun
+from .streams import Download, begun, sent
 
 MAX_TEXT = 2 << 20
 """Bytes of a file that is read as text, or changed: everybody waits for each call that goes through all of it."""
@@ -143,10 +143,10 @@ async def serve(asked: Asked) -> Response:
 
 async def _sent(asked: Asked, path: str) -> Response:
     try:
-        pieces = await begun(await asked.sandbox.files.read(path, "stream"))
+        file = await asked.sandbox.files.opened(path)
     except FileNotThere:
         raise missing("File") from None
-    return Download(pieces, headers=_headers(), media_type=_kind(path))
+    return await sent(asked.request, file, _headers(), _kind(path))
 
 
 def _kind(path: str) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SandboxError
+from ...sdk.files import OpenedFile
 from .codes import ServeCode
 from .requests import Refusal
 from .tenants import Lease, Tenants
 
+_RANGE = re.compile("bytes=([0-9]{0,18})-([0-9]{0,18})")
 KEEP_ALIVE_SECONDS = 5.0
 """Between two pieces."""
 FIRST_SECONDS = 1.0
@@ -137,6 +141,29 @@ class Download(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         with suppress(Refusal, SandboxError):
             await super().stream_response(send)
+
+
+async def sent(request: Request, file: OpenedFile, headers: Mapping[str, str], media_type: str) -> Response:
+    """Send a file, or the one part of it that is asked for, as a client does that goes on after a lost connection.
+
+    What is asked for in another way is sent as a whole, as RFC 9110 has it. Raises what refuses the first piece.
+    """
+    tag = f'"{file.state}"'
+    headers = {**headers, "Accept-Ranges": "bytes", "ETag": tag}
+    begin, end, status = 0, file.size, 200
+    found = _RANGE.fullmatch(request.headers.get("range", ""))
+    if found is not None and request.headers.get("if-range", tag) == tag and any(found.groups()):
+        first, last = found.groups()
+        if first:
+            begin, end = int(first), min(int(last) + 1, file.size) if last else file.size
+        else:
+            begin = max(0, file.size - int(last))
+        if begin >= end:
+            return Response(status_code=416, headers={**headers, "Content-Range": f"bytes */{file.size}"})
+        status = 206
+        headers["Content-Range"] = f"bytes {begin}-{end - 1}/{file.size}"
+    headers["Content-Length"] = str(end - begin)
+    return Download(await begun(file.pieces(begin, end)), status, headers, media_type)
 
 
 async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
@@ -190,6 +191,37 @@ async def test_folders_are_made_listed_moved_and_removed(server: Server) -> None
         assert [one["name"] for one in (await call(client, "filesystem.Filesystem/ListDir", path=""))["entries"]] == [
             "f"
         ]
+
+
+async def test_a_download_that_was_cut_off_goes_on_at_its_place(server: Server) -> None:
+    content = os.urandom((2 << 20) + 5)
+    async with sandbox(server) as (client, _):
+        port = {"E2b-Sandbox-Port": "49983"}
+        kind = {**port, "Content-Type": "application/octet-stream"}
+        await client.post("/files?path=a", content=content, headers=kind)
+        whole = await client.get("/files?path=a", headers=port)
+        assert (whole.status_code, whole.headers["Content-Length"]) == (200, str(len(content)))
+        assert (whole.content == content, whole.headers["Accept-Ranges"]) == (True, "bytes")
+        tag = whole.headers["ETag"]
+        for asked, begin, end in (
+            ("bytes=5-", 5, len(content)),
+            ("bytes=0-0", 0, 1),
+            ("bytes=1048570-1048580", 1048570, 1048581),
+            ("bytes=-7", len(content) - 7, len(content)),
+            (f"bytes=7-{1 << 50}", 7, len(content)),
+        ):
+            part = await client.get("/files?path=a", headers={**port, "Range": asked, "If-Range": tag})
+            said = f"bytes {begin}-{end - 1}/{len(content)}"
+            assert (part.status_code, part.headers["Content-Range"]) == (206, said), asked
+            assert part.content == content[begin:end], asked
+        for asked in ("bytes=-", "bytes=0-1,3-4", "lines=1-2", "bytes=a-"):
+            answer = await client.get("/files?path=a", headers={**port, "Range": asked})
+            assert (answer.status_code, answer.content == content) == (200, True), asked
+        beyond = await client.get("/files?path=a", headers={**port, "Range": f"bytes={len(content)}-"})
+        assert (beyond.status_code, beyond.headers["Content-Range"]) == (416, f"bytes */{len(content)}")
+        await client.post("/files?path=a", content=content[::-1], headers=kind)
+        other = await client.get("/files?path=a", headers={**port, "Range": "bytes=5-", "If-Range": tag})
+        assert (other.status_code, other.content == content[::-1]) == (200, True)
 
 
 async def test_a_command_is_followed_to_its_end_and_one_without_a_client_goes_on(server: Server) -> None:
