@@ -33,6 +33,7 @@ ATTACHED = "/mnt"
 """Where a sandbox has the datasets and volumes that it was given: /mnt/datasets/NAME and /mnt/volumes/NAME."""
 MAX_ATTACHED = 32
 """Datasets of a sandbox, and volumes."""
+DATASETS = f"{ATTACHED}/datasets/"
 SPILL = f"{SCRATCH}/.tmp"
 """Where programs put what does not fit into memory, if scratch is on a disk. No file of it is copied out."""
 SERVICE_PORT = 3128
@@ -300,6 +301,18 @@ class SandboxSample(NamedTuple):
     """Of all its processes since its start."""
     programs: tuple[ProcessSample, ...] | None = None
     """Its processes, or some of them; None where its processes are none of this machine's, or not to be seen."""
+
+
+class OpenedFile(NamedTuple):
+    """A file of a dataset that a sandbox opened, as the machine's kernel tells."""
+
+    path: str
+    """Below /mnt/datasets: its first part is the name of the dataset."""
+    size: int
+    modified_ns: int
+    """When its content was last changed, in nanoseconds since 1970."""
+    read: bool
+    """Whether it was read by calls; else it was opened, and may have been mapped into memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

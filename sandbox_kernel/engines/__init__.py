@@ -9,6 +9,7 @@
 - `owner_process`: Whose container it is: a process, told apart from a later one with its number.
 - `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
+- `file_watch`: What the machine's own kernel says of the files that a sandbox opens below its datasets.
 - `process_sample`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
 - `abilities`: What an engine can do with a sandbox that runs (pause, save, fork), and the seam of those that can.
 - `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.codes import EndCode
 from ..core.errors import AbilityMissing
 from ..core.model import MIB, SandboxSample, SandboxSpec
 from .base import Lendable
+
+if TYPE_CHECKING:
+    from .file_watch import FileWatch
 
 
 class Ability(StrEnum):
@@ -91,6 +94,17 @@ class Sampled(Protocol):
 
     async def sample(self) -> SandboxSample:
         """Return what the machine's kernel says of it now, whatever the sandbox says of itself. Bounded."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A container whose datasets are file systems of its own on this machine."""
+
+    def watch_files(self) -> FileWatch | None:
+        """Hear which files of datasets it opens, from now on; None as long as it is not known where they are.
+
+        Raises `OSError` where this process may not.
+        """
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.codes import Code
 from ..core.errors import SandboxError
-from ..core.model import Inside, Message, SandboxSample, Settings
+from ..core.model import Inside, Message, OpenedFile, SandboxSample, Settings
 from ..core.screen_findings import Finding
 
 if TYPE_CHECKING:
@@ -60,6 +60,35 @@ class RunningCell(Protocol):
         """How many it has sent."""
 
 
+class FileWatch(Protocol):
+    """Hears which files of its datasets a sandbox opens, as the machine's kernel tells, until it is closed."""
+
+    @property
+    def fd(self) -> int:
+        """Can be read when something was heard; no more than `select` is for others."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether the sandbox's runtime opens a file once for several cells."""
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether more was opened than there was room for."""
+
+    @property
+    def elsewhere(self) -> int:
+        """How often the sandbox opened something of a dataset by a path that is none of it."""
+
+    def renew(self) -> FileWatch:
+        """Return another one that hears what comes from now on. Raises `OSError`."""
+
+    def read(self, most: int) -> Iterable[OpenedFile]:
+        """Return what was heard, `most` events at most; waits for nothing. From any thread, one at a time."""
+
+    def close(self) -> None:
+        """Hear no more. Idempotent; for a thread, as it may take some milliseconds."""
+
+
 Figures = tuple[float | None, int | None]
 """CPU seconds, and the peak of memory in bytes; None where it is not known. Cells can make their sandbox lie."""
 
@@ -106,6 +135,12 @@ class SessionHandle(Protocol):
     async def sample(self) -> SandboxSample:
         """Return what the host's kernel says of the sandbox. Raises `SandboxDied` when there is none."""
 
+    def watch_files(self) -> FileWatch | None:
+        """Hear which files of datasets are opened; None in a session within another one, which hears of them.
+
+        Raises `SandboxDied` when there is none, and `OSError` where this machine does not tell.
+        """
+
     async def cpu_seconds(self) -> float | None:
         """Return what the sandbox says that it used of processors. Raises `SandboxDied` when there is none."""
 
@@ -119,6 +154,9 @@ class SessionService:
     It may be a `CellGuard`, a `CellObserver`, an `EventListener` and a `TransferListener` besides, by having their
     methods. What a guard raises ends the cell; what the others raise is logged, and nobody else's.
     """
+
+    of_sandbox = False
+    """Whether it observes the cells of all kernels in its sandbox, as those do that serve connections."""
 
     def begin(self, *, afresh: bool) -> None:
         """Take note that a sandbox starts. `afresh`: it holds nothing yet, of an earlier process' or of a snapshot."""

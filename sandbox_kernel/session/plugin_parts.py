@@ -26,6 +26,7 @@ from ..plugins.api import (
     EndedCell,
     EventListener,
     Figures,
+    FileWatch,
     Plugin,
     RunningCell,
     SessionEvent,
@@ -143,6 +144,7 @@ class _Session(Protocol):
     def is_closed(self) -> bool: ...
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
     async def usage(self) -> Usage: ...
+    def watch_files(self) -> FileWatch | None: ...
     async def sample(self) -> SandboxSample: ...
 
 
@@ -203,6 +205,9 @@ class _Handle:
     async def sample(self) -> SandboxSample:
         return await self._session.sample()
 
+    def watch_files(self) -> FileWatch | None:
+        return self._session.watch_files()
+
     async def cpu_seconds(self) -> float | None:
         return (await self._session.usage()).cpu_seconds
 
@@ -230,7 +235,7 @@ class Services:
         self._transfers: list[TransferListener] = []
         self._outer = outer
         if outer is not None:
-            self._observers += outer.observers_of_streams
+            self._observers += outer.observers_of_all
         for plugin in index.services(session.settings, prepared.given):
             self._make(plugin)
         connected = [one for one in self._made.values() if isinstance(one, StreamService)]
@@ -238,9 +243,10 @@ class Services:
         """What serves the connections of cells; None if nothing does."""
 
     @property
-    def observers_of_streams(self) -> list[CellObserver]:
-        """Those that serve connections and count them by cells."""
-        return [one for one in self._observers if isinstance(one, StreamService)]
+    def observers_of_all(self) -> list[CellObserver]:
+        """Those that charge cells of all kernels of the sandbox: for connections, or for what it opens."""
+        of_sandbox = (one for one in self._made.values() if isinstance(one, StreamService) or one.of_sandbox)
+        return [one for one in of_sandbox if isinstance(one, CellObserver)]
 
     def of(self, name: str) -> SessionService | None:
         """Return the part of a plugin, None if it has none."""

@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
@@ -34,6 +34,9 @@ from .pauses import Pauses
 from .plugin_parts import Services
 from .requests.outbound import Front
 from .requests.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from ..engines.file_watch import FileWatch
 
 
 class Idleness:
@@ -320,6 +323,21 @@ class Session:
 
         container = self._link().container
         return await container.sample() if isinstance(container, Sampled) else SandboxSample()
+
+    def watch_files(self) -> FileWatch | None:
+        """Hear which files of datasets the sandbox opens; None for a session within another one, which hears it.
+
+        Raises `SandboxDied` when there is none, and `OSError` where this machine does not tell.
+        """
+        from ..engines.abilities import Nested, Watched
+
+        container = self._link().container
+        if isinstance(container, Nested):
+            return None
+        found = container.watch_files() if isinstance(container, Watched) else None
+        if found is None:
+            raise OSError("the engine does not say where the sandbox's datasets are on this machine")
+        return found
 
     async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
         """Ask the agent. Raises `SandboxDied` when there is none or it does not answer."""

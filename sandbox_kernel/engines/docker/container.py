@@ -11,11 +11,11 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import ExitReason, SandboxSample, SandboxSpec
+from ...core.model import DATASETS, ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attached import Held
@@ -28,6 +28,9 @@ from ..process_sample import of_cgroup
 from .api_client import Connection, DockerApi
 from .arguments import LABEL, container_arguments, digest, logical
 from .engine_errors import odd
+
+if TYPE_CHECKING:
+    from ..file_watch import FileWatch
 
 ENGINE_EMPTY = (
     *("VolumesFrom", "Links", "ExtraHosts", "PortBindings", "PublishAllPorts", "DeviceRequests", "DeviceCgroupRules"),
@@ -87,6 +90,18 @@ def _named(found: object) -> object:
         return "nothing said"
     keys = (*_VOLUME, "Destination")
     return [{key: one.get(key) for key in keys} if isinstance(one, Mapping) else "no mount" for one in found]
+
+
+GVISOR = "runsc"
+"""Keeps files open that a cell has closed: it opens them once, also those that are only listed."""
+
+
+def mounted_here(inspected: Mapping[str, Any]) -> tuple[dict[str, str], bool]:
+    """Return where the engine's machine has each dataset, by its path in the sandbox; and whether gVisor opens them."""
+    found = as_list(inspected.get("Mounts"))
+    pairs = ((one.get("Destination"), one.get("Source")) for one in found if isinstance(one, Mapping))
+    places = {str(path): str(place) for path, place in pairs if str(path).startswith(DATASETS) and place}
+    return places, at(inspected, "HostConfig", "Runtime") == GVISOR
 
 
 def _equal(name: str, expected: object, found: object) -> Check:
@@ -166,6 +181,7 @@ class DockerContainer(OverPipe):
         self._watching.add_done_callback(lambda _: self._events.close())
         self._no_room = False
         self._places: dict[str, Place] = {}
+        self._mounted: tuple[dict[str, str], bool] | None = None
         self._limits: list[LimitWatch] = []
         self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
 
@@ -189,6 +205,7 @@ class DockerContainer(OverPipe):
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         self.image_id = str(found["Image"])[:100]
+        self._mounted = mounted_here(found)
         return witness(spec, found, image["Config"].get("Env"))._replace(attached=self._held.changed())
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
@@ -361,6 +378,7 @@ class DockerContainer(OverPipe):
         with contextlib.suppress(EngineError, OSError, LookupError, TypeError, ValueError):
             found = await self._engine.inspect(self.id)
             pid = int(found["State"]["Pid"]) if found and not self._ended.done() else 0
+            self._mounted = self._mounted or (mounted_here(found) if found else None)
             self._places = places = places_of(pid, self.id)
             if "memory" in places:
                 self._limits.append(watch_memory(places["memory"], self._ran_out))
@@ -370,6 +388,15 @@ class DockerContainer(OverPipe):
     async def sample(self) -> SandboxSample:
         """Return what its cgroup and its processes show; nothing on another machine, or once it is gone."""
         return await asyncio.to_thread(of_cgroup, self._places)
+
+    def watch_files(self) -> FileWatch | None:
+        """Hear which files of datasets it opens. Raises OSError, also if the engine is on another machine."""
+        if self._mounted is None:
+            return None
+        from ..file_watch import FileWatch  # most sandboxes are not watched
+
+        places, partial = self._mounted
+        return FileWatch(places, partial=partial)
 
     def _forget_limits(self) -> None:
         self._finding.cancel()

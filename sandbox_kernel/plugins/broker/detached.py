@@ -308,7 +308,7 @@ class Detached(Ownership):
         if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
             session.requests.queue.take_sendable()
             session.requests.go_on(pending, elapsed, left)
-            for observer in (session.cells, *session.services.observers_of_streams):  # its connections are charged
+            for observer in (session.cells, *session.services.observers_of_all):  # its connections are charged
                 observer.cell_sent(pending)
 
     # --- what is left for the next owner ---

@@ -1,4 +1,4 @@
-"""What this plugin adds: the settings `datasets` and `volumes`."""
+"""What this plugin adds: the settings `datasets` and `volumes`, and the record of reads where there is an audit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Mapping
 
 from ...core.model import Settings
 from ..api import Diagnosis, Plugin, SessionHandle, SessionService
+from .codes import DataCode
 
 
 def service(settings: Settings, session: SessionHandle) -> SessionService:
-    """Return its part of a session: there is nothing to do for one."""
-    return SessionService()
+    """Return the record of what is read of datasets; it does nothing without an audit."""
+    if not settings.get("datasets", ()) or settings.get("audit", None) is None:
+        return SessionService()
+    from .reads import ReadRecord
+
+    return ReadRecord(session)
 
 
 def no_snapshot(settings: Settings) -> str | None:
@@ -25,4 +30,11 @@ def diagnose(settings: Settings, environment: Mapping[str, str]) -> Diagnosis:
     return diagnosis(settings)
 
 
-PLUGIN = Plugin(name="data", page="docs/large-data.md", service=service, no_snapshot=no_snapshot, diagnose=diagnose)
+PLUGIN = Plugin(
+    name="data",
+    page="docs/large-data.md",
+    codes={"Data": DataCode},
+    service=service,
+    no_snapshot=no_snapshot,
+    diagnose=diagnose,
+)

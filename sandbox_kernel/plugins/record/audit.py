@@ -433,6 +433,7 @@ class Record(SessionService):
         data = cell.code.encode(errors="replace")
         content = cell.reply.content if cell.reply is not None else {}
         fields = {
+            "id": cell.id,
             "execution_count": cell.execution_count,
             "seconds": round(cell.seconds, 3),
             "status": content.get("status"),

@@ -11,6 +11,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from .receipt import Receipt
 
 FINE, WRONG = 0, 1
-ACTIONS = ("verify", "show", "public-key")
+ACTIONS = ("verify", "show", "reads", "public-key")
+MAX_CELLS = 1_000_000
+"""Cells of an audit whose numbers are known to its table of reads."""
 
 
 def add_audit_options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,7 @@ def add_audit_options(parser: argparse.ArgumentParser) -> None:
         "--head", action="append", default=[], metavar="N:CHAIN",
         help="verify: a line that is known from elsewhere: from a receipt, or the last of files that were put away",
     )  # fmt: skip
-    add("--session", metavar="ID", help="show: lines of one session; the beginning of its id is enough")
+    add("--session", metavar="ID", help="show, reads: lines of one session; the beginning of its id is enough")
     add("--event", metavar="NAME", help="show: lines of one event, such as cell or network")
     add("--last", type=int, metavar="N", help="show: the last of these lines only")
     add("--json", action="store_true", help="print JSON")
@@ -66,12 +69,12 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Verify an audit, show it in a readable form, or print the public key of this account's audit."""
+    """Verify an audit, show it or what was read of datasets, or print the public key of this account's audit."""
     if options.action == "public-key":
         return _public_key(options)
     if not options.files:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"audit {options.action} needs a FILE")
-    do = _verify if options.action == "verify" else _show
+    do = {"verify": _verify, "reads": _reads}.get(options.action, _show)
     return max(do(options, file) for file in options.files)
 
 
@@ -168,6 +171,65 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     for row in found:
         print(json.dumps(row) if options.json else verification.shown(row))
     return FINE
+
+
+def _reads(options: argparse.Namespace, file: Path) -> int:
+    """Print which cell opened which file of a dataset. What was not seen, or not written down, has a row as well."""
+    from . import verification
+
+    def rows(event: str) -> Iterator[Mapping[str, Any]]:
+        for row in verification.rows(file):
+            if row is None or row.get("event") != event:
+                continue
+            if str(row.get("session")).startswith(options.session or ""):
+                yield row
+
+    partial: set[str] = set()
+    numbers: dict[tuple[str, str], object] = {}
+    for row in islice(rows("cell"), MAX_CELLS):
+        if row.get("execution_count") is not None:
+            numbers[str(row.get("session")), str(row.get("id"))] = row["execution_count"]
+    if not options.json:
+        print(READS.format("SESSION", "CELL", "HOW", "SIZE", "CHANGED", "FILE"))
+    for row in rows("reads"):
+        session, ids, files = str(row.get("session")), row.get("cells"), row.get("files")
+        cells = [numbers.get((session, str(one)), str(one)[:8]) for one in (ids if isinstance(ids, list) else [])]
+        number = ("after " if row.get("after") else "") + " or ".join(map(str, cells))
+        opened = [one for one in (files if isinstance(files, list) else []) if isinstance(one, dict)]
+        if options.json:
+            said = {key: row[key] for key in SAID if key in row}
+            print(json.dumps({"session": session, "cells": cells, **said, "files": opened}))
+            continue
+        head = (printable(session[:8]), printable(f"[{number}]" if cells else "", 24))
+        for one in opened:
+            size, changed, path = (printable(str(one.get(key)), 400) for key in ("size", "modified", "path"))
+            print(READS.format(*head, "read" if one.get("read") else "opened", size, changed[:19], path))
+        notes = _not_said(row)
+        if row.get("partial") and session not in partial:
+            partial.add(session)
+            notes.append(PARTIAL)
+        for note in notes:
+            print(READS.format(*head, "note", "", "", note))
+    return FINE
+
+
+READS = "{:8}  {:<10}  {:6}  {:>14}  {:19}  {}"
+SAID = ("after", "seen_by", "partial", "code", "reason", "files_count", "more_opened", "overflow", "elsewhere")
+
+
+PARTIAL = "gVisor keeps files open: one that was only listed may be named, and one that a cell mapped again may not"
+
+
+def _not_said(row: Mapping[str, Any]) -> list[str]:
+    """Return what a line says of reads that it does not name; nothing if it names all that the host's kernel showed."""
+    said = [f"not seen: {row['reason']}"] if row.get("reason") else []
+    if row.get("more_opened"):
+        said.append(f"{row['more_opened']} more were opened")
+    if row.get("overflow"):
+        said.append("more were opened than the machine's kernel kept")
+    if row.get("elsewhere"):
+        said.append(f"{row['elsewhere']} were opened by another path")
+    return [printable(text, 400) for text in said]
 
 
 # --- a receipt -------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def _receipt_options(parser: argparse.ArgumentParser) -> None:
 
 
 def audit(options: argparse.Namespace) -> int:
-    """Verify an audit, show it in a readable form, or print the public key of this account's audit.
+    """Verify an audit, show it or what was read of datasets, or print the public key of this account's audit.
 
     Verifying finds lines that were changed, removed, repeated, moved or cut off, and says what is proven.
     """
@@ -88,6 +88,7 @@ PLUGIN = Plugin(
             examples={
                 "sandbox-kernel audit verify audit.jsonl": "find changes, and say what is proven",
                 "sandbox-kernel audit show audit.jsonl --event cell --last 20": "the last 20 cells, in a readable form",
+                "sandbox-kernel audit reads audit.jsonl": "which cell opened which file of a dataset",
                 "sandbox-kernel audit public-key": "the key for people who verify but must not write",
             },
         ),
