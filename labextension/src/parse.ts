@@ -65,8 +65,8 @@ export interface About {
 }
 
 const CHUNK_BYTES = 2 ** 20;
-/** A page holds what it downloads. */
-const FILE_BYTES = 2 ** 31;
+/** A page holds what it downloads, and reads what it uploads piece by piece. */
+export const DOWNLOAD_BYTES = 2 ** 31;
 
 /** Read a kernel_info_reply; null if it is not of our kernel, or of a version that is not known here. */
 export function about(info: unknown): About | null {
@@ -81,7 +81,7 @@ export function about(info: unknown): About | null {
   const outputs = text(sandbox['outputs'], 20);
   return {
     chunkBytes: Math.max(1, count(files['chunk_bytes'], CHUNK_BYTES) ?? CHUNK_BYTES),
-    fileBytes: count(limits['file_limit'], FILE_BYTES) ?? FILE_BYTES,
+    fileBytes: count(limits['file_limit'], MAX_BYTES) ?? DOWNLOAD_BYTES,
     memoryBytes: count(limits['memory'], MAX_BYTES),
     scratchBytes: count(limits['scratch_size'], MAX_BYTES),
     cpus: seconds(limits['cpus']),

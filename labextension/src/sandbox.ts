@@ -6,7 +6,18 @@
 
 import { type Kernel, KernelMessage } from '@jupyterlab/services';
 
-import { type About, type Entry, type Said, type State, count, page, record, state, text } from './parse';
+import {
+  type About,
+  type Entry,
+  type Said,
+  type State,
+  DOWNLOAD_BYTES,
+  count,
+  page,
+  record,
+  state,
+  text
+} from './parse';
 import { bytes } from './words';
 
 const PATIENCE_MS = 90_000;
@@ -103,6 +114,12 @@ export class Sandbox {
       const honest = size !== null && (total === null || size === total) && part !== null;
       if (!honest || part.byteLength > this.about.chunkBytes || offset + part.byteLength > size) {
         throw new Refused('the kernel sent what is no part of a file');
+      }
+      if (size > DOWNLOAD_BYTES) {
+        throw new Refused(
+          `it has ${bytes(size)}, and a page holds up to ${bytes(DOWNLOAD_BYTES)}. Have it copied to a folder: ` +
+            'sandbox-kernel install --downloads FOLDER (setting downloads)'
+        );
       }
       total = size;
       parts.push(part);

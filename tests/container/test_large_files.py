@@ -100,6 +100,34 @@ def test_three_gigabytes_go_in_and_out_in_little_memory(image: str, tmp_path: Pa
         there_and_back(sandbox, tmp_path, 3 << 30)
 
 
+def through_folders(image: str, folder: Path, size: int, **settings: Any) -> None:
+    up, down = folder / "up", folder / "down"
+    up.mkdir()
+    down.mkdir()
+    digest = made(up / "in", size)
+    with Sandbox(image=image, uploads=up, downloads=down, **settings) as sandbox:
+        sandbox.run_code("import os")
+        Path("/proc/self/clear_refs").write_text("5")
+        before, begin = peak(), time.monotonic()
+        execution = sandbox.run_code("os.link('in', 'kept'); os.unlink('in'); os.rename('kept', 'out')")
+        rate, grown = size / MIB / (time.monotonic() - begin), peak() - before
+        print(f"downloads: {rate:.0f} MiB/s, {grown >> 20} MiB more")
+    assert execution.error is None
+    with (down / "out").open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == digest
+    assert grown < 64 * MIB
+
+
+def test_folders_carry_a_file_over_the_former_wall(image: str, tmp_path: Path) -> None:
+    through_folders(image, tmp_path, 300 * MIB, memory="2G", scratch_size="1G")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="a scratch on a disk needs root")
+def test_folders_carry_three_gigabytes(image: str, tmp_path: Path) -> None:
+    through_folders(image, tmp_path, 3 << 30, engine="docker", scratch="disk", scratch_size="8G")
+
+
 def test_a_hash_that_is_another_one_leaves_no_file(sandbox: Sandbox, tmp_path: Path) -> None:
     source = tmp_path / "source"
     digest = made(source, 3 * MIB + 1)

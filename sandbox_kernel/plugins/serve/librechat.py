@@ -24,7 +24,7 @@ from . import librechat_cells as cells
 from .codes import ServeCode
 from .forms import files_of, form_of
 from .guard import Guard
-from .librechat_files import FileStore, StoredFile, StoredSession, new_id, pieces
+from .librechat_files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
 from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
 from .requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
 from .streams import Download, begun
@@ -70,7 +70,7 @@ class LibreChat:
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
         self._of: dict[str, OfTenant] = {}
-        self._limit = FileLimits.of(tenants.templates[TEMPLATE].limits).file_bytes
+        self._limit = min(FileLimits.of(tenants.templates[TEMPLATE].limits).file_bytes, MAX_BYTES)
         tenants.tools[WIRE] = lambda tenant, name: self._tools(lambda: self._conversation(tenant, name).bridge)
 
     def of(self, tenant: Tenant) -> OfTenant:

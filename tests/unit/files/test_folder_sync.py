@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -364,6 +365,30 @@ async def test_an_agent_that_stops_answering_costs_a_bounded_time(place: Place) 
     assert "time is up; 1 files are left" in dict(up.refused)["a"]
     assert "time is up; 1 files are left" in dict(down.refused)["b"]
     assert tree(place.down) == set()
+
+
+@pytest.mark.parametrize(("slowest", "whole"), [(1 << 10, True), (1 << 60, False)], ids=["its time", "control"])
+async def test_bytes_that_move_have_time_and_no_more_of_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, slowest: int, whole: bool
+) -> None:
+    """A pipe that brings each piece late is given the time of its bytes, at the slowest rate that is waited for."""
+    monkeypatch.setattr(folder_sync, "SLOWEST", slowest)
+    place.limit(FileLimits(seconds=0.4))
+    (place.up / "a").write_bytes(bytes(9 * MIB))
+    (place.scratch / "b").write_bytes(bytes(9 * MIB))
+    late = asyncio.Semaphore()
+
+    async def ask(op: str, data: bytes = b"", **fields: Any) -> Any:
+        if op in ("file.write", "file.read"):
+            async with late:
+                await asyncio.to_thread(threading.Event().wait, 0.1)
+        return await real(op, data, **fields)
+
+    async with within(60):
+        up, down = await place.uploads.sync(ask), await place.downloads.sync(ask)
+    assert (bool(up.copied), bool(down.copied)) == (whole, whole)
+    for report, name in ((up, "a"), (down, "b")):
+        assert whole or "time is up" in dict(report.refused)[name]
 
 
 async def test_the_loop_is_free_while_a_disk_is_slow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

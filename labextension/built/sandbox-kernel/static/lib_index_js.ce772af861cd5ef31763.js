@@ -72,8 +72,8 @@ function path(value) {
     return parts.some(part => part === '' || part === '.' || part === '..') ? null : value;
 }
 const CHUNK_BYTES = 2 ** 20;
-/** A page holds what it downloads. */
-const FILE_BYTES = 2 ** 31;
+/** A page holds what it downloads, and reads what it uploads piece by piece. */
+const DOWNLOAD_BYTES = 2 ** 31;
 /** Read a kernel_info_reply; null if it is not of our kernel, or of a version that is not known here. */
 function about(info) {
     const content = record(info);
@@ -87,7 +87,7 @@ function about(info) {
     const outputs = parse_text(sandbox['outputs'], 20);
     return {
         chunkBytes: Math.max(1, count(files['chunk_bytes'], CHUNK_BYTES) ?? CHUNK_BYTES),
-        fileBytes: count(limits['file_limit'], FILE_BYTES) ?? FILE_BYTES,
+        fileBytes: count(limits['file_limit'], MAX_BYTES) ?? DOWNLOAD_BYTES,
         memoryBytes: count(limits['memory'], MAX_BYTES),
         scratchBytes: count(limits['scratch_size'], MAX_BYTES),
         cpus: seconds(limits['cpus']),
@@ -309,6 +309,10 @@ class Sandbox {
             const honest = size !== null && (total === null || size === total) && part !== null;
             if (!honest || part.byteLength > this.about.chunkBytes || offset + part.byteLength > size) {
                 throw new Refused('the kernel sent what is no part of a file');
+            }
+            if (size > DOWNLOAD_BYTES) {
+                throw new Refused(`it has ${bytes(size)}, and a page holds up to ${bytes(DOWNLOAD_BYTES)}. Have it copied to a folder: ` +
+                    'sandbox-kernel install --downloads FOLDER (setting downloads)');
             }
             total = size;
             parts.push(part);
