@@ -105,7 +105,7 @@ def through_folders(image: str, folder: Path, size: int, **settings: Any) -> Non
     up.mkdir()
     down.mkdir()
     digest = made(up / "in", size)
-    with Sandbox(image=image, uploads=up, downloads=down, **settings) as sandbox:
+    with Sandbox(image=image, uploads=str(up), downloads=str(down), **settings) as sandbox:
         sandbox.run_code("import os")
         Path("/proc/self/clear_refs").write_text("5")
         before, begin = peak(), time.monotonic()

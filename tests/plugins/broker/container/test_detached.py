@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel import AsyncSandbox, Sandbox
+from sandbox_kernel import AsyncSandbox, Progress, Sandbox
 from sandbox_kernel.cli.subcommands import for_people
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
@@ -120,6 +120,46 @@ async def test_one_owner_at_a_time_and_another_only_by_taking_it(daemon: Daemon)
     finally:
         for process in answers:
             process.end()
+
+
+COPY = """
+import asyncio, os, signal, sys
+from sandbox_kernel import AsyncSandbox
+def told(progress):
+    if progress.done > 5 << 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+async def main():
+    sandbox = await AsyncSandbox.connect(sys.argv[2], engine=sys.argv[1])
+    copy = sandbox.files.upload if sys.argv[3] == "up" else sandbox.files.download
+    await copy(sys.argv[4], sys.argv[5], progress=told, resume=True)
+asyncio.run(main())
+"""
+
+
+async def test_a_copy_whose_process_was_killed_goes_on_where_it_was(daemon: Daemon, tmp_path: Path) -> None:
+    size = 24 << 20
+    source, out = tmp_path / "source", tmp_path / "out"
+    await asyncio.to_thread(source.write_bytes, os.urandom(size))
+    sandbox = await kept(daemon, lifetime="20m")
+    name = sandbox.id
+    for way, first, second in (("up", str(source), "a"), ("down", "a", str(out))):
+        await sandbox.detach()
+        command = [sys.executable, "-c", COPY, daemon.address, name, way, first, second]
+        killed = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        await until_free(daemon, name)
+        sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
+        told: list[Progress] = []
+        if way == "up":
+            assert not await sandbox.files.exists("a")
+            await sandbox.files.upload(source, "a", progress=told.append, resume=True)
+        else:
+            await sandbox.files.download("a", out, progress=told.append, resume=True)
+        assert 5 << 20 < told[0].done < told[-1].done == size
+    assert await asyncio.to_thread(out.read_bytes) == await asyncio.to_thread(source.read_bytes)
+    assert sorted(path.name for path in await asyncio.to_thread(lambda: [*tmp_path.iterdir()])) == ["out", "source"]
+    await sandbox.kill()
+    await until_ended(daemon, name)
 
 
 CONNECT = """
