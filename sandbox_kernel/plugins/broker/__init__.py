@@ -7,6 +7,7 @@ Its callers' side is in `client/`.
 - `create_request`: What a caller asks for, read against a table, and the spec that is made of it.
 - `user_accounts`: Which account of the machine the user id of a process stands for.
 - `ceilings`: What a user may have, and who says so; the operator's file.
+- `user_volumes`: The volumes of each user, apart from others' and within the ceilings.
 - `usage_counters`: Who has how many sandboxes, and what was refused.
 - `pool`: Sandboxes that are ready before anybody asks.
 - `detached_sandbox`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.

@@ -35,6 +35,7 @@ from .lease import Lease
 from .pool import Pool
 from .prometheus_metrics import Figures
 from .usage_counters import UsageCounters
+from .user_volumes import UserVolumes
 
 Made = tuple[Lease, dict[str, Any], int, bool]
 """A sandbox, what its caller needs to know of the pipe, the pipe, and whether it was ready."""
@@ -48,6 +49,7 @@ class Service(Protocol):
     pool: Pool
     tally: UsageCounters
     keeping: DetachedRegistry
+    volumes: UserVolumes
     figures: Figures
     lent: dict[str, Lease]
     tasks: Tasks
@@ -198,6 +200,24 @@ async def extend(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {"left": one.left}
 
 
+async def volumes(broker: Service, peer: Peer, said: Answer) -> Answer:
+    """List the volumes of this user, and of nobody else."""
+    return {"rows": [list(one) for one in (await broker.volumes.list(peer.uid))[:MAX_ROWS]]}
+
+
+async def create_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
+    size = said["size"]
+    if size is not None and (type(size) is not int or not 0 < size < 1 << 53):
+        raise ValueError("that is no size")
+    await broker.volumes.create(peer.uid, packets.text(said["name"], 200), size)
+    return {}
+
+
+async def remove_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
+    await broker.volumes.remove(peer.uid, packets.text(said["name"], 200))
+    return {}
+
+
 ANSWERS: dict[str, Callable[[Service, Peer, Answer], Awaitable[Answer]]] = {
     "status": status,
     "list": list_own,
@@ -211,6 +231,9 @@ ANSWERS: dict[str, Callable[[Service, Peer, Answer], Awaitable[Answer]]] = {
     "described": described,
     "end": end,
     "extend": extend,
+    "volumes": volumes,
+    "create_volume": create_volume,
+    "remove_volume": remove_volume,
 }
 
 

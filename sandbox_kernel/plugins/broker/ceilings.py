@@ -112,7 +112,7 @@ class Ceiling:
                 setting="limits",
                 set_by=self.by("limits"),
             )
-        if self.volumes == 0 and any(one.kind == "volume" for one in order.attached):
+        if 0 in {self.volumes, self.volumes_size} and any(one.kind == "volume" for one in order.attached):
             raise QuotaExceeded(BrokerCode.BROKER_DENIED, limit="none", setting="volumes", set_by=self.by("volumes"))
 
     def grant(self, order: CreateRequest, uid: int, volumes: str = "") -> CreateRequest:

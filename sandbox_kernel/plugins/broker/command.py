@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
-from .settings import BrokerSettings
+from .settings import STATE, BrokerSettings
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +37,7 @@ def add_options(one: argparse.ArgumentParser) -> None:
         help=f"serve all users of the machine, within the ceilings of the file (default: {OPERATORS_FILE})",
     )
     one.add_argument("--file", type=Path, metavar="FILE", help="a TOML file of ceilings; read again on SIGHUP")
+    one.add_argument("--state", metavar="FOLDER", help=f"what outlives it: its users' volumes (default: {STATE})")
     one.add_argument("--metrics", metavar="PATH", help="a unix socket on which Prometheus's figures are to be had")
     one.add_argument(
         "--stay", action="store_true", help="do not end when it was unused for half an hour (always with --for-all)"
@@ -80,6 +81,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
         policy,
         pool=Pool(engine, size=warm.pool, preload=warm.preload, report=_say),
         idle_seconds=None if options.stay or options.for_all else OWN_IDLE_SECONDS,
+        state=options.state or STATE,
         say=_say,
     )
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.tasks import Tasks
-from ...engines import volumes
 from . import create_request
 from .caller_connection import Caller, Made
 from .ceilings import Policy
@@ -32,8 +31,10 @@ from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
 from .pool import Pool, undo
 from .prometheus_metrics import Figures, Gauges
+from .settings import STATE
 from .usage_counters import UsageCounters
 from .user_accounts import require_account
+from .user_volumes import UserVolumes
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
@@ -117,8 +118,6 @@ BACKLOG = 64
 END_SECONDS = 0.8
 """For what waits to be gone, before the process ends and takes it along."""
 REAP_PAUSE = 10.0
-STATE = "/var/lib/sandbox-kernel"
-"""Where an operator's broker keeps what outlives it: its users' volumes."""
 
 
 class Broker:
@@ -141,12 +140,12 @@ class Broker:
         self.tally = UsageCounters()
         self.lent: dict[str, Lease] = {}
         self.keeping = DetachedRegistry(lambda: self.policy, self.lent)
+        self.volumes = UserVolumes(lambda: self.policy, f"{state}/volumes")
         self.figures = Figures()
         self.tasks = Tasks()
         self.starting = 0
         self._read = read
         self._idle_seconds = idle_seconds
-        self._state = state
         self._say = say
         self._callers: set[Caller] = set()
         self._by_user: Counter[int] = Counter()
@@ -218,10 +217,6 @@ class Broker:
             self._by_user[connection.peer.uid] -= 1
             self._used = time.monotonic()
 
-    def _volumes(self, uid: int) -> str:
-        """Return the folder of a user's volumes; of a broker of its own they are those that the user has without it."""
-        return volumes.of_owner(f"{self._state}/volumes", uid).folder
-
     # --- sandboxes ----------------------------------------------------------------------------------------------------
 
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
@@ -230,7 +225,7 @@ class Broker:
         if said.get("protocol") != packets.VERSION:
             raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
         ceiling = self.policy.of(whose.uid)
-        wanted = ceiling.grant(self._read(said["spec"]), whose.uid, "" if ceiling.own else self._volumes(whose.uid))
+        wanted = ceiling.grant(self._read(said["spec"]), whose.uid, self.volumes.source(whose.uid))
         if said["agent"] != wanted.digest():
             raise EngineError(BrokerCode.BROKER_OTHER_VERSION)
         wish = self.keeping.wish(said.get("kept"), whose)
@@ -271,6 +266,7 @@ class Broker:
         if self.starting > WAITING:
             raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
         async with self._slots:
+            await self.volumes.make_missing(whose.uid, wanted)
             spec = wanted.spec()
             container = cast("Lendable", await self.engine.start(spec))
             return await self._lend(container, spec, whose, wish, warm=False)

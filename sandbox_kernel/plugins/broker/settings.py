@@ -9,6 +9,8 @@ from ...config.forms import listed, number
 from ...config.setting import rows, setting
 from ...core.model import PRELOAD
 
+STATE = "/var/lib/sandbox-kernel"
+"""Where an operator's broker keeps what outlives it, if nobody says otherwise."""
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,7}")
 
 

@@ -169,6 +169,7 @@ async def serve(options: argparse.Namespace) -> None:
             answer_seconds=20.0,  # a busy machine is no reason for another one
             report=lambda line: print(line, file=sys.stderr, flush=True),
         ),
+        state=options.state,
         read=read_anything if options.anything else create_request.read,
         say=lambda line: print(line, file=sys.stderr, flush=True),
     )
@@ -189,6 +190,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--detached", type=int, default=16)
     parser.add_argument("--file", type=Path)
+    parser.add_argument("--state", default="/nonexistent", help="a folder for volumes")
     parser.add_argument("--adrift", type=float, help="seconds that a sandbox waits for its next owner")
     asyncio.run(serve(parser.parse_args()))
 

@@ -27,9 +27,12 @@ from .listener_trust import is_own, path_of
 if TYPE_CHECKING:
     from ....engines import base
     from ....engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
+    from ....engines.volumes import Volume
 
 START_SECONDS = 60.0
 REAP_SECONDS = 80.0
+VOLUME_SECONDS = 120.0
+"""For a volume to be made, or to be let go of by what makes another one."""
 
 
 class BrokerEngine:
@@ -143,6 +146,19 @@ class BrokerEngine:
 
         said = (await self._query("image", image=name))["image"]
         return ImageInfo(**{**said, "variables": tuple((key, value) for key, value in said["variables"])})
+
+    async def volumes(self) -> tuple[Volume, ...]:
+        """Return this user's volumes at the broker. This and what follows raise `EngineError`."""
+        from ....engines.volumes import Volume
+
+        rows = (await self._query("volumes", seconds=VOLUME_SECONDS))["rows"]
+        return tuple(Volume(str(name), int(size), used, str(users)) for name, size, used, users in rows)
+
+    async def create_volume(self, name: str, size: int | None = None) -> None:
+        await self._query("create_volume", seconds=VOLUME_SECONDS, name=name, size=size)
+
+    async def remove_volume(self, name: str) -> None:
+        await self._query("remove_volume", seconds=VOLUME_SECONDS, name=name)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

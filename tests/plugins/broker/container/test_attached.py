@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import AsyncSandbox
-from sandbox_kernel.core.errors import ConfigurationError, QuotaExceeded
+from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.engines import disk_images
 from sandbox_kernel.plugins.broker.client import packets
@@ -34,6 +35,8 @@ images = ["IMAGE"]
 scratch_size = "64M"
 scratch_total = "100M"
 datasets = { open = "FOLDER/open", closed = "FOLDER/private/closed", gone = "FOLDER/gone" }
+volumes = 2
+volumes_size = "48M"
 [user.root]
 takes = ["nobody"]
 """
@@ -56,7 +59,7 @@ def folders() -> Iterator[Path]:
 def for_all(folders: Path) -> Iterator[Daemon]:
     file = folders / "broker.toml"
     file.write_text(FILE.replace("FOLDER", str(folders)).replace("IMAGE", IMAGE), encoding="utf-8")
-    with a_broker("--for-all", "--pool", "1", "--file", str(file)) as daemon:
+    with a_broker("--for-all", "--pool", "1", "--file", str(file), "--state", f"{folders}/state") as daemon:
         daemon.folder.chmod(0o755)
         yield daemon
 
@@ -189,3 +192,62 @@ async def test_disks_are_counted_for_each_user(for_all: Daemon) -> None:
         async with within(30):
             while (await for_all.engine().status())["yours"]:  # noqa: ASYNC110 (it happens in another process)
                 await asyncio.sleep(0.02)
+
+
+# --- volumes ----------------------------------------------------------------------------------------------------------
+
+
+def wanting_volume(name: str, *, writable: bool) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(
+        asking(spec={**packets.asked(spec()), "attached": [["volume", name, "", writable]]})
+    )
+    return said
+
+
+@DISKS
+async def test_a_volume_is_its_user_s_alone_within_the_quota_and_outlives_the_broker(folders: Path) -> None:
+    file, state = folders / "volumes.toml", folders / "state"
+    file.write_text(FILE.replace("FOLDER", str(folders)).replace("IMAGE", IMAGE), encoding="utf-8")
+    options = ("--for-all", "--file", str(file), "--state", str(state))
+    with a_broker(*options) as daemon:
+        daemon.folder.chmod(0o755)
+        async with AsyncSandbox(engine=daemon.address, image=IMAGE, volumes="models:rw") as sandbox:
+            assert (await sandbox.run_code("open('/mnt/volumes/models/word', 'w').write('kept')")).text == "4"
+            with pytest.raises(EngineError) as caught:  # somebody writes it
+                await daemon.engine().remove_volume("models")
+            assert caught.value.code is EndCode.VOLUME_IN_USE
+            daemon.kill()
+    with a_broker(*options) as daemon:
+        daemon.folder.chmod(0o755)
+        async with AsyncSandbox(engine=daemon.address, image=IMAGE, volumes="models:ro") as sandbox:
+            assert (await sandbox.run_code("open('/mnt/volumes/models/word').read()")).text == "'kept'"
+        [row] = await daemon.engine().volumes()
+        assert (row.name, row.size_bytes) == ("models", 48 * MIB)
+        with pytest.raises(EngineError) as caught:
+            await AsyncSandbox(engine=daemon.address, image=IMAGE, volumes="more:rw").start()
+        assert (caught.value.code, caught.value.limit) == (EndCode.VOLUME_QUOTA, "48.0 MiB of all volumes")
+        listed, read, removed, written, again = await as_nobody(
+            daemon,
+            {"op": "volumes"},
+            wanting_volume("models", writable=False),
+            {"op": "remove_volume", "name": "models"},
+            wanting_volume("models", writable=True),
+            {"op": "volumes"},
+        )
+        assert listed["rows"] == []
+        assert read["refused"]["code"] == removed["refused"]["code"] == "volume-not-here"
+        assert written["id"]  # one of its own, of the same name
+        assert [row[0] for row in again["rows"]] == ["models"]
+        assert sorted(path.name for path in (state / "volumes").iterdir()) == ["0", "65534"]
+        await daemon.engine().remove_volume("models")
+        assert await daemon.engine().volumes() == ()
+        assert [row.name for row in (state / "volumes" / "65534").glob("*.ext4")] == ["models.ext4"]
+
+
+@pytest.mark.parametrize("name", ["../0/models", "/etc", "", ".", "a/b", "x" * 64])
+async def test_a_name_of_a_volume_leads_out_of_no_folder(for_all: Daemon, name: str) -> None:
+    removed, made = await as_nobody(
+        for_all, {"op": "remove_volume", "name": name}, {"op": "create_volume", "name": name, "size": 16 * MIB}
+    )
+    for said in (removed, made):
+        assert said["refused"]["code"] == "volume-not-opened"
