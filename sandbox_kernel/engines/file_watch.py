@@ -56,7 +56,8 @@ class FileWatch:
         try:
             for inside, path in self._mounts.items():
                 mount, device = _mark(self.fd, path)
-                self._own.add(mount)
+                if not path.startswith("/proc/"):  # which leads to the sandbox's own mount
+                    self._own.add(mount)
                 self._devices[device] = inside.removeprefix(DATASETS)
         except BaseException:
             self.close()

@@ -13,11 +13,11 @@ import math
 import os
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
-from ...core.model import ExitReason, SandboxSample, SandboxSpec
+from ...core.model import DATASETS, ExitReason, SandboxSample, SandboxSpec
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
 from ..base import Check, Handover, Inspection
@@ -34,6 +34,9 @@ from .process_labels import MARK, command_of, has_ended, mark_of
 from .reaper import kill, reaper
 from .root_lookup import Root, find
 from .watch import MayUse, UsageWatch, confine, family
+
+if TYPE_CHECKING:
+    from ..file_watch import FileWatch
 
 
 class CgroupPause:
@@ -126,6 +129,16 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             with contextlib.suppress(StopIteration):
                 places[name] = group.place(name)
         return await asyncio.to_thread(of_cgroup, places, self._launched.pid)
+
+    def watch_files(self) -> FileWatch | None:
+        """Hear which files of datasets it opens. Raises OSError, for an ordinary user always."""
+        root = f"/proc/{self._first}/root"
+        places = {path: f"{root}{path}" for path in self._launched.opened if path.startswith(DATASETS)}
+        if not places or not self._first:
+            return None
+        from ..file_watch import FileWatch  # most sandboxes are not watched
+
+        return FileWatch(places, partial=False)
 
     # --- the pipe ---------------------------------------------------------------------------------------------------
 

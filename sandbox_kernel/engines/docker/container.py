@@ -391,7 +391,7 @@ class DockerContainer(OverPipe):
 
     def watch_files(self) -> FileWatch | None:
         """Hear which files of datasets it opens. Raises OSError, also if the engine is on another machine."""
-        if self._mounted is None:
+        if self._mounted is None or not self._mounted[0]:
             return None
         from ..file_watch import FileWatch  # most sandboxes are not watched
 

@@ -14,7 +14,7 @@ class DataCode(Code):
     READS_NOT_SEEN = (
         "notice",
         "what the sandbox reads of its datasets is not recorded: this machine does not show it",
-        "Use Docker on this machine as root.",
+        "Use Docker or bubblewrap on this machine as root.",
     )
     READS_LOST = (
         "notice",

@@ -18,7 +18,9 @@ from sandbox_kernel.plugins.data import reads
 from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.record import keys, verification
 from tests.support.batch import SCRIPT, command, run, write
+from tests.support.datasets import a_folder
 from tests.support.kernels import containers_of, eventually
+from tests.support.roots import root_of_tests
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -70,7 +72,7 @@ def records(tmp_path: Path) -> Records:
 def start(records: Records, image: str) -> Callable[..., Sandbox]:
     def started(**settings: Any) -> Sandbox:
         own: dict[str, Any] = {"image": image, "memory": "512M", "datasets": {"sales": str(records.dataset)}}
-        return Sandbox(engine="docker", **{**own, **records.settings, **settings})
+        return Sandbox(**{"engine": "docker", **own, **records.settings, **settings})
 
     return started
 
@@ -220,6 +222,19 @@ def test_gvisor_s_reads_are_seen_and_called_partial(
     assert all(line["partial"] is True for line in records.lines())
     assert main(["audit", "reads", str(records.path)]) == 0
     assert "gVisor" in capsys.readouterr().out
+
+
+def test_reads_below_bubblewrap_are_seen_as_well(start: Callable[..., Sandbox], records: Records) -> None:
+    """Its sandboxes have a user that has to get to the folder, and pytest keeps others out of its own."""
+    with a_folder() as folder:
+        for name in ("a.csv", "b.csv"):
+            (folder / name).write_text("x" * 5000)
+        with start(engine="bubblewrap", image=root_of_tests(), datasets={"sales": str(folder)}) as sandbox:
+            assert sandbox.run_code(OPEN.format("a.csv")).error is None
+            (folder / "b.csv").read_bytes()
+            assert sandbox.run_code(MAP.format("b.csv")).error is None
+    assert records.opened == {1: {"sales/a.csv": True}, 2: {"sales/b.csv": False}}
+    assert not any(line["partial"] or line["elsewhere"] for line in records.lines())
 
 
 def test_a_user_to_whom_the_kernel_does_not_tell_has_one_line_that_says_so(
