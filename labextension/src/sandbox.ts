@@ -69,7 +69,7 @@ export class Sandbox {
       const most = bytes(this.about.fileBytes);
       throw new Refused(
         `it has ${bytes(source.size)}, and one file may have ${most}. Split it, or install the kernel with a larger ` +
-          `limit: sandbox-kernel install --file-limit SIZE (setting file_limit)`
+          `limit: sandbox-kernel install --scratch-size SIZE (settings scratch_size and file_limit)`
       );
     }
     let offset = 0;

@@ -78,10 +78,10 @@ def test_files_go_in_and_out_and_the_line_says_how_the_sandbox_stands(walled_lab
     assert lab.js(clipped) == []
     assert "Sandbox:" not in person.see(PANEL).text  # that is in the line
     with (tmp_path / "huge.bin").open("wb") as file:
-        file.truncate(257 << 20)
+        file.truncate(513 << 20)
     choose(person, tmp_path / "huge.bin")
     person.see(
-        f"{PANEL} .sk-Transfer", r"it has 257 MiB, and one file may have 256 MiB\. Split it, or .*--file-limit SIZE"
+        f"{PANEL} .sk-Transfer", r"it has 513 MiB, and one file may have 512 MiB\. Split it, or .*--scratch-size SIZE"
     )
     person.picture("too large")
     person.click(f"{PANEL} .sk-mod-failed .sk-Button")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from sandbox_kernel.files import scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES
 from sandbox_kernel.sdk.file_copies import Progress
 from sandbox_kernel.sdk.files import Place
+from tests.support.kernels import containers_of
 
 MIB = 1 << 20
 OLD_WALL = 256 * MIB
@@ -169,6 +172,40 @@ def test_a_callback_that_raises_ends_a_copy_and_leaves_no_part(sandbox: Sandbox,
         with pytest.raises(Enough):
             sandbox.files.download("stopped", tmp_path / "out", progress=stop, resume=resume)
         assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_no_room_in_the_middle_of_a_file_leaves_no_part_of_it(image: str) -> None:
+    class Unsized(io.BytesIO):
+        """Content whose size nobody knows before its end, so that the agent cannot refuse it at once."""
+
+    with Sandbox(image=image, memory="512M", scratch_size="8M") as sandbox:
+        sandbox.files.write("first", bytes(4 * MIB))
+        with pytest.raises(FileRefused) as caught:
+            sandbox.files.write("second", Unsized(bytes(7 * MIB)))
+        assert caught.value.code is FileCode.SCRATCH_FULL
+        assert sandbox.run_code("import os; sorted(os.listdir())").text == "['first']"
+        sandbox.files.write("second", Unsized(bytes(3 * MIB)))
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_a_sandbox_that_dies_in_the_middle_ends_a_copy(image: str, tmp_path: Path, way: str) -> None:
+    (tmp_path / "source").write_bytes(bytes(30 * MIB))
+    with Sandbox(image=image, engine="docker", memory="512M") as sandbox:
+        if way == "down":
+            sandbox.files.upload(tmp_path / "source", "a")
+
+        def kill(progress: Progress) -> None:
+            if progress.done == 3 * MIB:
+                [found] = [one for one in containers_of(os.getpid()) if one.session == sandbox.id]
+                subprocess.run(["docker", "kill", found.container], check=True, capture_output=True)
+
+        copies: dict[str, Callable[[], object]] = {
+            "up": lambda: sandbox.files.upload(tmp_path / "source", "a", progress=kill),
+            "down": lambda: sandbox.files.download("a", tmp_path / "out", progress=kill),
+        }
+        with pytest.raises(SandboxDied):
+            copies[way]()
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_a_callback_may_use_the_sandbox(sandbox: Sandbox) -> None:

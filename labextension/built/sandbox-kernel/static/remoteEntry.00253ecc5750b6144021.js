@@ -139,7 +139,7 @@ __webpack_require__.d(exports, {
 /******/ 	
 /******/ 	/* webpack/runtime/get javascript chunk filename */
 /******/ 	// This function allow to reference async chunks
-/******/ 	__webpack_require__.u = (chunkId) => (chunkId + "." + {"lib_index_js":"ce772af861cd5ef31763","style_index_js":"cc47bc8552a24a74ddf4"}[chunkId] + ".js?v=" + {"lib_index_js":"ce772af861cd5ef31763","style_index_js":"cc47bc8552a24a74ddf4"}[chunkId] + "");
+/******/ 	__webpack_require__.u = (chunkId) => (chunkId + "." + {"lib_index_js":"fa705355d6efbc27f193","style_index_js":"cc47bc8552a24a74ddf4"}[chunkId] + ".js?v=" + {"lib_index_js":"fa705355d6efbc27f193","style_index_js":"cc47bc8552a24a74ddf4"}[chunkId] + "");
 /******/ 	
 /******/ 	/* webpack/runtime/global */
 /******/ 	__webpack_require__.g = (function() {
