@@ -12,7 +12,8 @@ import os
 import pwd
 import stat
 import time
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError
@@ -21,7 +22,11 @@ from . import dataset_folder
 from .hardening import protections
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .disk_images import Device
+
+Made = TypeVar("Made")
 
 
 EMPTY = "empty"
@@ -144,6 +149,23 @@ def _volume(one: Attached, uid: int) -> Device:
         os.close(device.fd)
         raise volumes.unusable("those of two owners are not for one sandbox")
     return device
+
+
+async def made_aside(make: Callable[[], Made], undo: Callable[[Made], object]) -> Made:
+    """Return what `make` returns, made in a thread; if this is cancelled meanwhile, it is undone when it is there."""
+    import asyncio
+
+    making = asyncio.ensure_future(asyncio.to_thread(make))
+
+    def done(made: asyncio.Future[Made]) -> None:
+        if not made.cancelled() and made.exception() is None:
+            undo(made.result())
+
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        making.add_done_callback(done)
+        raise
 
 
 def open_dataset(one: Attached, reader: int | None = None) -> int:

@@ -16,8 +16,9 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -28,8 +29,9 @@ from ..core.model import MIB, format_bytes
 
 LEAST_BYTES = 16 * MIB
 """Of a disk: a file system takes some of it for itself."""
-FOLDER = "/var/tmp"  # noqa: S108 (for files without a name)
-"""Where files without a name are: on a disk, where /tmp may be memory."""
+FOLDERS = ("/var/tmp", "/var/lib", "/var")  # noqa: S108 (for files without a name)
+"""Where files without a name are: in the first of these that is on a disk. /tmp may be memory, and /var/tmp be missing
+or memory, too; no program that tidies up finds a file without a name."""
 MAKE_SECONDS = 60.0
 TRIES = 16
 """For a free loop device, which another process may take first."""
@@ -37,6 +39,7 @@ TRIES = 16
 _ADD_FREE, _CONFIGURE = 0x4C82, 0x4C0A
 _READ_ONLY, _AUTOCLEAR, _DIRECT = 1, 4, 16
 _BLOCK = 4096
+"""Bytes of a block, of the device and so of its file system: mkfs would give a small one less."""
 _OF_MEMORY = {0x01021994, 0x858458F6}
 """What statfs(2) calls tmpfs and ramfs."""
 
@@ -152,36 +155,64 @@ def _configure(device: int, fd: int, flags: int) -> None:
 
 
 def _reserve(fd: int, size: int) -> None:
+    """Have the host's disk keep that room; look first whether there is as much: trying takes all there is."""
     if size < LEAST_BYTES:
         raise refused(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
+    if size > (free := _free(fd)):
+        raise _no_room(size, free)
     libc = ctypes.CDLL(None, use_errno=True)
     # Not posix_fallocate(), which writes zeros where the file system cannot reserve.
     if libc.fallocate(fd, 0, ctypes.c_int64(0), ctypes.c_int64(size)) == 0:
         return
     code = ctypes.get_errno()
+    if code in {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}:
+        raise _no_room(size, _free(fd))
+    raise refused(f"the host's file system cannot reserve room: {os.strerror(code)}")
+
+
+def _free(fd: int) -> int:
     space = os.fstatvfs(fd)
-    if code == errno.ENOSPC:
-        free = format_bytes(space.f_bavail * space.f_frsize)
-        raise EngineError(
-            EndCode.DISK_NOT_MADE,
-            f"the host's disk has no room for it ({FOLDER})",
-            limit=f"{free} that are free",
-            value=format_bytes(size),
-            setting="scratch_size",
-        )
-    raise refused(f"{FOLDER} cannot reserve room: {os.strerror(code)}")
+    return space.f_bavail * space.f_frsize
+
+
+def _no_room(size: int, free: int) -> EngineError:
+    return EngineError(
+        EndCode.DISK_NOT_MADE,
+        "the host's disk has no room for it",
+        limit=f"{format_bytes(free)} that are free",
+        value=format_bytes(size),
+        setting="scratch_size",
+    )
+
+
+def folder(folders: Sequence[str] = FOLDERS) -> str:
+    """Return the first of some folders that is on a disk. Raises `EngineError`."""
+    for path in folders:
+        if os.path.isdir(path) and not _in_memory(path):  # noqa: PTH112 (a string)
+            return path
+    raise refused(f"{' and '.join(folders)} are in memory, or not there")
+
+
+def _in_memory(path: str) -> bool:
+    """Return whether a folder is of tmpfs or ramfs, which is the first word of what statfs(2) says."""
+    said = ctypes.create_string_buffer(512)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.statfs(os.fsencode(path), said) != 0:
+        return True
+    return int.from_bytes(said.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) in _OF_MEMORY
 
 
 def _unnamed() -> int:
     """Return a new file without a name, on a disk."""
+    place = folder()
     try:
-        return os.open(FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        return os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
         pass
     try:  # not every file system can
-        fd, path = tempfile.mkstemp(prefix="sandbox-kernel-", dir=FOLDER)
+        fd, path = tempfile.mkstemp(prefix="sandbox-kernel-", dir=place)
     except OSError as error:
-        raise refused(f"no file can be made in {FOLDER}: {error}") from error
+        raise refused(f"no file can be made in {place}: {error}") from error
     os.unlink(path)  # noqa: PTH108 (a string)
     return fd
 

@@ -191,6 +191,7 @@ class Plain:
         "test_out_of_memory_is_named": "nobody limits its memory",
         "test_a_container_that_does_not_hear_of_its_owner_s_end_is_ended": "nothing outlives its owner to end it",
         "test_a_missing_image_is_an_error_of_its_own": "it knows no images",
+        "test_scratch_on_a_disk_is_bounded_and_goes_with_the_sandbox": "nobody makes it a disk",
         UNSEEN: "nobody asks for its processes, which are this machine's",
         DATASET: "it mounts nothing",
     }

@@ -7,6 +7,7 @@
 - `engine_errors`: What bubblewrap and the machine refuse, as errors of ours.
 - `process_labels`: What is seen of sandboxes from outside: which there are, and whose.
 - `reaper`: A process that outlives the owner, and ends each sandbox whose pipe has no owner.
+- `private_mounts`: Disks of one sandbox, mounted where no other process sees them.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
 - `ahead`: The beginning of a sandbox, which needs no event loop.
 - `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.

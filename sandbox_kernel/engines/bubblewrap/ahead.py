@@ -84,6 +84,7 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
     try:
         group = group_for(spec, protections(spec), cgroup=cgroup)
         launched, mine = launch(program, spec, root, group, layers=layers, attached=held)
+        held.started()
     except BaseException:
         held.close()
         if group is not None:

@@ -71,7 +71,7 @@ def arguments(
     wanted: Protections, root: Root, machine: Machine, descriptors: Descriptors, command: tuple[str, ...]
 ) -> list[str]:
     """Return what bubblewrap is started with. Raises `EngineError` for what it cannot enforce."""
-    refuse(wanted)
+    refuse(wanted, machine)
     users = OWN_USER if machine.space is None else ("--userns", str(machine.space))
     words = [*users, *ALWAYS, *(NAMESPACES[name] for name in sorted(NAMESPACES))]
     words += ["--uid", str(wanted.uid), "--gid", str(wanted.uid), "--hostname", wanted.hostname, "--cap-drop", "ALL"]
@@ -87,17 +87,20 @@ def arguments(
             words += _folder("/sys/fs/cgroup", "0755")
         for source, target in machine.cgroup:
             words += ["--ro-bind", source, target]
-    for parent in sorted({place.path.rpartition("/")[0] for place in wanted.writable} - {""}):
+    paths = [*(place.path for place in wanted.writable), *(disk.path for disk in wanted.disks)]
+    for parent in sorted({path.rpartition("/")[0] for path in paths} - {""}):
         words += _folder(parent, "0755")
     for place in wanted.writable:
         words += _tmpfs(place.path, place.size_bytes, place.mode)
     words += _datasets(wanted, machine.opened)
+    for disk in wanted.disks:
+        words += ["--bind", machine.opened[disk.path], disk.path]
     words += ["--remount-ro", "/", "--chdir", wanted.working_folder]
     words += ["--seccomp", str(descriptors.filter), "--json-status-fd", str(descriptors.status)]
     return [*words, "--", *command]
 
 
-def refuse(wanted: Protections) -> None:
+def refuse(wanted: Protections, machine: Machine) -> None:
     """Raise `EngineError` for a protection that would be left out, or a hole that is not made."""
     odd = [
         name
@@ -107,7 +110,7 @@ def refuse(wanted: Protections) -> None:
             "networks": not wanted.networks,
             "host_folders": not wanted.host_folders,
             "volumes": all(one.kind == "dataset" for one in wanted.attached),
-            "scratch on a disk": not wanted.disks,
+            "scratch on a disk": all(disk.path in machine.opened for disk in wanted.disks),
             "devices": not wanted.devices,
             "writable_root": not wanted.writable_root,
             "own_namespaces": wanted.own_namespaces == NAMESPACES.keys(),

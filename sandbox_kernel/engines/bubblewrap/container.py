@@ -162,6 +162,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             "layers": sorted(self._launched.layers),
             "space": self._launched.space,
             "opened": dict(self._launched.opened),
+            "disks": dict(self._launched.disks),
             "may_use": [*self._most],
             "pipe": pipe,
         }
@@ -377,6 +378,7 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
     layers = frozenset(map(str, state["layers"]))
     space = None if state["space"] is None else int(state["space"])
     there = {str(place): str(path) for place, path in dict(state["opened"]).items()}
+    disks = {str(path): str(numbers) for path, numbers in state["disks"].items()}
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     opened: list[int] = []
     try:
@@ -388,9 +390,8 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
             os.close(fd)
         raise
     monitor, stderr, status = opened
-    launched = Launched(
-        name, str(state["session"]), pid, monitor, stderr, status, group, descriptors, host_uid, layers, space, there
-    )
+    known = (name, str(state["session"]), pid, monitor, stderr, status, group, descriptors)
+    launched = Launched(*known, host_uid, layers, space, there, disks=disks)
     return launched, most, first
 
 

@@ -17,6 +17,7 @@ from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import cgroups
 from ..abilities import PAUSE
+from ..attached import made_aside, opens_disks
 from ..inspectable import Condition
 from ..pipe import Pipe
 from . import engine_errors, root_lookup, users
@@ -172,15 +173,21 @@ class BubblewrapEngine:
         if not isinstance(begun, Begun) or begun.spec != spec:
             if begun is not None:
                 begun.give_up()
-            begun = begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
+            begun = await self._begun(spec)
         try:
             return await self._running(begun)
         except engine_errors.NoLayers as error:
             self._layers = False
             if spec.attached:
                 raise engine_errors.no_layers(str(error)) from error
-            begun = begin(spec, self._found(), cgroup=self._cgroup, layers=False)
+            begun = await self._begun(spec)
             return await self._running(begun)
+
+    async def _begun(self, spec: SandboxSpec) -> Begun:
+        def start() -> Begun:
+            return begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
+
+        return await made_aside(start, Begun.give_up) if opens_disks(spec) else start()
 
     async def _running(self, begun: Begun) -> BubblewrapContainer:
         container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(begun.spec))

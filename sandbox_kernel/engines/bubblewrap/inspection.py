@@ -49,6 +49,8 @@ class Seen:
     limits: dict[str, str] = field(default_factory=dict)
     own_limits: dict[str, str] = field(default_factory=dict)
     """Of the process itself, by the names that the system gives them."""
+    disks: dict[str, str] = field(default_factory=dict)
+    """The numbers of device and inode of what it sees where it is to have a disk."""
 
 
 def look(launched: Launched, first: int) -> Seen:
@@ -63,6 +65,7 @@ def look(launched: Launched, first: int) -> Seen:
         _read(f"/proc/{first}/cgroup"),
         limits_of(launched.group) if launched.group is not None else {},
         {row[:25].strip(): row[25:] for row in _read(f"/proc/{first}/limits").splitlines()},
+        {path: _numbers(f"/proc/{first}/root{path}") for path in launched.disks},
     )
 
 
@@ -116,6 +119,8 @@ def _compared(wanted: Protections, launched: Launched, words: list[str], seen: S
         if expected is not None:
             yield same(f"engine: {name}", expected, seen.status.get(key))
     yield same("engine: namespaces of its own", ", ".join(NAMESPACES), ", ".join(seen.own_namespaces))
+    for path, numbers in launched.disks.items():
+        yield same(f"engine: disk at {path}", numbers, seen.disks.get(path))
     yield same("engine: score when the machine has no memory", str(wanted.oom_score), seen.score)
     if launched.group is None:
         yield same("engine: cgroup", "one of its own", "none")
@@ -137,6 +142,13 @@ def _compared(wanted: Protections, launched: Launched, words: list[str], seen: S
 def _namespace(pid: int, name: str) -> str:
     with contextlib.suppress(OSError):
         return str(Path(f"/proc/{pid}/ns/{name}").readlink())
+    return ""
+
+
+def _numbers(path: str) -> str:
+    with contextlib.suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116 (a string)
+        return f"{found.st_dev}:{found.st_ino}"
     return ""
 
 

@@ -19,7 +19,7 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from ..attached import Held
 from ..cgroups import Group
 from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ..owner_process import Owner
-from . import engine_errors, users
+from . import engine_errors, private_mounts, users
 from .arguments import NOT_OPENED, Descriptors, Machine, arguments, etc
 from .discovery import reachable
 from .process_labels import MARK
@@ -47,6 +47,8 @@ GATE_OF_A_PIPE = 'read -r line <&1 && ulimit -n "$1" && ulimit -c "$2" && shift 
 """The same for one whose pipe is there already, with bytes in it: its line comes by a way of its own."""
 SHELL = "/bin/sh"
 BUFFER_BYTES = 1 << 20
+ROOT_INODE = 2
+"""Of the root of each ext4 file system."""
 
 Way = tuple[socket.socket, socket.socket]
 """Our end, and the sandbox's."""
@@ -76,6 +78,8 @@ class Launched:
     """What it was started with of the host's by an exception, by its paths."""
     held: Held = field(default_factory=Held)
     """The same as it was opened; nothing for a sandbox that was taken over."""
+    disks: Mapping[str, str] = field(default_factory=dict)
+    """Where it has a disk, and the numbers of its root's device and inode."""
     said: bytes = b""
     """What was read already of what bubblewrap says of its state."""
 
@@ -128,7 +132,7 @@ def launch(
     wanted, more, variable, niceness, pipe, gate = guest or Guest(walls(spec), (), MARK)
     above = frozenset(target for source, target in root.binds if layers and os.path.isdir(source))  # noqa: PTH112 (a string)
     name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
-    opened = {} if attached is None else paths_of(attached)
+    opened, devices, disks = _given(attached or Held())
     mine, theirs = pipe or way()
     held: list[int] = []
     try:
@@ -141,23 +145,26 @@ def launch(
             words = arguments(wanted, root, given, descriptors, spec.command)
             says = _mark(name, spec, mine)
             whom = spec.uid if drops() else None
+
+            start = partial(
+                subprocess.Popen[bytes],
+                [
+                    *(SHELL, "-c", GATE if gate is None else GATE_OF_A_PIPE, "sh"),
+                    *(str(wanted.open_files), str(wanted.core_bytes), program, *words),
+                ],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno() if gate is None else gate,
+                stderr=errors_end[1],
+                pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values(), *spaces, *more],
+                cwd="/",
+                env={"PATH": "/usr/bin:/bin", variable: says},
+                start_new_session=True,
+                user=whom,
+                group=whom,
+                extra_groups=None if whom is None else [],
+            )
             try:
-                process = subprocess.Popen(
-                    [
-                        *(SHELL, "-c", GATE if gate is None else GATE_OF_A_PIPE, "sh"),
-                        *(str(wanted.open_files), str(wanted.core_bytes), program, *words),
-                    ],
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno() if gate is None else gate,
-                    stderr=errors_end[1],
-                    pass_fds=[descriptors.filter, descriptors.status, *descriptors.etc.values(), *spaces, *more],
-                    cwd="/",
-                    env={"PATH": "/usr/bin:/bin", variable: says},
-                    start_new_session=True,
-                    user=whom,
-                    group=whom,
-                    extra_groups=None if whom is None else [],
-                )
+                process = private_mounts.start_with(devices, start) if devices else start()
             except (OSError, subprocess.SubprocessError) as error:
                 raise engine_errors.refusal(f"{SHELL} does not start: {error}") from error
             process.returncode = 0  # its end is awaited by its pidfd
@@ -191,7 +198,7 @@ def launch(
     for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values(), *spaces):
         os.close(fd)
     known = (name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors)
-    launched = Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Held())
+    launched = Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Held(), disks)
     return launched, mine
 
 
@@ -273,18 +280,20 @@ def _mounted() -> tuple[str, ...]:
     return tuple(sorted(place for place in places if place.startswith(below)))
 
 
-def paths_of(held: Held) -> dict[str, str]:
-    """Return where the machine has now what was opened. bubblewrap would leave its descriptors to the sandbox.
+def _given(held: Held) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return where bubblewrap finds what was opened, which of it are devices, and what tells the root of each apart.
 
-    It looks a path up again, so the attestation compares what it has found with what was opened. Raises
-    `EngineError` for what the sandbox's user cannot get to.
+    bubblewrap would leave descriptors to the sandbox, so it looks a path up again, and the attestation compares what it
+    has found with what was opened. Raises `EngineError` for what the sandbox's user cannot get to.
     """
-    found = {}
-    for place, name in held.names.items():
-        found[place] = name if name.startswith("/dev/") else os.readlink(f"/proc/self/fd/{held.descriptors[place]}")  # noqa: PTH115
-        if drops() and found[place] != name and not reachable(found[place]):
+    devices = {place: name for place, name in held.names.items() if name.startswith("/dev/")}
+    numbers = {place: f"{os.fstat(held.descriptors[place]).st_rdev}:{ROOT_INODE}" for place in devices}
+    found = private_mounts.places(devices)
+    for place in held.names.keys() - devices.keys():
+        found[place] = os.readlink(f"/proc/self/fd/{held.descriptors[place]}")  # noqa: PTH115 (a magic link)
+        if drops() and not reachable(found[place]):
             raise engine_errors.unreachable(found[place])
-    return found
+    return found, devices, numbers
 
 
 def digest(words: list[str]) -> str:

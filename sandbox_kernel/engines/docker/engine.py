@@ -19,7 +19,7 @@ from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..attached import Held, opens_disks
+from ..attached import Held, made_aside, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, Owner, host_name
@@ -202,7 +202,10 @@ class DockerEngine(DockerApi):
             starting.cancel()
         if ahead is not None:
             ahead.give_up()
-        body, held = await asyncio.to_thread(creation, spec) if opens_disks(spec) else creation(spec)
+        if opens_disks(spec):
+            body, held = await made_aside(lambda: creation(spec), lambda made: made[1].close())
+        else:
+            body, held = creation(spec)
         return await self.start_body(spec.session_id, body, held)
 
     async def start_body(self, session_id: str, body: dict[str, Any], held: Held | None = None) -> DockerContainer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -23,11 +24,13 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.engines import disk_images
 from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container
 from tests.support import ROOT
 from tests.support.datasets import a_folder, dataset
-from tests.support.engines import DEAF, REPORT, EngineUnderTest, receive_all, receive_line, report_sources
+from tests.support.disks import loops_of, size_of_its_own
+from tests.support.engines import DEAF, REPORT, SMALL, EngineUnderTest, receive_all, receive_line, report_sources
 from tests.support.patience import within
 
 Launch = Callable[[SandboxSpec], Awaitable[Container]]
@@ -115,6 +118,41 @@ async def test_a_cancelled_receive_loses_no_byte(launch: Launch, under_test: Eng
                 output += await container.receive()
     await sending
     assert bytes(output) == expected
+
+
+# --- a disk ---------------------------------------------------------------------------------------------------------
+
+FILL = """
+import json, os, sys
+def fill(path):
+    written = 0
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                written += file.write(bytes(1 << 20))
+        except OSError as error:
+            return written, error.errno
+own = os.stat("/mnt/data")
+print(json.dumps([*fill("/mnt/data/x"), own.st_uid == os.getuid(), own.st_dev != os.stat("/").st_dev]), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_scratch_on_a_disk_is_bounded_and_goes_with_the_sandbox(
+    launch: Launch, under_test: EngineUnderTest
+) -> None:
+    if why := disk_images.available():
+        pytest.skip(why)
+    spec = under_test.spec(FILL, limits=replace(SMALL, scratch="disk", scratch_size=(size := size_of_its_own())))
+    container = await launch(spec)
+    assert loops_of(size)
+    written, error, own, apart = json.loads(await receive_line(container))
+    assert (error, own, apart) == (errno.ENOSPC, True, True)
+    assert size * 3 // 4 < written < size
+    await container.kill()
+    async with within(10):
+        while loops_of(size):  # noqa: ASYNC110 (the system removes it)
+            await asyncio.sleep(0.02)
 
 
 # --- the end --------------------------------------------------------------------------------------------------------

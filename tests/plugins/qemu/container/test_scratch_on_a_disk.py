@@ -56,7 +56,7 @@ def spec_of(code: str, *arguments: str, **fields: Any) -> SandboxSpec:
 def files_of(pid: int) -> set[str]:
     """Return what a process has open of where disks are, as the machine names it."""
     links = (path.readlink() for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink())
-    return {str(link) for link in links if str(link).startswith(disk_images.FOLDER)}
+    return {str(link) for link in links if str(link).startswith(disk_images.folder())}
 
 
 async def test_a_full_disk_is_enospc_and_its_file_is_the_machine_s_alone() -> None:

@@ -78,6 +78,18 @@ def test_what_it_cannot_do_is_refused_by_name(name: str) -> None:
         words(WANTED._replace(**HOLES[name]))
 
 
+def test_a_disk_is_bound_where_it_is_mounted_for_this_sandbox_alone() -> None:
+    limits = replace(SPEC.limits, scratch="disk")
+    wanted = protections(replace(SPEC, limits=limits))
+    machine = MACHINE._replace(opened={"/mnt/data": "/sys/kernel/0"})
+    given = arguments.arguments(wanted, ROOT, machine, DESCRIPTORS, SPEC.command)
+    at = given.index("/sys/kernel/0")
+    assert given[at - 1 : at + 2] == ["--bind", "/sys/kernel/0", "/mnt/data"]
+    assert "--bind" not in words()
+    with pytest.raises(EngineError, match="scratch on a disk"):
+        words(wanted)
+
+
 def test_every_protection_is_in_the_arguments_or_somebody_s() -> None:
     """One that is added has to be put into words, to be refused, or to be named as another's."""
     said = set(HOLES) | set(arguments.ELSEWHERE)
