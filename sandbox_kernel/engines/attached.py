@@ -96,8 +96,11 @@ class Held:
             os.close(self._fds.pop())
 
 
-def hold(spec: SandboxSpec) -> Held:
-    """Open all that a sandbox for `spec` has of the host's. Raises `ConfigurationError` and `EngineError`."""
+def hold(spec: SandboxSpec, *, disks: bool = True) -> Held:
+    """Open all that a sandbox for `spec` has of the host's; without `disks`, no scratch, which is the engine's then.
+
+    Raises `ConfigurationError` and `EngineError`.
+    """
     held = Held()
     try:
         for one in spec.attached:
@@ -108,7 +111,7 @@ def hold(spec: SandboxSpec) -> Held:
                 held.keep(one.path, open_dataset(one, spec.reader))
         if any(one.kind == "dataset" for one in spec.attached):
             held.keep(EMPTY, empty_folder())
-        for disk in protections(spec).disks:
+        for disk in protections(spec).disks if disks else ():
             from . import disk_images
 
             device = disk_images.scratch(disk.size_bytes, disk.owner)

@@ -95,6 +95,7 @@ def start(spec: SandboxSpec, root: Root, *, watch_draws: bool = False) -> dict[s
             for place in wanted.writable
         ],
         "disks": [disk.path for disk in wanted.disks],
+        "datasets": [one.path for one in wanted.attached],
         "shm_bytes": wanted.shm_bytes,
         "calls": base64.b64encode(system_calls.program(wanted.system_calls, MACHINE)).decode(),
     }
@@ -286,11 +287,13 @@ class QemuContainer(Hibernation):
         made, mine = self._made, self._launched
         self.image_id = made.machine.contents
         wanted = profile.wanted(spec)
-        words = arguments(wanted, made.inside, machine(mine.group), mine.descriptors, made.words())
+        words = arguments(wanted, made.inside, machine(mine.group, opened=mine.opened), mine.descriptors, made.words())
         lines = compared(wanted, mine, words, look(mine, self._first))
         weaker = mine.group is None and spec.limits_kept == "best-effort"
         names = variables(protections(spec), made.root) - {"PWD"}
-        return Inspection(lines, names, ETC_MOUNTS, "qemu without a cgroup" if weaker else "qemu")
+        above = {hardware.DATASETS} if spec.attached else set()
+        found = Inspection(lines, names, ETC_MOUNTS | above, "qemu without a cgroup" if weaker else "qemu")
+        return found._replace(attached=mine.held.changed())
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 

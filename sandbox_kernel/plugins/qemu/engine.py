@@ -9,7 +9,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
@@ -17,7 +17,7 @@ from ...core.helper_processes import environment_of_helpers
 from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
 from ...core.tasks import Tasks, made_in_thread
 from ...engines import disk_images
-from ...engines.attached import lacking
+from ...engines.attached import Held, hold, lacking
 from ...engines.bubblewrap.interface import (
     BubblewrapEngine,
     bubblewrap_program,
@@ -233,15 +233,18 @@ class QemuEngine(BubblewrapEngine):
                 setting="image",
             )
         uid = spec.uid if state is None else _fitting(spec, machine, state[1])
-        disk = await made_in_thread(lambda: _disk(spec), _close)
+        opened = await made_in_thread(lambda: _opened(spec), _let_go)
         plan = Plan(bwrap, program, spec, root, machine, uid, MachineSockets.new(), self._cgroup, niceness)
         try:
-            launched, made, monitor = plan.launch(None if state is None else state[0], disk=disk)
+            launched, made, monitor = plan.launch(
+                None if state is None else state[0], disk=opened.disk, held=opened.held
+            )
         except BaseException:
             plan.ways.close()
+            _let_go(opened)
             raise
-        finally:
-            _close(disk)
+        if opened.disk is not None:
+            os.close(opened.disk)
         container = QemuContainer(bwrap, launched, Pipe(plan.ways.pipe[0]), made, (plan, monitor))
         patience = (PATIENCE if niceness else 1.0) / min(1.0, spec.limits.cpus)  # all is done by its processors
         try:
@@ -292,20 +295,34 @@ class QemuEngine(BubblewrapEngine):
 
 
 def refuse(spec: SandboxSpec) -> None:
-    """Raise `EngineError` for what no machine has of the host's."""
-    for one in spec.attached:
-        raise lacking("datasets" if one.kind == "dataset" else "volumes")
+    """Raise `EngineError` for what no machine has: the host would mount a disk that a hostile one may have written."""
+    if any(one.kind == "volume" for one in spec.attached):
+        raise lacking("volumes")
 
 
-def _disk(spec: SandboxSpec) -> int | None:
-    """Return the file of a disk for a spec that asks for one. Raises `EngineError`."""
-    disks = protections(spec).disks
-    return disk_images.image(disks[0].size_bytes, disks[0].owner) if disks else None
+class _Opened(NamedTuple):
+    """What a machine has of the host's, open."""
+
+    held: Held
+    disk: int | None
+    """The file of its second disk."""
 
 
-def _close(fd: int | None) -> None:
-    if fd is not None:
-        os.close(fd)
+def _opened(spec: SandboxSpec) -> _Opened:
+    """Open it; a disk is made. Raises `ConfigurationError` and `EngineError`."""
+    held = hold(spec, disks=False)
+    try:
+        disks = protections(spec).disks
+        return _Opened(held, disk_images.image(disks[0].size_bytes, disks[0].owner) if disks else None)
+    except BaseException:
+        held.close()
+        raise
+
+
+def _let_go(opened: _Opened) -> None:
+    opened.held.close()
+    if opened.disk is not None:
+        os.close(opened.disk)
 
 
 def may_be_kept(spec: SandboxSpec) -> bool:

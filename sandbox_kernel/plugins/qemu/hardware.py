@@ -15,6 +15,8 @@ TRANSLATED_BYTES = 128 * MIB
 OWN_BYTES = 160 * MIB
 """What QEMU needs besides."""
 MAX_PROCESSORS = 8
+DATASETS = "/mnt/datasets"
+"""Where QEMU sees the folders that it shows to a machine."""
 
 MACHINE = "pc,usb=off,graphics=off,hpet=off,vmport=off,smm=off"
 DEVICES = {
@@ -23,6 +25,8 @@ DEVICES = {
     "controller, the clocks and the switch",
     "virtio-blk-pci": 'the disk with the files of the image, read-only; with `scratch = "disk"`, a second one to write '
     "to, whose file has no name and which the host never mounts",
+    "virtio-9p-pci": "with `datasets` alone: their folders, which QEMU has as read-only layers of its own; it writes "
+    "to none of them, opens no FIFO, socket or device there, and follows no link",
     "virtio-serial-pci": "the pipe into the sandbox, and beside it, for the machine's first process alone, the way by "
     "which the host says what to start and hears how it ended",
     "virtio-rng-pci": "random numbers of the host's, so that no machine has to wait for its own",
@@ -72,8 +76,10 @@ def processors(cpus: float, there: int) -> int:
     return max(1, min(-(-int(cpus * 100) // 100), there, MAX_PROCESSORS))
 
 
-def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends) -> tuple[str, ...]:
-    """Return what QEMU is started with; the pipe is its stdin."""
+def words(
+    program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends, *, datasets: bool = False
+) -> tuple[str, ...]:
+    """Return what QEMU is started with; the pipe is its stdin. With `datasets`, the machine sees what is there."""
     parts = [
         program,
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
@@ -90,6 +96,9 @@ def words(program: str, folder: str, sandbox_bytes: int, count: int, ends: Ends)
         *("-chardev", f"socket,id=monitor,fd={ends.monitor}", "-mon", "chardev=monitor,mode=control"),
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
     ]
+    if datasets:
+        folder = f"local,id=datasets,path={DATASETS},readonly=on,security_model=none,multidevs=remap"
+        parts += ["-fsdev", folder, "-device", "virtio-9p-pci,fsdev=datasets,mount_tag=datasets"]
     if ends.incoming is not None:
         parts += ["-incoming", f"fd:{ends.incoming}"]
     return tuple(parts)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...core.model import SandboxSpec
+from ...engines.attached import Held
 from ...engines.bubblewrap.interface import Guest, Launched, Root, Way, group_for, launch, way
 from . import hardware, profile
 from .artifacts import Machine
@@ -55,11 +56,16 @@ class Plan(NamedTuple):
     niceness: int = 0
 
     def launch(
-        self, state: int | None = None, gate: int | None = None, disk: int | None = None
+        self,
+        state: int | None = None,
+        gate: int | None = None,
+        disk: int | None = None,
+        held: Held | None = None,
     ) -> tuple[Launched, RunningConfig, socket.socket]:
         """Start QEMU, from a state if an open file of one is given; return what it is, and our end of its monitor.
 
-        `disk` is the file of its second one, which the caller may close then. With a `gate`, it begins when the other
+        `disk` is the file of its second one, which the caller may close then; `held` is what it sees of the host's, and
+        closed with it. With a `gate`, it begins when the other
         end of that file says so. Raises `EngineError`.
         """
         spec = self.spec
@@ -70,11 +76,12 @@ class Plan(NamedTuple):
             ends = hardware.Ends(self.ways.words[1].fileno(), theirs.fileno(), incoming, disk)
             count = profile.count_of(spec)
             made = RunningConfig(self.root, self.machine, self.program, ends, self.uid, spec.limits.memory, count)
+            made = made._replace(datasets=bool(spec.attached))
             group = group_for(spec, wanted, cgroup=self.cgroup)
             own = replace(spec, command=made.words())
             more = tuple(fd for fd in ends if fd is not None)
             guest = Guest(wanted, more, MARK, self.niceness, self.ways.pipe, gate)
-            launched, _ = launch(self.bwrap, own, made.inside, group, guest)
+            launched, _ = launch(self.bwrap, own, made.inside, group, guest, attached=held)
         except BaseException:
             monitor.close()
             if group is not None:

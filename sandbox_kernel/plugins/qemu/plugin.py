@@ -43,6 +43,7 @@ WALL = Wall(
 )
 
 
+_SHARED = "the host's folder, by the one device that shows it; QEMU has it as a layer of its own"
 _TERMINALS = "the system's own files for terminals of the sandbox, of which nobody can make another kind"
 
 
@@ -55,9 +56,10 @@ class QemuProvider(EngineProvider):
     remedy = "apt-get install --no-install-recommends qemu-system-x86"
     excuses = MappingProxyType(
         {
-            "qemu": {"writable places": ("/dev/pts", _TERMINALS)},
+            "qemu": {"writable places": ("/dev/pts", _TERMINALS), "file system of a dataset": ("9p", _SHARED)},
             "qemu without a cgroup": {
                 "writable places": ("/dev/pts", _TERMINALS),
+                "file system of a dataset": ("9p", _SHARED),
                 "engine: cgroup": ("none", "the machine's own kernel limits the sandbox; QEMU itself is looked at"),
             },
         }

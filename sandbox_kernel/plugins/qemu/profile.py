@@ -11,7 +11,18 @@ from pathlib import Path
 from ...core.model import SandboxSpec
 from ...engines.bubblewrap.interface import Root
 from ...engines.hardening import Protections, protections
-from ...engines.seccomp import ABSENT, ENOSYS, IOCTLS, MEMORY, NEW_NAMESPACES, TIME, WAITING, Condition, Rule
+from ...engines.seccomp import (
+    ABSENT,
+    ENOSYS,
+    EOPNOTSUPP,
+    IOCTLS,
+    MEMORY,
+    NEW_NAMESPACES,
+    TIME,
+    WAITING,
+    Condition,
+    Rule,
+)
 from . import hardware
 from .artifacts import SHARES
 
@@ -47,6 +58,7 @@ def system_calls() -> tuple[Rule, ...]:
     return (
         Rule(tuple(f"{FILES}{PROCESS}{SOCKETS}{WAITING}{MEMORY}{TIME}".split())),
         Rule(ABSENT, error=ENOSYS),
+        Rule(("lgetxattr", "llistxattr"), error=EOPNOTSUPP),  # files of datasets have none: programs that copy ask
         Rule(("clone",), (Condition(0, THREAD, NEW_NAMESPACES | THREAD),)),
         *(
             Rule(("prctl",), (Condition(0, number, 0xFFFFFFFF),))
@@ -68,14 +80,13 @@ def root_of(program: str, folder: str = "", contents: str = "") -> Root:
 
 
 def wanted(spec: SandboxSpec) -> Protections:
-    """Return what keeps QEMU from the host, and what it may use."""
+    """Return what keeps QEMU from the host, and what it may use. It has datasets as a sandbox has them."""
     limits = spec.limits
     return protections(spec)._replace(
         system_calls=system_calls(),
         environment={},
         working_folder="/",
         writable=(),
-        attached=(),
         disks=(),
         shm_bytes=SMALL,
         memory_bytes=hardware.process_bytes(limits.memory),

@@ -21,6 +21,8 @@ class RunningConfig(NamedTuple):
     """The user's number within the machine."""
     memory_bytes: int
     processors: int
+    datasets: bool = False
+    """Whether it has any."""
 
     @property
     def inside(self) -> Root:
@@ -29,12 +31,13 @@ class RunningConfig(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether a written state has all of it: a second disk is not in one."""
-        return self.ends.disk is None
+        """Whether a written state has all of it: neither a second disk nor a folder of the host's is in one."""
+        return self.ends.disk is None and not self.datasets
 
     def words(self) -> tuple[str, ...]:
         """Return what QEMU is started with."""
-        return hardware.words(self.program, profile.FOLDER, self.memory_bytes, self.processors, self.ends)
+        size, count = self.memory_bytes, self.processors
+        return hardware.words(self.program, profile.FOLDER, size, count, self.ends, datasets=self.datasets)
 
     def facts(self) -> dict[str, Any]:
         """Return what has to be the same where a machine's state is read."""
@@ -54,11 +57,13 @@ class RunningConfig(NamedTuple):
             "uid": self.uid,
             "memory_bytes": self.memory_bytes,
             "processors": self.processors,
+            "datasets": self.datasets,
         }
 
     @classmethod
     def read(cls, state: dict[str, Any]) -> RunningConfig:
         """Undo `state`. Raises LookupError, TypeError, ValueError and `EngineError`."""
         root = find_root(str(state["image"]))
-        numbers = [int(state[name]) for name in ("uid", "memory_bytes", "processors")]
-        return cls(root, find(root), needed(), hardware.Ends(*state["ends"]), *numbers)
+        uid, memory, count = (int(state[name]) for name in ("uid", "memory_bytes", "processors"))
+        ends, datasets = hardware.Ends(*state["ends"]), bool(state["datasets"])
+        return cls(root, find(root), needed(), ends, uid, memory, count, datasets)

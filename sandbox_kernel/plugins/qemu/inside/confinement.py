@@ -32,6 +32,10 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_DUMPABLE = 24, 38, 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
 SHARED = "/dev/shm"  # noqa: S108 (the sandbox's own)
+DATASETS, HOST = "/mnt/datasets", "/run/datasets"
+"""Where the sandbox has folders of the host's, and where the machine has them before."""
+OF_HOST = "trans=virtio,version=9p2000.L,msize=524288,cache=none,access=any"
+"""Nothing is kept here, so what is changed on the host is seen at once, and takes no memory of the sandbox's."""
 DISK = "/dev/vdb"
 """The machine's second one."""
 
@@ -104,12 +108,27 @@ def build(wanted: dict[str, Any]) -> None:
     for path in wanted["disks"]:
         mount(DISK, PLACE + path, "ext4", MS_NOSUID | MS_NODEV | MS_NOATIME)
         os.chmod(PLACE + path, 0o700)
+    if wanted["datasets"]:
+        datasets(wanted["datasets"])
     tmpfs(PLACE + SHARED, wanted["shm_bytes"], 0o1777)
     mount("", PLACE + "/dev", flags=MS_REMOUNT | MS_RDONLY | MS_NOSUID)
     os.chdir(PLACE)
     called(libc.syscall(PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
     called(libc.umount2(b".", MNT_DETACH), "umount")
     os.chdir("/")
+
+
+def datasets(paths: list[str]) -> None:
+    """Mount each folder of the host's at its path, from the one device that has them all."""
+    plain = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    os.mkdir(HOST)
+    mount("datasets", HOST, "9p", MS_RDONLY | plain | MS_NOATIME, OF_HOST)
+    tmpfs(PLACE + DATASETS, 1 << 16, 0o755)
+    for path in paths:
+        os.mkdir(PLACE + path, 0o755)
+        mount(HOST + "/" + path.rpartition("/")[2], PLACE + path, flags=MS_BIND)
+        mount("", PLACE + path, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | plain | MS_NOATIME)
+    mount("", PLACE + DATASETS, flags=MS_REMOUNT | MS_RDONLY | plain)
 
 
 def devices() -> None:

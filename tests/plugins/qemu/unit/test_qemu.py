@@ -51,7 +51,6 @@ def a_root(folder: Path) -> Root:
 @pytest.mark.parametrize(
     ("setting", "spec"),
     [
-        ("datasets", replace(SPEC, attached=(Attached(kind="dataset", name="d", source="/srv"),))),
         ("volumes", replace(SPEC, attached=(Attached(kind="volume", name="v", writable=True),))),
     ],
 )
@@ -73,6 +72,15 @@ def test_a_machine_has_four_devices_and_no_network() -> None:
     assert words[words.index("-sandbox") + 1].startswith("on,")
     assert all("readonly=on" in words[at + 1] for at, word in enumerate(words) if word == "-drive")
     assert not {"-incoming", "-add-fd"} & set(words)
+
+
+def test_datasets_are_one_device_that_only_reads() -> None:
+    without = hardware.words("/usr/bin/qemu", "/machine", 1 << 30, 2, hardware.Ends(7, 8))
+    words = hardware.words("/usr/bin/qemu", "/machine", 1 << 30, 2, hardware.Ends(7, 8), datasets=True)
+    device, told, shown = (word for word in words if word not in without)
+    assert device == "-fsdev"
+    assert {"local", "path=/mnt/datasets", "readonly=on"} <= set(told.split(","))
+    assert shown == "virtio-9p-pci,fsdev=datasets,mount_tag=datasets"
 
 
 def test_a_second_disk_is_an_open_file_that_no_path_leads_to() -> None:

@@ -22,7 +22,7 @@ import pytest
 from sandbox_kernel.container import reseed, wire
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.core.model import AgentOptions, ExitReason, Inside, Limits, SandboxSpec, Settings
+from sandbox_kernel.core.model import AgentOptions, Attached, ExitReason, Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.plugins.qemu import artifacts, saved_states, state_capture
@@ -220,6 +220,8 @@ def test_no_state_is_taken_of_what_is_one_caller_s() -> None:
     assert not may_be_kept(replace(SPEC, made_of=AgentOptions(variables=(("KEY", "secret"),))))
     assert not may_be_kept(replace(SPEC, made_of=AgentOptions(inside=inside)))
     assert not may_be_kept(replace(SPEC, made_of=None))
+    assert not may_be_kept(replace(SPEC, limits=Limits(scratch="disk")))
+    assert not may_be_kept(replace(SPEC, attached=(Attached(kind="dataset", name="d", source="/srv"),)))
 
 
 # --- a state that cannot be taken -------------------------------------------------------------------------------------
