@@ -526,17 +526,17 @@ class EndCode(Code):
     VOLUME_NOT_HERE = (
         "failure",
         "there is no volume {name}",
-        "Ask for it with rw: it is made then.",
+        "Make it with `sandbox-kernel volumes create NAME`, or ask for it with rw.",
     )
     VOLUME_NOT_OPENED = (
         "failure",
         "the volume {name} cannot be given to a sandbox",
-        "Use another volume.",
+        "Look at it with `sandbox-kernel volumes ls`.",
     )
     VOLUME_NOT_MADE = (
         "failure",
         "the volume {name} cannot be made",
-        "Make a smaller one.",
+        "Make a smaller one: `sandbox-kernel volumes create NAME --size 1G`.",
     )
     VOLUME_EXISTS = "failure", "there is a volume {name}, and letters count in either case", "Choose another name."
     VOLUME_IN_USE = (
@@ -547,7 +547,7 @@ class EndCode(Code):
     VOLUME_QUOTA = (
         "limit",
         "the volume {name} is more than this user may have",
-        "Remove another one, or make a smaller one.",
+        "Remove another one with `sandbox-kernel volumes rm NAME`, or make a smaller one.",
     )
     ENGINE_NOT_SET_UP = "failure", "an engine, or what it needs, cannot be set up", _FOLLOW
     CONTAINER_BEING_REMOVED = "notice", "the container is being removed", _ASKED

@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "broker": ("broker",),
     "contexts": (),
-    "data": (),
+    "data": ("volumes",),
     "frameworks": (),
     "mcp": ("mcp",),
     "monitor": (),

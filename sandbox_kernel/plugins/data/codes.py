@@ -1,4 +1,4 @@
-"""The codes of data: what the record of reads says besides what was read. Imports code only."""
+"""The codes of data: of archives of volumes, and of the record of reads. Imports code only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.codes import Code
 
 @unique
 class DataCode(Code):
-    """What the record of reads could not see or hold, if there are datasets and an audit (docs/record.md)."""
+    """What goes wrong with volumes (docs/large-data.md), and what the record of reads misses (docs/record.md)."""
 
     READS_NOT_SEEN = (
         "notice",
@@ -20,4 +20,19 @@ class DataCode(Code):
         "notice",
         "more files of datasets were opened than are recorded",
         "Divide the cell, if the record has to name them all.",
+    )
+    VOLUME_NOT_EXPORTED = (
+        "failure",
+        "the volume {name} cannot be written to an archive",
+        "Copy what is wanted in a sandbox with the volume.",
+    )
+    VOLUME_NOT_IMPORTED = (
+        "failure",
+        "the archive cannot be put into the volume {name}, which is not made",
+        "Name a tar archive, and a --size that it fits into.",
+    )
+    VOLUME_NOT_EMPTY = (
+        "failure",
+        "the volume {name} has content, and is gone for good once it is removed",
+        "Give --yes as well.",
     )

@@ -1,11 +1,12 @@
-"""What this plugin adds: the settings `datasets` and `volumes`, and the record of reads where there is an audit."""
+"""What this plugin adds: the settings `datasets` and `volumes`, the record of reads, and the command `volumes`."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 
 from ...core.model import Settings
-from ..api import Diagnosis, Plugin, SessionHandle, SessionService
+from ..api import Command, Diagnosis, Plugin, SessionHandle, SessionService
 from .codes import DataCode
 
 
@@ -30,6 +31,24 @@ def diagnose(settings: Settings, environment: Mapping[str, str]) -> Diagnosis:
     return diagnosis(settings)
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `volumes`."""
+    from . import volume_command
+
+    volume_command.add_options(parser)
+
+
+def volumes(options: argparse.Namespace) -> int:
+    """List, make, remove, export and import volumes: folders of sandboxes that outlive sessions.
+
+    An archive is written and unpacked by a sandbox; this command moves its bytes. A volume that is in use is not
+    removed.
+    """
+    from . import volume_command
+
+    return volume_command.run(options)
+
+
 PLUGIN = Plugin(
     name="data",
     page="docs/large-data.md",
@@ -37,4 +56,20 @@ PLUGIN = Plugin(
     service=service,
     no_snapshot=no_snapshot,
     diagnose=diagnose,
+    commands=(
+        Command(
+            name="volumes",
+            run=volumes,
+            add_options=add_options,
+            settings=False,
+            group="Data",
+            examples={
+                "sandbox-kernel volumes ls": "names, sizes, and who uses them",
+                "sandbox-kernel volumes create models --size 20G": "reserve room for one",
+                "sandbox-kernel volumes export models models.tar": "an archive of its files",
+                "sandbox-kernel volumes import copy models.tar --size 20G": "a new volume from an archive",
+                "sandbox-kernel volumes rm models --yes": "remove it with its content",
+            },
+        ),
+    ),
 )

@@ -1,0 +1,121 @@
+"""Volumes in real sandboxes: who may use one, what it keeps, what it has of the host, and its archives."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel import Sandbox
+from sandbox_kernel.cli.program import main
+from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import SandboxError
+from sandbox_kernel.core.model import MIB
+from sandbox_kernel.engines import volumes
+from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.volumes import Volumes
+from tests.support.engines import IMAGE
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop devices and mounts")
+
+NO_GVISOR = "runsc" not in asyncio.run(DockerEngine().info()).runtimes
+RUNTIMES = [None, pytest.param("runsc", marks=pytest.mark.skipif(NO_GVISOR, reason="the engine has no runtime runsc"))]
+
+
+@pytest.fixture(autouse=True)
+def owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Volumes:
+    """The volumes of the tests' user, with one of 64 MiB."""
+    monkeypatch.setattr(volumes, "default_folder", lambda: str(tmp_path / "volumes"))
+    found = volumes.of_user()
+    found.create("models", 64 * MIB)
+    return found
+
+
+def sandbox(mode: str, **settings: object) -> Sandbox:
+    return Sandbox(engine="docker", image=IMAGE, volumes={"models": mode}, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_what_one_session_writes_others_read_and_do_not_change(runtime: str | None, owned: Volumes) -> None:
+    with sandbox("rw", runtime=runtime) as one:
+        done = one.run_code("import os; open('/mnt/volumes/models/a', 'w').write('kept'); os.getuid()")
+        assert done.text == str(owned.uid())
+        for mode in ("rw", "ro"):
+            with pytest.raises(SandboxError) as caught, sandbox(mode, runtime=runtime) as other:
+                other.run_code("1")
+            assert caught.value.code is EndCode.VOLUME_IN_USE
+    with sandbox("ro", runtime=runtime) as one, sandbox("ro", runtime=runtime) as two:
+        for each in (one, two):
+            assert each.run_code("open('/mnt/volumes/models/a').read()").text == "'kept'"
+            done = each.run_code("open('/mnt/volumes/models/b', 'w')")
+            assert done.error is not None
+            assert "Read-only" in done.error.value
+    assert owned.list()[0].used_by == ""
+
+
+def test_setuid_files_devices_and_more_than_its_size_do_not_fit(owned: Volumes) -> None:
+    with sandbox("rw") as one:
+        one.run_code("import os; path = '/mnt/volumes/models/'")
+        options = one.run_code(
+            "[l.split()[5] for l in open('/proc/self/mountinfo') if ' /mnt/volumes/models ' in l][0]"
+        )
+        assert {"rw", "nosuid", "nodev"} <= set(str(options.text).strip("'").split(","))
+        assert one.run_code("os.mknod(path + 'null', 0o20666, os.makedev(1, 3))").error is not None
+        full = one.run_code("open(path + 'big', 'wb').write(bytes(80 << 20))")
+        assert full.error is not None
+        assert "No space left" in full.error.value
+    assert owned.list()[0].size_bytes == 64 * MIB
+
+
+def test_an_archive_goes_out_and_in_and_its_names_are_never_the_hosts(tmp_path: Path, owned: Volumes) -> None:
+    escape, archive = tmp_path / "escaped", tmp_path / "hostile.tar"
+    with tarfile.open(archive, "w") as tar:
+        for name, text in (("deep/file", b"content"), ("big", bytes(20 * MIB))):
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    assert main(["volumes", "import", "copy", str(archive), "--size", "64M", "--engine", "docker"]) == 0
+    assert main(["volumes", "export", "copy", str(tmp_path / "out.tar"), "--engine", "docker"]) == 0
+    with tarfile.open(tmp_path / "out.tar") as tar:
+        assert sorted(tar.getnames()) == ["big", "deep", "deep/file", "link"]
+        file = tar.extractfile("deep/file")
+        assert file is not None
+        assert file.read() == b"content"
+        assert tar.getmember("link").linkname == "/etc/passwd"
+        assert tar.getmember("big").size == 20 * MIB
+
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo(f"../../..{escape}")
+        tar.addfile(member, io.BytesIO())
+    assert main(["volumes", "import", "other", str(archive), "--size", "64M", "--engine", "docker"]) != 0
+    assert not escape.exists()
+    assert [one.name for one in owned.list()] == ["copy", "models"]
+
+
+def test_a_file_with_a_hole_does_not_make_an_archive_without_an_end(tmp_path: Path) -> None:
+    with sandbox("rw") as one:
+        assert one.run_code("open('/mnt/volumes/models/hole', 'wb').truncate(1 << 40)").error is None
+    assert main(["volumes", "export", "models", str(tmp_path / "out.tar"), "--engine", "docker"]) != 0
+    assert not (tmp_path / "out.tar").exists()
+
+
+def test_what_has_content_is_removed_with_yes_and_not_while_it_is_used(
+    owned: Volumes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sandbox("rw") as one:
+        one.run_code("open('/mnt/volumes/models/a', 'wb').write(bytes(1 << 20))")
+        assert main(["volumes", "rm", "models", "--yes"]) != 0
+        assert "is in use" in capsys.readouterr().err
+    assert main(["volumes", "rm", "models"]) != 0
+    assert "has content" in capsys.readouterr().err
+    assert main(["volumes", "ls"]) == 0
+    assert capsys.readouterr().out.startswith("models  1.0 MiB of 64.0 MiB  not in use")
+    assert main(["volumes", "rm", "models", "--yes"]) == 0
+    assert owned.list() == ()
