@@ -12,7 +12,6 @@ from Python's own audit hook, which DuckDB, polars and pyarrow pass by.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -49,6 +48,7 @@ class Stretch:
         self._files: dict[str, tuple[int, int, bool]] = {}
         self._more = 0
         self._turn = threading.Lock()
+        self._told = False
 
     def look(self, most: int) -> None:
         """Take in what was heard, `most` events at most. From any thread."""
@@ -73,7 +73,10 @@ class Stretch:
                 self._files[one.path] = (one.size, one.modified_ns, read)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield the fields of each line: nothing if nothing was opened."""
+        """Yield the fields of each line, once: nothing if nothing was opened."""
+        if self._told:
+            return
+        self._told = True
         lost = self._more > 0 or self.watch.overflowed
         head: dict[str, Any] = {
             "cells": list(self._cells),
@@ -117,6 +120,7 @@ class ReadRecord(SessionService):
         """Whether this sandbox has its line that the host cannot see."""
         self._ending: dict[Stretch, asyncio.Task[object]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, *, afresh: bool) -> None:
         """Take note of a new sandbox: its first cell finds where it can be watched."""
@@ -143,8 +147,10 @@ class ReadRecord(SessionService):
         try:
             watch = self._session.watch_files() if self._stretch is None else self._stretch.watch.renew()
         except (OSError, SandboxError) as error:
-            if self._stretch is None:
+            if cells or self._session.is_open:  # else it is one that has ended
                 self._say_unseen(error)
+        else:
+            self._said = False
         self._turn_to(None if watch is None else Stretch(watch, cells or self._last, after=not cells))
 
     def _say_unseen(self, error: Exception) -> None:
@@ -167,7 +173,8 @@ class ReadRecord(SessionService):
     # --- while a stretch lasts ---
 
     def _listen(self, stretch: Stretch) -> None:
-        asyncio.get_running_loop().add_reader(stretch.watch.fd, self._heard, stretch)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(stretch.watch.fd, self._heard, stretch)
 
     def _heard(self, stretch: Stretch) -> None:
         """Look a little later, so that equal events are one until then."""
@@ -188,8 +195,8 @@ class ReadRecord(SessionService):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        with contextlib.suppress(RuntimeError):  # without a loop nothing listens
-            asyncio.get_running_loop().remove_reader(stretch.watch.fd)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(stretch.watch.fd)
 
     # --- ends ---
 
@@ -210,13 +217,17 @@ class ReadRecord(SessionService):
     def abandon(self) -> None:
         """End without a loop; a child process has the watch of its parent, and takes nothing of it."""
         stretch, self._stretch = self._stretch, None
-        left = [*self._ending, *([stretch] if stretch is not None else [])]
+        left = list(self._ending)
+        if stretch is not None:
+            left.append(stretch)
         for one in left:
             if os.getpid() != self._pid:
                 one.watch.close()
-            elif one is stretch or self._ending[one].cancel():
-                one.end()
-                self._write(one)
+                continue
+            if one is stretch:
+                self._listen_no_more(one)
+            one.end()
+            self._write(one)
         self._ending.clear()
 
 
