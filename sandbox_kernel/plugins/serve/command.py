@@ -11,6 +11,7 @@ import asyncio
 import importlib.util
 import logging
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "of the settings",
     )
     parser.add_argument(
+        "--tenant-dataset",
+        action="append",
+        default=[],
+        metavar="NAME:DATASET",
+        help="have a dataset of the settings for this name of the token file alone; may be repeated",
+    )
+    parser.add_argument(
         "--sandboxes-per-tenant", type=count, default=8, metavar="N", help="sandboxes of one name (default: 8)"
     )
     parser.add_argument("--sandboxes", type=count, default=32, metavar="N", help="sandboxes of all names (default: 32)")
@@ -144,6 +152,25 @@ def templates(settings: Settings, given: list[str]) -> dict[str, Settings]:
     return found
 
 
+def datasets_of(given: list[str], settings: Settings, names: Collection[str]) -> dict[str, set[str]]:
+    """Return the datasets that are of some tenants alone. Raises `ConfigurationError`, also for volumes of several."""
+    known = {text.partition("=")[0] for text in settings.get("datasets", ())}
+    found: dict[str, set[str]] = {}
+    for one in given:
+        name, _, dataset = one.partition(":")
+        if name not in names or dataset not in known:
+            words = "that is no name of the token file and a dataset of the settings: alice:sales"
+            raise ConfigurationError(EndCode.WRONG_SETTING, words, value=repr(one), setting="tenant-dataset")
+        found.setdefault(dataset, set()).add(name)
+    from .token_file import METRICS
+
+    written = [text for text in settings.get("volumes", ()) if text.endswith(":rw")]
+    if written and len(set(names) - {METRICS}) > 1:
+        words = "a volume that is written to would be one for all names of the token file"
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, words, value=written[0], setting="volumes")
+    return found
+
+
 async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limits: ServeLimits) -> int:
     from ..mcp.web_server import WebServer
     from .application import application
@@ -165,12 +192,13 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     context = tls(options.tls_cert, options.tls_key)
     listener = place.listen()
     tokens, path = _tokens(options.token_file)
+    datasets = datasets_of(options.tenant_dataset, offered[TEMPLATES[0]], tokens.names)
     own = _certificates(domain, path) if domain is not None and not context else None
     if own is not None:
         context = {"ssl_certfile": str(own.server)}
     offered, why_not = await _kept(offered)
     files = LeaseFiles(path.absolute().with_name(f"{path.name}.sandboxes")) if why_not is None else None
-    tenants = Tenants(offered, limits, files)
+    tenants = Tenants(offered, limits, files, datasets)
     tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
     found = await tenants.take_over(tokens.names)  # with the tools of its wires

@@ -27,7 +27,8 @@ class McpWire:
 
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
-        settings, most = tenants.templates[TEMPLATE], tenants.limits
+        # What a model is told of datasets is told to all, so those of some tenants alone are not in it.
+        settings, most = tenants.settings_for(None, tenants.templates[TEMPLATE]), tenants.limits
         limits = ServerLimits(sessions=most.sandboxes, sessions_per_client=most.sandboxes_per_tenant)
         self._clients = Clients(settings, limits, self._make)
         self._app, self.run = connections(make_server(settings, limits, self._clients, http=True), self._clients)
@@ -43,7 +44,7 @@ class McpWire:
 
     async def _make(self, owner: str, name: str) -> AsyncSandbox:
         tenants = self._tenants
-        settings, lifetime = tenants.templates[TEMPLATE], tenants.limits.lifetime
+        settings, lifetime = tenants.settings_for(owner, tenants.templates[TEMPLATE]), tenants.limits.lifetime
 
         async def make() -> AsyncSandbox:
             return AsyncSandbox(settings, timeout=lifetime)  # which does not outlive this process, as its connection

@@ -15,9 +15,11 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ...config.sources import changed
 from ...core.errors import AbilityMissing, QuotaExceeded, SandboxError, SandboxPaused
 from ...core.model import Settings
 from ...core.tasks import Tasks
@@ -168,17 +170,25 @@ class Tenant:
 class Tenants:
     """All tenants of a server."""
 
-    def __init__(self, templates: Mapping[str, Settings], limits: ServeLimits, kept: LeaseFiles | None = None) -> None:
+    def __init__(
+        self,
+        templates: Mapping[str, Settings],
+        limits: ServeLimits,
+        kept: LeaseFiles | None = None,
+        datasets: Mapping[str, Collection[str]] = MappingProxyType({}),
+    ) -> None:
         """Have none yet.
 
         Args:
             templates: The settings of sandboxes by the names that clients have for them.
             limits: What each may have.
             kept: Where sandboxes are written down, which a broker keeps then. Without it, they end with this process.
+            datasets: Those of the settings that are of some tenants alone, with the names of these.
         """
         self.templates = templates
         self.limits = limits
         self._kept = kept
+        self._datasets = datasets
         self.names: Collection[str] = ()
         """Of all tenants there may be."""
         self.tools: dict[str, Callable[[Tenant, str], Any]] = {}
@@ -191,6 +201,13 @@ class Tenants:
         self.strangers = 0
         """Requests without a token that is known."""
         self._closed = False
+
+    def settings_for(self, name: str | None, settings: Settings) -> Settings:
+        """Return settings without the datasets that are other tenants' alone; None is nobody in particular."""
+        given = settings.get("datasets", ())
+        owners = [(text, self._datasets.get(text.partition("=")[0])) for text in given]
+        mine = tuple(text for text, alone in owners if alone is None or name in alone)
+        return settings if mine == given else changed(settings, {"datasets": mine})
 
     def tenant(self, name: str) -> Tenant:
         return self._tenants.setdefault(name, Tenant(name))
@@ -349,6 +366,7 @@ class Tenants:
             if make is not None:
                 sandbox = await make()
             else:
+                settings = self.settings_for(tenant.name, settings)
                 sandbox = self._new(settings, self.lasting(lifetime, pauses), **given)
             lease = Lease(sandbox=sandbox, tenant=tenant, template=template, name=name, hosts=tuple(hosts))
             try:
