@@ -1,0 +1,99 @@
+"""A volume outlives the kill of everything that has it: the caller's process, and Docker with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.core.model import MIB
+from sandbox_kernel.engines.volumes import Volumes
+from tests.container.test_engine_lost import DISK_BYTES, IMAGE, OwnEngine
+from tests.support.kernels import eventually
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("dockerd") is None, reason="needs root and dockerd for an engine of its own"
+)
+
+WRITER = """
+import sys
+from sandbox_kernel import Sandbox
+from sandbox_kernel.engines import volumes
+volumes.default_folder = lambda: sys.argv[1]
+sandbox = Sandbox(engine=sys.argv[2], image=sys.argv[3], volumes={"models": "rw"})
+sandbox.run_code('''
+import os
+fd = os.open("/mnt/volumes/models/synced", os.O_CREAT | os.O_WRONLY)
+os.write(fd, b"kept")
+os.fsync(fd)
+''')
+print("synced", flush=True)
+sandbox.run_code("while True: open('/mnt/volumes/models/torn', 'ab').write(bytes(4096)); os.sync()")
+"""
+
+
+@pytest.fixture
+def own_engine() -> Iterator[OwnEngine]:
+    with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as folder:  # a socket's name has 107 characters at most
+        engine = OwnEngine(Path(folder))
+        (disk := engine.folder / "d").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0711", "none", disk], check=True)
+        try:
+            engine.start()
+            engine.load(IMAGE)
+            yield engine
+        finally:
+            engine.close()
+        assert engine.mounts() == []
+
+
+def devices_of(volumes: Volumes) -> list[str]:
+    """Return which files below a folder loop devices show."""
+    found = []
+    for one in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it ends just now
+            found.append(one.read_text(encoding="utf-8").strip())
+    return [name for name in found if name.startswith(volumes.folder)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_what_was_synced_is_there_after_all_were_killed_in_mid_write(own_engine: OwnEngine, tmp_path: Path) -> None:
+    volumes = Volumes(str(tmp_path / "volumes"))
+    volumes.create("models", 64 * MIB)
+    words = [sys.executable, "-c", WRITER, volumes.folder, own_engine.url, IMAGE]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "synced\n"
+        assert devices_of(volumes) == [f"{volumes.folder}/models.ext4"]
+        assert own_engine.process is not None
+        own_engine.process.send_signal(signal.SIGSTOP)  # it is to see no end of the others
+        writer.kill()
+        own_engine.crash()
+
+    # The machine still has it mounted where Docker left it, so nobody else gets it.
+    with pytest.raises(EngineError) as caught:
+        volumes.attach("models", writable=False)
+    assert caught.value.code is EndCode.VOLUME_IN_USE
+    own_engine.start()
+
+    eventually(lambda: not devices_of(volumes), 60, "Docker has let go of what it had mounted")
+    device = volumes.attach("models", writable=False)
+    found = subprocess.run(
+        ["debugfs", "-R", "cat /synced", device.path], check=True, capture_output=True, text=True
+    )  # fmt: skip
+    os.close(device.fd)
+    assert found.stdout == "kept"
+    eventually(lambda: own_engine.docker("ps", "-aq").stdout == "", 60, "no container is left")
+    volumes.remove("models")
+    assert [one.name for one in Path(volumes.folder).iterdir()] == ["owner"]
