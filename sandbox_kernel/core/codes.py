@@ -520,7 +520,7 @@ class EndCode(Code):
     DISK_NOT_MADE = (
         "failure",
         "no disk can be made for the sandbox",
-        "Use a broker that root runs, or scratch = memory.",
+        "Use a broker that root runs, engine = qemu, or scratch = memory.",
     )
     VOLUMES_UNUSABLE = "failure", "no volumes can be used here", "Use a broker that root runs."
     VOLUME_NOT_HERE = (

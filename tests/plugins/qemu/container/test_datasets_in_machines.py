@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import SnapshotCode
 from sandbox_kernel.core.errors import AbilityMissing
 from sandbox_kernel.core.model import SandboxSpec
@@ -24,6 +25,7 @@ from sandbox_kernel.engines.bubblewrap import arguments as bubblewrap
 from sandbox_kernel.plugins.qemu import hardware
 from tests.plugins.qemu.container.test_hostile_guest import hostile  # noqa: F401 (a fixture)
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
+from tests.plugins.qemu.engine import machine_of_tests
 from tests.support.datasets import a_folder, dataset
 from tests.support.engines import ONLY, REPORT, receive_line, report_sources
 
@@ -139,6 +141,25 @@ async def test_the_folder_is_attested_from_both_sides(folder: Path) -> None:
         assert not all(line.ok for line in await container.compare(report, other))
     finally:
         await container.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel tells root alone what is opened")
+def test_each_cell_is_recorded_with_the_files_that_the_machine_had_opened(folder: Path, tmp_path: Path) -> None:
+    audit, key = tmp_path / "audit.jsonl", tmp_path / "audit.key"
+    settings: dict[str, Any] = {"audit": str(audit), "audit_key": str(key), "datasets": {"d": str(folder)}}
+    with Sandbox(engine="qemu", image=machine_of_tests(), memory="512M", **settings) as sandbox:
+        for code in ("open('/mnt/datasets/d/sub/a').read()", "1 + 1"):
+            assert sandbox.run_code(code).error is None
+    lines = [json.loads(line) for line in audit.read_text(encoding="utf-8").splitlines()]
+    first, second = (line["id"] for line in lines if line["event"] == "cell")
+    found = {
+        cell: [one["path"] for one in line["files"]]
+        for line in lines
+        if line["event"] == "reads"
+        for cell in line["cells"]
+    }
+    assert found.get(first) == ["d/sub/a"]
+    assert second not in found
 
 
 WITH_ALL_RIGHTS = """
