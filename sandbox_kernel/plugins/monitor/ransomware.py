@@ -66,7 +66,9 @@ class RansomwareDetector:
         return self._more()
 
     def taken(self, path: str, data: bytes) -> int:
-        """Note a file on its way out, by its beginning."""
+        """Note a file on its way out, by its beginning; a question for its size alone brings none, and says nothing."""
+        if not data:
+            return self._more()
         if not noise(data):
             self._rewritten.discard(path)
             self._noise.discard(path)

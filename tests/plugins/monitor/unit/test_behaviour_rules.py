@@ -233,6 +233,13 @@ def test_inputs_that_are_written_over_with_noise_are_counted_once() -> None:
     assert [files.taken(f"{name}.csv", RANDOM) for name in "aabc"] == [1, 0, 1, 1]
 
 
+def test_a_question_for_the_size_of_a_file_changes_nothing() -> None:
+    files = scramble()
+    assert files.taken("a.csv", RANDOM) == 1
+    assert files.taken("a.csv", b"") == 0
+    assert [files.taken(f"{name}.csv", RANDOM) for name in "bc"] == [1, 1]
+
+
 def test_inputs_that_are_gone_with_noise_beside_them_are_counted() -> None:
     files = scramble()
     assert files.listed({"d.csv", "1.locked", "2.locked", "3.locked"}) == 0
