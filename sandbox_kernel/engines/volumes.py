@@ -20,7 +20,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..core.codes import EndCode, Note
 from ..core.errors import EngineError
@@ -67,6 +67,20 @@ class Volume(NamedTuple):
     """As its file system said when it was last written to; None if that is no file system."""
     used_by: str
     """Who uses it just now, for people; empty: no sandbox."""
+
+
+@runtime_checkable
+class VolumeKeeper(Protocol):
+    """An engine that keeps volumes itself, for users who cannot: a broker. Methods raise `EngineError`."""
+
+    async def volumes(self) -> tuple[Volume, ...]:
+        """Return this user's."""
+
+    async def create_volume(self, name: str, size: int | None = None) -> None:
+        """Make an empty one."""
+
+    async def remove_volume(self, name: str) -> None:
+        """Remove one with its content."""
 
 
 class Volumes:

@@ -6,6 +6,7 @@ What a volume holds was written by cells: only sandboxes walk it and unpack arch
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...config.forms import size
-from ...core.codes import Code, UsageCode
+from ...core.codes import Code, EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError
-from ...core.model import GIB, MIB, format_bytes
+from ...core.model import GIB, MIB, Settings, format_bytes
 from ...core.package_files import PACKAGE
 from ...engines import disk_images, volumes
+from ...engines.select import is_service, make_engine
+from ...engines.volumes import Volume, VolumeKeeper, Volumes
 from ...files.file_rules import printable
 from .codes import DataCode
 
@@ -45,7 +48,9 @@ def add_options(one: argparse.ArgumentParser) -> None:
         "--size", metavar="SIZE", help="create, import: the largest size (default: 10G), which is reserved"
     )
     one.add_argument("--yes", action="store_true", help="rm: remove a volume that has content")
-    one.add_argument("--engine", metavar="ENGINE", help="export, import: the engine of the sandbox that does it")
+    one.add_argument(
+        "--engine", metavar="ENGINE", help="a broker has volumes of its own; else: of the sandbox of export and import"
+    )
     one.add_argument("--json", action="store_true", help="ls: print JSON")
 
 
@@ -56,14 +61,46 @@ def run(options: argparse.Namespace) -> int:
         words = {"ls": "takes no NAME", "export": "needs a NAME and a FILE", "import": "needs a NAME and a FILE"}
         said = words.get(options.action, "needs a NAME, and nothing else")
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"volumes {options.action} {said}")
-    if (why := disk_images.available()) is not None:
-        raise volumes.unusable(why)
     do = {"ls": _list, "create": _create, "rm": _remove, "export": _export, "import": _import}
     return do[options.action](options)
 
 
+class _OfBroker:
+    """The volumes that a broker keeps for this user."""
+
+    def __init__(self, keeper: VolumeKeeper) -> None:
+        self._keeper = keeper
+
+    def list(self) -> tuple[Volume, ...]:
+        return asyncio.run(self._keeper.volumes())
+
+    def size(self, name: str) -> int:
+        for one in self.list():
+            if one.name == name:
+                return one.size_bytes
+        raise EngineError(EndCode.VOLUME_NOT_HERE.note(name=name), setting="volumes")
+
+    def create(self, name: str, size: int | None = None) -> None:
+        asyncio.run(self._keeper.create_volume(name, size))
+
+    def remove(self, name: str) -> None:
+        asyncio.run(self._keeper.remove_volume(name))
+
+
+def _kept(options: argparse.Namespace) -> Volumes | _OfBroker:
+    """Return this user's volumes: those of a broker if one is named. Raises `SandboxError`."""
+    if options.engine is not None and is_service(options.engine):
+        engine = make_engine(Settings(engine=options.engine))
+        if not isinstance(engine, VolumeKeeper):
+            raise volumes.unusable(f"{options.engine} keeps none")
+        return _OfBroker(engine)
+    if (why := disk_images.available()) is not None:
+        raise volumes.unusable(why)
+    return volumes.of_user()
+
+
 def _list(options: argparse.Namespace) -> int:
-    found = volumes.of_user().list()
+    found = _kept(options).list()
     if options.json:
         _say(json.dumps([one._asdict() for one in found], indent=2))
     for one in () if options.json else found:
@@ -75,13 +112,13 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _create(options: argparse.Namespace) -> int:
-    volumes.of_user().create(options.name, _size(options))
+    _kept(options).create(options.name, *_size(options))
     _say(f"made {options.name}")
     return 0
 
 
 def _remove(options: argparse.Namespace) -> int:
-    mine = volumes.of_user()
+    mine = _kept(options)
     size = mine.size(options.name)
     used = next((one.used_bytes for one in mine.list() if one.name == options.name), None)
     if not options.yes and (used is None or used > EMPTY_BYTES):
@@ -93,7 +130,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    most = volumes.of_user().size(options.name) * ARCHIVE_FACTOR + PIECE_BYTES
+    most = _kept(options).size(options.name) * ARCHIVE_FACTOR + PIECE_BYTES
     with _to(options) as file, _sandbox(options, "ro", DataCode.VOLUME_NOT_EXPORTED) as ask:
         ask(f"archive = export('/mnt/volumes/{options.name}')")
         total = 0
@@ -111,9 +148,9 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    mine = volumes.of_user()
+    mine = _kept(options)
     with _from(options) as file:
-        mine.create(options.name, _size(options))
+        mine.create(options.name, *_size(options))
         try:
             with _sandbox(options, "rw", DataCode.VOLUME_NOT_IMPORTED) as ask:
                 ask(f"archive = fill('/mnt/volumes/{options.name}')")
@@ -199,10 +236,11 @@ def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _size(options: argparse.Namespace) -> int:
+def _size(options: argparse.Namespace) -> tuple[int, ...]:
+    """Return the size that is asked for, empty for what is usual."""
     if options.size is None:
-        return volumes.DEFAULT_BYTES
-    return size(disk_images.LEAST_BYTES, MAX_BYTES).read("--size", options.size)
+        return ()
+    return (size(disk_images.LEAST_BYTES, MAX_BYTES).read("--size", options.size),)
 
 
 def _failed(options: argparse.Namespace, code: Code, why: str, limit: str | None = None) -> EngineError:

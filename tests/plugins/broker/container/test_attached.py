@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -204,6 +206,11 @@ def wanting_volume(name: str, *, writable: bool) -> dict[str, Any]:
     return said
 
 
+def volume_command(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sandbox_kernel", "volumes", *words, "--engine", daemon.address]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @DISKS
 async def test_a_volume_is_its_user_s_alone_within_the_quota_and_outlives_the_broker(folders: Path) -> None:
     file, state = folders / "volumes.toml", folders / "state"
@@ -221,6 +228,11 @@ async def test_a_volume_is_its_user_s_alone_within_the_quota_and_outlives_the_br
         daemon.folder.chmod(0o755)
         async with AsyncSandbox(engine=daemon.address, image=IMAGE, volumes="models:ro") as sandbox:
             assert (await sandbox.run_code("open('/mnt/volumes/models/word').read()")).text == "'kept'"
+        shown = await asyncio.to_thread(volume_command, daemon, "ls")
+        assert (shown.returncode, shown.stdout.split()[0]) == (0, "models")
+        more = await asyncio.to_thread(volume_command, daemon, "create", "more", "--size", "16M")
+        assert more.returncode != 0
+        assert "48.0 MiB of all volumes" in more.stderr
         [row] = await daemon.engine().volumes()
         assert (row.name, row.size_bytes) == ("models", 48 * MIB)
         with pytest.raises(EngineError) as caught:
@@ -239,7 +251,8 @@ async def test_a_volume_is_its_user_s_alone_within_the_quota_and_outlives_the_br
         assert written["id"]  # one of its own, of the same name
         assert [row[0] for row in again["rows"]] == ["models"]
         assert sorted(path.name for path in (state / "volumes").iterdir()) == ["0", "65534"]
-        await daemon.engine().remove_volume("models")
+        gone = await asyncio.to_thread(volume_command, daemon, "rm", "models", "--yes")
+        assert (gone.returncode, gone.stdout) == (0, "removed models\n")
         assert await daemon.engine().volumes() == ()
         assert [row.name for row in (state / "volumes" / "65534").glob("*.ext4")] == ["models.ext4"]
 
