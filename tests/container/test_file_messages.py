@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -269,8 +269,8 @@ def test_an_idle_sandbox_on_its_way_out_is_waited_for(image: str) -> None:
 def test_a_sandbox_that_lacks_a_protection_gets_no_file(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def weak(spec: SandboxSpec) -> dict[str, Any]:
-        body = container_arguments(spec)
+    def weak(spec: SandboxSpec, opened: Mapping[str, str]) -> dict[str, Any]:
+        body = container_arguments(spec, opened)
         body["HostConfig"]["ReadonlyRootfs"] = False
         return body
 

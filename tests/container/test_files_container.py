@@ -95,12 +95,15 @@ def test_what_a_cell_makes_comes_out_and_nothing_lands_outside(start_kernel: Sta
 
 def test_a_full_scratch_refuses_an_upload_by_name_and_goes_on(start_kernel: Start, tmp_path: Path) -> None:
     up, _, _ = folders(tmp_path)
-    (up / "a-large.bin").write_bytes(bytes(12 << 20))
-    (up / "b-small.txt").write_text("x")
+    (up / "a-huge.bin").write_bytes(bytes(12 << 20))
+    for name in ("b-large.bin", "c-large.bin"):
+        (up / name).write_bytes(bytes(5 << 20))
+    (up / "d-small.txt").write_text("x")
     kernel = start_kernel("--uploads", str(up), "--scratch-size", "8M")
-    result = kernel.run("import os; print(os.listdir('.'))")
-    assert result.text() == "['b-small.txt']\n"
-    assert "a-large.bin: scratch is full" in result.text("stderr")
+    result = kernel.run("import os; print(sorted(os.listdir('.')))")
+    assert result.text() == "['b-large.bin', 'd-small.txt']\n"
+    assert "a-huge.bin: it is too large. Limit: 8.0 MiB" in result.text("stderr")
+    assert "c-large.bin: scratch is full" in result.text("stderr")
     assert kernel.run("open('fill', 'wb').write(bytes(20 << 20))").ename == "OSError"
     assert kernel.run("1 + 1").value == "2"
 
