@@ -66,7 +66,10 @@ def refusal(said: str) -> SandboxError:
     low = words.lower()
     if "overlay mount on /newroot" + ATTACHED in words:
         code, name = EndCode.DATASET_NOT_OPENED, words.partition(f"/newroot{ATTACHED}/datasets/")[2].partition(" ")[0]
-        why = f"the file system of its folder takes no layer above it ({words.rpartition(': ')[2][:100]})"
+        why = "something is mounted below it, or its file system takes no layer above it"
+        why += (
+            f" ({words.rpartition(': ')[2][:100]}): name a folder without mounts below, on a local disk, or use Docker"
+        )
         return ConfigurationError(code, f"{code.note(name=name).text}: {why}", setting="datasets")
     if "overlay" in low:
         return NoLayers(EndCode.ENGINE_FAILED, f"no layer can be put above the root: {words[:500]}")
