@@ -191,6 +191,7 @@ def _first_files(packages: list[Path], made: Path, root: Root, unpacked: Path) -
 def unpacked_kernel(data: bytes) -> bytes:
     """Return the kernel that packs itself out when it starts, unpacked: emulated, that takes as long as all the rest.
 
+    It would choose its addresses meanwhile; copies of a state share them anyway, and the wall is the machine.
     One that is packed in another way than with xz is returned as it is. QEMU starts both.
     """
     # Documentation/x86/boot.rst: setup_sects, "HdrS", payload_offset and payload_length
