@@ -92,7 +92,7 @@ def arguments(
         words += _folder(parent, "0755")
     for place in wanted.writable:
         words += _tmpfs(place.path, place.size_bytes, place.mode)
-    words += _datasets(wanted, machine.opened)
+    words += _attached(wanted, machine.opened)
     for disk in wanted.disks:
         words += ["--bind", machine.opened[disk.path], disk.path]
     words += ["--remount-ro", "/", "--chdir", wanted.working_folder]
@@ -109,7 +109,7 @@ def refuse(wanted: Protections, machine: Machine) -> None:
             "new_privileges": not wanted.new_privileges,
             "networks": not wanted.networks,
             "host_folders": not wanted.host_folders,
-            "volumes": all(one.kind == "dataset" for one in wanted.attached),
+            "volumes": all(one.kind == "dataset" or one.path in machine.opened for one in wanted.attached),
             "scratch on a disk": all(disk.path in machine.opened for disk in wanted.disks),
             "devices": not wanted.devices,
             "writable_root": not wanted.writable_root,
@@ -174,12 +174,18 @@ def _root(root: Root, descriptors: Descriptors, layers: frozenset[str]) -> list[
     return words
 
 
-def _datasets(wanted: Protections, opened: Mapping[str, str]) -> list[str]:
-    """An overlay of two folders has nothing to write to, and its root is the dataset's own: its times, its rights."""
+def _attached(wanted: Protections, opened: Mapping[str, str]) -> list[str]:
+    """An overlay of two folders has nothing to write to, and its root is the dataset's own: its times, its rights.
+
+    A volume is a file system of its own already.
+    """
     words: list[str] = []
     for place in sorted({one.path.rpartition("/")[0] for one in wanted.attached}):
         words += _folder(place, "0755")
     for one in wanted.attached:
+        if one.kind == "volume":
+            words += ["--bind" if one.writable else "--ro-bind", opened[one.path], one.path]
+            continue
         words += ["--overlay-src", opened[EMPTY], "--overlay-src", opened[one.path], "--ro-overlay", one.path]
         words += ["--remount-ro", one.path]  # with nosuid and nodev
     return words

@@ -17,7 +17,7 @@ PLACE = "/sys/kernel"
 """Covered in that namespace: every machine has it, and neither a root nor what a sandbox is given is below it."""
 
 _NEWNS = 0x00020000
-_NOSUID, _NODEV, _NOEXEC, _NOATIME, _REC, _SLAVE = 2, 4, 8, 0x400, 0x4000, 1 << 19
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _NOATIME, _REC, _SLAVE = 1, 2, 4, 8, 0x400, 0x4000, 1 << 19
 _HIDDEN = b"size=64k,mode=0711"
 
 Started = TypeVar("Started")
@@ -66,7 +66,13 @@ def _mount_all(devices: Mapping[str, str]) -> None:
         mount(b"disks", PLACE, b"tmpfs", _NOSUID | _NODEV | _NOEXEC, _HIDDEN)
         for path, place in places(devices).items():
             os.mkdir(place, 0o711)  # noqa: PTH102 (a string)
-            mount(os.fsencode(devices[path]), place, b"ext4", _NOSUID | _NODEV | _NOATIME)
+            flags = _NOSUID | _NODEV | _NOATIME
+            try:
+                mount(os.fsencode(devices[path]), place, b"ext4", flags)
+            except OSError as error:
+                if error.errno not in {errno.EACCES, errno.EROFS}:
+                    raise
+                mount(os.fsencode(devices[path]), place, b"ext4", flags | _RDONLY)  # a volume that is only read
     except OSError as error:
         from ..disk_images import refused
 

@@ -16,14 +16,20 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.engines import volumes
+from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.volumes import Volumes
 from tests.support.engines import IMAGE
+from tests.support.roots import root_of_tests
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop devices and mounts")
 
 NO_GVISOR = "runsc" not in asyncio.run(DockerEngine().info()).runtimes
-RUNTIMES = [None, pytest.param("runsc", marks=pytest.mark.skipif(NO_GVISOR, reason="the engine has no runtime runsc"))]
+WALLS = [
+    "docker",
+    pytest.param("runsc", marks=pytest.mark.skipif(NO_GVISOR, reason="the engine has no runtime runsc")),
+    pytest.param("bubblewrap", marks=pytest.mark.skipif(bubblewrap_program() is None, reason="there is no bubblewrap")),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -35,20 +41,22 @@ def owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Volumes:
     return found
 
 
-def sandbox(mode: str, **settings: object) -> Sandbox:
-    return Sandbox(engine="docker", image=IMAGE, volumes={"models": mode}, **settings)  # type: ignore[arg-type]
+def sandbox(mode: str, engine: str = "docker", runtime: str | None = None) -> Sandbox:
+    image = root_of_tests() if engine == "bubblewrap" else IMAGE
+    return Sandbox(engine=engine, image=image, volumes={"models": mode}, runtime=runtime)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_what_one_session_writes_others_read_and_do_not_change(runtime: str | None, owned: Volumes) -> None:
-    with sandbox("rw", runtime=runtime) as one:
+@pytest.mark.parametrize("wall", WALLS)
+def test_what_one_session_writes_others_read_and_do_not_change(wall: str, owned: Volumes) -> None:
+    engine, runtime = ("docker", wall) if wall == "runsc" else (wall, None)
+    with sandbox("rw", engine, runtime=runtime) as one:
         done = one.run_code("import os; open('/mnt/volumes/models/a', 'w').write('kept'); os.getuid()")
         assert done.text == str(owned.uid())
         for mode in ("rw", "ro"):
-            with pytest.raises(SandboxError) as caught, sandbox(mode, runtime=runtime) as other:
+            with pytest.raises(SandboxError) as caught, sandbox(mode, engine, runtime=runtime) as other:
                 other.run_code("1")
             assert caught.value.code is EndCode.VOLUME_IN_USE
-    with sandbox("ro", runtime=runtime) as one, sandbox("ro", runtime=runtime) as two:
+    with sandbox("ro", engine, runtime=runtime) as one, sandbox("ro", engine, runtime=runtime) as two:
         for each in (one, two):
             assert each.run_code("open('/mnt/volumes/models/a').read()").text == "'kept'"
             done = each.run_code("open('/mnt/volumes/models/b', 'w')")
