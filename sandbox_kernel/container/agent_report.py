@@ -7,6 +7,7 @@ because every start waits for it. It reports and never judges; the host compares
 from __future__ import annotations
 
 import _socket  # all of `socket` that is wanted here, and loaded in no time
+import errno
 import fcntl
 import os
 import resource
@@ -274,11 +275,12 @@ def _writable(mounts: list[dict[str, object]]) -> list[str]:
 
 def _changeable(path: str) -> bool:
     if path.startswith(ATTACHED):  # gVisor does not know that the host's is read-only before it tries
+        name = f"{path}/.sandbox-kernel-{os.urandom(8).hex()}"  # not what an earlier cell left in a volume
         try:
-            os.mkdir(f"{path}/.sandbox-kernel")
-            os.rmdir(f"{path}/.sandbox-kernel")
-        except OSError:
-            return False
+            os.mkdir(name)
+            os.rmdir(name)
+        except OSError as error:
+            return error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM)  # one that is full could be changed
         return True
     return os.access(path, os.W_OK)
 
