@@ -722,6 +722,11 @@ class HintCode(Code):
         "cells see the files of the sandbox, in /mnt/data, and no files of the computer that runs it. {bring}",
         _BRING,
     )
+    DATASET_NOT_READABLE = (
+        "notice",
+        "cells have a user of their own, who sees of a dataset what others may read (docs/large-data.md).",
+        "On the host: chmod -R o+rX FOLDER, or leave it as it is.",
+    )
     FILE_BESIDE = "notice", "{name} lies beside the notebook, where cells do not see it. {bring}", _BRING
     FILE_IN_UPLOADS = (
         "notice",
@@ -735,8 +740,8 @@ class HintCode(Code):
     )
     READ_ONLY = (
         "notice",
-        "the system folders of the sandbox are read-only. Cells can write to /mnt/data, their working folder, and to "
-        "/tmp.",
+        "the system folders and datasets of the sandbox are read-only. Cells can write to /mnt/data, their working "
+        "folder, and to /tmp.",
         _WRITE,
     )
 
@@ -793,6 +798,12 @@ class HintCode(Code):
         "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
         "{shm} in /dev/shm (shm_size). scratch = disk makes /mnt/data larger than memory (docs/large-data.md).",
         _USE_LESS,
+    )
+    VOLUME_OR_STORAGE_FULL = (
+        "notice",
+        "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
+        "{shm} in /dev/shm (shm_size); in /mnt/volumes, the size that each volume was made with (docs/large-data.md).",
+        "Use less, raise the setting, or make a larger volume with `sandbox-kernel volumes create`.",
     )
     MEMORY_SHORT = (
         "notice",

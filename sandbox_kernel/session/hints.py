@@ -63,6 +63,8 @@ _RULES = (
     _rule(HintCode.PROCESSES_SHORT, r"^BlockingIOError: \[Errno 11\]|can't start new thread"),
     _rule(HintCode.FILES_SHORT, r"\[Errno 24\] Too many open files"),
     _NETWORK,
+    _rule(HintCode.DATASET_NOT_READABLE, r"(?:\[Errno 13\]|Permission denied|os error 13)[^\n]*/mnt/datasets/"),
+    _rule(HintCode.DATASET_NOT_READABLE, r"/mnt/datasets/[^\n]*(?:\[Errno 13\]|Permission denied|os error 13)"),
     _rule(HintCode.READ_ONLY, r"\[Errno 30\]"),
     _rule(HintCode.FOLDER_NOT_HERE, r"^OSError: Cannot save file into a non-existent directory"),
     _rule(HintCode.LOCALE_NOT_HERE, r"^Error: unsupported locale setting\Z"),
@@ -117,18 +119,21 @@ class Hints:
         uploads: str | None = None,
         way_out: bool = False,
         installs: bool = False,
+        volumes: bool = False,
         audience: Audience | None = None,
         beside: Beside | None = None,
     ) -> None:
         """`uploads` is the name of the upload folder, without its path; `way_out` says that cells reach something.
 
-        `beside` is asked for files that a cell did not find, where only a person gets to see the answer.
+        `volumes` says that there are some besides scratch. `beside` is asked for files that a cell did not find, where
+        only a person gets to see the answer.
         """
         self.audience = audience or Audience()
         self.beside = beside
         self._uploads = uploads
         self._way_out = way_out
         self._installs = installs
+        self._volumes = volumes
         self._limits = limits
 
     def of_failure(self, failure: Failure, found: str | None = None) -> str | None:
@@ -163,6 +168,8 @@ class Hints:
     def _code(self, failure: Failure) -> HintCode | None:
         said = failure.said
         code = next((rule.code for rule in _RULES if rule.pattern.search(said)), None)
+        if code is HintCode.STORAGE_FULL and self._volumes:
+            return HintCode.VOLUME_OR_STORAGE_FULL
         if code is HintCode.NO_NETWORK and self._way_out:
             return HintCode.PAST_THE_WAY_OUT
         if code is HintCode.FILE_NOT_HERE:

@@ -136,7 +136,9 @@ class Session:
         self.services: Services = Services(self, self._tasks, self._prepared, outer)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         installs = bool(settings.get("packages", ()))
-        self.hints = Hints(self.limits, uploads=uploads, way_out=settings.has_way_out, installs=installs)
+        volumes = bool(settings.get("volumes", ()))
+        way_out = settings.has_way_out
+        self.hints = Hints(self.limits, uploads=uploads, way_out=way_out, installs=installs, volumes=volumes)
         self.requests = Scheduler(
             self.limits,
             self,

@@ -205,3 +205,23 @@ def test_a_long_cell_is_looked_at_in_time_that_its_length_bounds() -> None:
     lines = ["!pip " + "-a " * 3000 + "x", "!" + "a," * 5000, f"%{spaces}pip", f"a{spaces}", "!git " + "-c " * 3000]
     assert Hints(Limits()).of_code("\n".join(lines)) == []
     assert Hints(Limits()).sought(Failure("FileNotFoundError", "'" * 100_000)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PermissionError", "[Errno 13] Permission denied: '/mnt/datasets/sales/a.parquet'"),
+        ("IOException", 'IO Error: Cannot open file "/mnt/datasets/sales/a.parquet": Permission denied'),
+        ("ComputeError", "Permission denied (os error 13): /mnt/datasets/sales/a.parquet"),
+    ],
+    ids=["open", "duckdb", "polars"],
+)
+def test_who_may_not_read_a_dataset_is_told_who_may(name: str, value: str) -> None:
+    assert "what others may read (docs/large-data.md)" in str(hint(name, value))
+    assert hint(name, value.replace("/mnt/datasets", "/mnt/data")) is None
+
+
+def test_who_fills_a_folder_is_told_of_volumes_where_there_are_some() -> None:
+    full = ("OSError", "[Errno 28] No space left on device")
+    assert "each volume" in str(hint(*full, volumes=True))
+    assert "each volume" not in str(hint(*full))
