@@ -78,9 +78,56 @@ for path in sorted(glob.glob(f"{FOLDER}/*.parquet")):
             found[name] = found.get(name, 0.0) + value
 """,
 }
+WRITES = {
+    "disk, a gigabyte written and kept": """
+import os
+with open(f"{PLACE}/large", "wb") as file:
+    for _ in range(1024):
+        file.write(bytes(1 << 20))
+    file.flush()
+    os.fsync(file.fileno())
+""",
+    "disk, 20,000 random blocks": """
+import os, random
+chosen = random.Random(1)
+file = os.open(f"{PLACE}/blocks", os.O_RDWR | os.O_CREAT)
+for _ in range(20_000):
+    os.pwrite(file, bytes(4096), chosen.randrange(1 << 16) * 4096)
+os.fsync(file)
+""",
+    "disk, 5,000 small files": """
+import os
+os.makedirs(f"{PLACE}/small")
+for number in range(5_000):
+    with open(f"{PLACE}/small/{number}", "wb") as file:
+        file.write(bytes(4096))
+os.sync()
+""",
+    "disk, parquet of 400 MB written and read": """
+import os, numpy, pyarrow as pa, pyarrow.parquet as pq
+table = pa.table({str(one): numpy.random.default_rng(one).random(5_000_000) for one in range(10)})
+pq.write_table(table, f"{PLACE}/table.parquet", compression="none")
+with open(f"{PLACE}/table.parquet", "rb") as file:
+    os.fsync(file.fileno())
+pq.read_table(f"{PLACE}/table.parquet")
+""",
+}
+"""What scratch on a disk is compared with: a folder of the host's own disk."""
+ALL = ANALYSES | WRITES
 INSIDE, OUTSIDE = "/mnt/datasets/table", "/mnt/table"
 WITHOUT, SANDBOX = "without a sandbox", "sandbox"
 RUN = "import time as _time\n_begin = _time.perf_counter()\n{code}\nprint('took', _time.perf_counter() - _begin)"
+
+
+PREPARED = """
+import os, shutil
+FOLDER, PLACE = {folder!r}, {place!r}
+if PLACE != "/mnt/data":
+    shutil.rmtree(PLACE, ignore_errors=True)
+    os.makedirs(PLACE)
+    os.sync()
+"""
+"""What each begins with; a sandbox's disk is new."""
 
 
 def generate(folder: Path, size: int) -> int:
@@ -104,7 +151,10 @@ def generate(folder: Path, size: int) -> int:
 
 @contextmanager
 def without(root: Path, table: Path) -> Iterator[list[str]]:
-    """Yield the command that runs a program of the image with no walls, with the table in its place."""
+    """Yield the command that runs a program of the image with no walls, with the table in its place.
+
+    Its /tmp is a folder of the host's disk.
+    """
     (root / OUTSIDE[1:]).mkdir(parents=True, exist_ok=True)
     mounts = f"mount --bind {table} {root}{OUTSIDE} && mount --rbind /dev {root}/dev && mount -t proc proc {root}/proc"
     variables = "HOME=/tmp/home PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 TMPDIR=/tmp POLARS_MAX_THREADS=2"
@@ -147,7 +197,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--starts", type=int, default=15)
     parser.add_argument("--cold", action="store_true", help="forget what was read, before each")
-    parser.add_argument("--only", nargs="+", choices=ANALYSES, default=list(ANALYSES), metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=ALL, default=list(ALL), metavar="NAME")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="benchmarks-", dir="/var/tmp") as name:
         table, root = options.folder or Path(name, "table"), Path(name, "root")
@@ -174,12 +224,12 @@ def compare(command: list[str], table: Path, options: argparse.Namespace) -> Non
     for name in options.only:
         taken: dict[str, list[float]] = {WITHOUT: [], SANDBOX: []}
         for _ in range(options.repetitions):
-            code = RUN.format(code=f"FOLDER = {OUTSIDE!r}\n{ANALYSES[name]}")
+            code = PREPARED.format(folder=OUTSIDE, place="/tmp/work") + RUN.format(code=ALL[name])
             if options.cold:
                 drop_caches()
             done = subprocess.run([*command, code], check=False, capture_output=True, text=True)
             taken[WITHOUT].append(seconds(done.stdout + done.stderr))
-            code = RUN.format(code=f"FOLDER = {INSIDE!r}\n{ANALYSES[name]}")
+            code = PREPARED.format(folder=INSIDE, place="/mnt/data") + RUN.format(code=ALL[name])
             with Sandbox(
                 engine=options.engine,
                 image="sandbox-kernel:data",
