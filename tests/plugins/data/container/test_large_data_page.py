@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.data import generate
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import HintCode
+from sandbox_kernel.engines import volumes
 from tests.support.pages import snippets
 
 MIB = 1 << 20
@@ -32,7 +34,7 @@ def examples_run(tmp_path: Path, size: int, *, memory: str) -> None:
     folder = tmp_path / "sales"
     folder.mkdir()
     assert generate(folder, size) >= size
-    first, *others = snippets(PAGE)
+    first, *others = (one for one in snippets(PAGE) if "volumes" not in one)
     assert "/srv/sales" in first
     assert len(others) == 4
     names: dict[str, Any] = {}
@@ -54,6 +56,14 @@ def examples_run(tmp_path: Path, size: int, *, memory: str) -> None:
         exec(snippet, names)  # noqa: S102 (our own page)
     assert [one.error for one in made] == [None] * 5
     assert all("region" in str(one.text) for one in (made[0], made[1], made[4]))
+
+
+def test_the_example_with_a_volume_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volumes, "default_folder", lambda: str(tmp_path / "volumes"))
+    (snippet,) = (one for one in snippets(PAGE) if "volumes" in one)
+    exec(snippet, {"Sandbox": partial(Sandbox, image="sandbox-kernel:base", engine="docker")})  # noqa: S102
+    (volume,) = volumes.of_user().list()
+    assert (volume.name, volume.size_bytes) == ("models", volumes.DEFAULT_BYTES)
 
 
 @pytest.mark.parametrize("code", [HintCode.STORAGE_FULL, HintCode.MEMORY_SHORT], ids=str)
