@@ -66,6 +66,8 @@ class Held:
         """What an engine mounts at each path of the sandbox: the name of a descriptor, or a device."""
         self.descriptors: dict[str, int] = {}
         """The descriptor of each."""
+        self.devices: dict[str, int] = {}
+        """The number of each device (`st_rdev`), which files of its file system have (`st_dev`)."""
 
     def keep(self, path: str, fd: int, name: str | None = None) -> None:
         """Hold `fd` for what is to be mounted at `path`."""
@@ -73,6 +75,8 @@ class Held:
         self.descriptors[path] = fd
         if path.startswith(ATTACHED) and name is None:
             self._since[path] = os.fstat(fd).st_ctime_ns, time.time_ns() - TICK_NANOSECONDS
+        if name is not None:
+            self.devices[path] = os.fstat(fd).st_rdev
         self.names[path] = name or f"/proc/{os.getpid()}/fd/{fd}"
 
     def started(self) -> None:
@@ -127,6 +131,11 @@ def opens_disks(spec: SandboxSpec) -> bool:
     return spec.limits.scratch == "disk" or bool(spec.attached)
 
 
+def may_wait(spec: SandboxSpec) -> bool:
+    """Return whether `hold` may wait for programs and for other processes, by seconds."""
+    return spec.limits.scratch == "disk" or any(one.kind == "volume" for one in spec.attached)
+
+
 def owner(found: tuple[Attached, ...]) -> int | None:
     """Return the user id of a sandbox with these volumes, which is the same each time; None without any.
 
@@ -147,7 +156,8 @@ def _volume(one: Attached, uid: int) -> Device:
     from . import volumes
 
     its = volumes.at(one.source)
-    device = its.attach(one.name, writable=one.writable)
+    # Those of a broker's users are made before, within a quota.
+    device = its.attach(one.name, writable=one.writable, create=not one.source)
     if its.uid() != uid:
         os.close(device.fd)
         raise volumes.unusable("those of two owners are not for one sandbox")

@@ -45,7 +45,7 @@ def opened(path: str, reader: int | None = None) -> int:
         fd = opened_as(uid, account.pw_gid, os.getgrouplist(account.pw_name, account.pw_gid), path)
     real = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 (pathlib is slow to import)
     home = "/" if account is None else account.pw_dir
-    if real in {*FORBIDDEN, home} or real.startswith(("/dev/", "/proc/", "/sys/")):
+    if real in FORBIDDEN or f"{home}/".startswith(f"{real}/") or real.startswith(("/dev/", "/proc/", "/sys/")):
         os.close(fd)
         raise UnfitFolderError(f"{real} is no folder of data")
     return fd

@@ -40,6 +40,7 @@ _ADD_FREE, _CONFIGURE = 0x4C82, 0x4C0A
 _READ_ONLY, _AUTOCLEAR, _DIRECT = 1, 4, 16
 _BLOCK = 4096
 """Bytes of a block, of the device and so of its file system: mkfs would give a small one less."""
+_ZEROED = "assume_storage_prezeroed=1"
 _OF_MEMORY = {0x01021994, 0x858458F6}
 """What statfs(2) calls tmpfs and ramfs."""
 
@@ -107,7 +108,14 @@ def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
     place = f"/proc/self/fd/{fd}"
     features = () if journal else ("-O", "^has_journal")
     # mkfs takes smaller blocks for a small disk, which a device of larger ones does not mount.
-    _run([program(), "-q", "-F", "-m", "0", "-b", str(_BLOCK), *features, "-E", options, place], fd)
+    words = [program(), "-q", "-F", "-m", "0", "-b", str(_BLOCK), *features, "-E"]
+    # Else the system zeroes what mkfs did not, and the loop device makes holes of zeros: room that is not reserved.
+    try:
+        _run([*words, f"{options},{_ZEROED}", place], fd)
+    except EngineError as error:
+        if _ZEROED.partition("=")[0] not in error.message:
+            raise
+        _run([*words, options, place], fd)  # before e2fsprogs 1.47
     _run([program("debugfs"), "-w", "-R", "rmdir lost+found", place], fd)
 
 

@@ -145,8 +145,8 @@ class Volumes:
                 self._lock(fd, name, writable=True)
                 os.unlink(name + _SUFFIX, dir_fd=folder)
 
-    def attach(self, name: str, *, writable: bool) -> disk_images.Device:
-        """Return a device with a volume; one that is to be written to is made if it is not there.
+    def attach(self, name: str, *, writable: bool, create: bool = True) -> disk_images.Device:
+        """Return a device with a volume; with `create`, one that is to be written to is made if it is not there.
 
         For as long as the device is there, others may read a volume that is read, and not use one that is written to.
         Raises `EngineError`.
@@ -155,7 +155,7 @@ class Volumes:
             raise unusable(why)
         uid = self.uid() if writable else 0
         with self._opened_folder(name, create=writable) as folder, self._alone(folder):
-            if writable and not _is_there(folder, name):
+            if create and writable and not _is_there(folder, name):
                 self._create(folder, name, DEFAULT_BYTES, uid, None)
             self._repair(folder, name)
             fd = self._open(folder, name, os.O_RDWR if writable else os.O_RDONLY)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.helper_processes import keep_ends_of_children
+from ..engines.attached import may_wait
 from ..engines.preparations import Preparations
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec
@@ -75,7 +76,10 @@ def head_start(connection_file: str, settings: Settings) -> HeadStart:
         if pipe_holder.left(pipe_holder.place(connection_file, str(connection.get("key", "")))):
             return NOTHING_BEGUN
         prepared = Preparations(settings)
-        return HeadStart(ask_ahead(of_session(settings), new_spec(settings, inside=prepared.inside)), prepared)
+        spec = new_spec(settings, inside=prepared.inside)
+        if may_wait(spec):  # front ends do not: the sockets come first
+            return HeadStart(None, prepared)
+        return HeadStart(ask_ahead(of_session(settings), spec), prepared)
     except (OSError, ValueError, AttributeError, SandboxError):
         return NOTHING_BEGUN
 

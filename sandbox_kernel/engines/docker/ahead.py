@@ -52,15 +52,16 @@ class Ahead:
 
 def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
     """Ask the engine at `path` to create a container. Raises OSError if that cannot be done at once."""
+    body, held = creation(spec)
     engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     engine.settimeout(SEND_SECONDS)
     try:
         engine.connect(path)
     except OSError:
+        held.close()
         engine.close()
         raise
     name, since = Owner.of(os.getpid()).container_name(spec.session_id), time.time()
-    body, held = creation(spec)
     ahead = Ahead(spec, path, name, since, body, held, engine)
     container_reaper.of(path).expect(name)  # should this process end now, the engine creates it all the same
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -102,6 +103,19 @@ def mounted_here(inspected: Mapping[str, Any]) -> tuple[dict[str, str], bool]:
     pairs = ((one.get("Destination"), one.get("Source")) for one in found if isinstance(one, Mapping))
     places = {str(path): str(place) for path, place in pairs if str(path).startswith(DATASETS) and place}
     return places, at(inspected, "HostConfig", "Runtime") == GVISOR
+
+
+def disk_line(path: str, number: int, inspected: Mapping[str, Any]) -> Check:
+    """Compare the disk that the engine mounted with the device that was made: another one may have its name."""
+    sources = [one.get("Source") for one in as_list(inspected.get("Mounts")) if at(one, "Destination") == path]
+    try:
+        found = os.stat(str(sources[0])).st_dev if len(sources) == 1 else None  # noqa: PTH116 (a string)
+    except OSError:
+        found = None  # the engine is on another machine
+    ok = found == number
+    return Check(
+        f"engine: disk at {path}", "the one that was made", "the one that was made" if ok else "another one", ok
+    )
 
 
 def _equal(name: str, expected: object, found: object) -> Check:
@@ -206,7 +220,9 @@ class DockerContainer(OverPipe):
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         self.image_id = str(found["Image"])[:100]
         self._mounted = mounted_here(found)
-        return witness(spec, found, image["Config"].get("Env"))._replace(attached=self._held.changed())
+        seen = witness(spec, found, image["Config"].get("Env"))
+        disks = tuple(disk_line(path, number, found) for path, number in self._held.devices.items())
+        return seen._replace(lines=(*seen.lines, *disks), attached=self._held.changed())
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))

@@ -31,7 +31,7 @@ ACTIONS = ("ls", "create", "rm", "export", "import")
 PIECE_BYTES = 16 * MIB
 """Of an archive that are in memory at a time, on both sides."""
 MAX_BYTES = 1024 * GIB
-EMPTY_BYTES = 64 * 1024
+EMPTY_BYTES = 8 * 1024
 """What the root folder of an empty volume may take."""
 ARCHIVE_FACTOR = 2
 """An archive is at most so many times as long as its volume: a small file takes a little more than its block. What is

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import secrets
 import tarfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -14,8 +16,9 @@ from sandbox_kernel import Sandbox
 from sandbox_kernel.cli.program import main
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import SandboxError
-from sandbox_kernel.core.model import MIB
-from sandbox_kernel.engines import volumes
+from sandbox_kernel.core.model import MIB, SCRATCH, Attached, Limits, SandboxSpec
+from sandbox_kernel.engines import attached, volumes
+from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.volumes import Volumes
@@ -127,3 +130,45 @@ def test_what_has_content_is_removed_with_yes_and_not_while_it_is_used(
     assert capsys.readouterr().out.startswith("models  1.0 MiB of 64.0 MiB  not in use")
     assert main(["volumes", "rm", "models", "--yes"]) == 0
     assert owned.list() == ()
+
+
+@pytest.mark.parametrize("scratch", ["memory", "disk"])
+async def test_a_disk_of_another_name_is_refused_on_docker(
+    owned: Volumes, monkeypatch: pytest.MonkeyPatch, scratch: Literal["memory", "disk"]
+) -> None:
+    """As where the engine is another machine's: /dev/loopN is another disk there."""
+    place = SCRATCH if scratch == "disk" else "/mnt/volumes/models"
+    owned.create("other", 64 * MIB)
+    volume = Attached(kind="volume", name="models", source=owned.folder, writable=True)
+    attached_to = () if scratch == "disk" else (volume,)
+    engine = DockerEngine()
+    spec = SandboxSpec(
+        session_id=secrets.token_hex(16),
+        image=IMAGE,
+        limits=Limits(scratch=scratch, scratch_size=64 * MIB),
+        command=("sleep", "60"),
+        uid=owned.uid(),
+        attached=attached_to,
+    )
+    hold = attached.hold
+
+    async def lines() -> list[Check]:
+        container = await engine.start(spec)
+        try:
+            return [one for one in (await container.look(spec)).lines if one.name == f"engine: disk at {place}"]
+        finally:
+            await container.kill()
+
+    assert [one.ok for one in await lines()] == [True]
+    other = owned.attach("other", writable=True)
+
+    def another(spec: SandboxSpec) -> attached.Held:
+        held = hold(spec)
+        held.names[place] = other.path
+        return held
+
+    monkeypatch.setattr(attached, "hold", another)
+    try:
+        assert [one.ok for one in await lines()] == [False]
+    finally:
+        os.close(other.fd)

@@ -13,8 +13,9 @@ import pytest
 
 from sandbox_kernel.core.codes import Code, EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.core.model import MIB
+from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import disk_images
+from sandbox_kernel.engines.attached import hold
 from sandbox_kernel.engines.user_ids import UID_RANGE
 from sandbox_kernel.engines.volumes import Quota, Volumes, of_owner
 
@@ -52,6 +53,18 @@ def refusal(code: EndCode, call: object, *arguments: object, **named: object) ->
         call(*arguments, **named)  # type: ignore[operator]
     assert caught.value.code is code, caught.value
     return caught.value
+
+
+def test_a_sandbox_of_a_broker_s_user_makes_none_that_no_quota_has_seen(volumes: Volumes) -> None:
+    one = Attached(kind="volume", name="models", source=volumes.folder, writable=True)
+    refusal(EndCode.VOLUME_NOT_HERE, hold, spec_with(one, volumes.uid()))
+    assert not volumes.list()
+    volumes.create("models", SIZE, quota=Quota(1, SIZE))  # the control: what was made within it is opened
+    hold(spec_with(one, volumes.uid())).close()
+
+
+def spec_with(one: Attached, uid: int) -> SandboxSpec:
+    return SandboxSpec(session_id="s", image="i", limits=Limits(), command=(), uid=uid, attached=(one,))
 
 
 def test_what_one_writes_the_next_reads_and_nothing_else_is_left(volumes: Volumes, place: Path) -> None:
