@@ -203,21 +203,32 @@ def open_dataset(one: Attached, reader: int | None = None) -> int:
 
 def empty_folder() -> int:
     """Return a descriptor of an empty folder, which an overlay needs below one that is not. Raises `EngineError`."""
-    # Root's home is closed to the users that its sandboxes have.
-    path = f"{'/var/lib' if os.geteuid() == 0 else f'{_home()}/.local/share'}/sandbox-kernel/empty"
-    try:
-        os.makedirs(os.path.dirname(os.path.dirname(path)), 0o755, exist_ok=True)  # noqa: PTH103, PTH120 (a string)
-        for folder in (os.path.dirname(path), path):  # noqa: PTH120 (a string)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder)  # noqa: PTH102 (a string)
-                os.chmod(folder, 0o755)  # noqa: PTH101, S103 (whatever the umask)
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise EngineError(EndCode.ENGINE_FAILED, f"no folder can be made at {path}: {error.strerror}") from error
-    if os.listdir(f"/proc/self/fd/{fd}"):  # noqa: PTH208
+    user = os.geteuid()
+    # Root's home is closed to the users that its sandboxes have. Not every user has a home.
+    first = f"{'/var/lib' if user == 0 else f'{_home()}/.local/share'}/sandbox-kernel/empty"
+    failed = ""
+    for path in (first, f"/tmp/sandbox-kernel-{user}/empty"):  # noqa: S108 (of its owner alone, as is looked at)
+        try:
+            fd = _made_folder(path)
+        except OSError as error:
+            failed += f"{path}: {error.strerror}; "
+            continue
+        status = os.fstat(fd)
+        if status.st_uid == user and not status.st_mode & 0o022 and not os.listdir(f"/proc/self/fd/{fd}"):  # noqa: PTH208
+            return fd
         os.close(fd)
-        raise EngineError(EndCode.ENGINE_FAILED, f"{path} has to be empty: remove what is in it")
-    return fd
+        failed += f"{path} has to be this user's and empty; "
+    raise EngineError(EndCode.ENGINE_FAILED, f"there is no place for an empty folder: {failed.rstrip('; ')}")
+
+
+def _made_folder(path: str) -> int:
+    above = os.path.dirname(path)  # noqa: PTH120 (a string)
+    os.makedirs(os.path.dirname(above), 0o755, exist_ok=True)  # noqa: PTH103, PTH120 (a string)
+    for folder in (above, path):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)  # noqa: PTH102 (a string)
+            os.chmod(folder, 0o755)  # noqa: PTH101, S103 (whatever the umask)
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def lacking(what: Literal["datasets", "volumes", "scratch"], why: str = "") -> EngineError:

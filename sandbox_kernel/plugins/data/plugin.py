@@ -62,7 +62,7 @@ PLUGIN = Plugin(
             run=volumes,
             add_options=add_options,
             settings=False,
-            group="Data",
+            group="Checking and maintaining",
             examples={
                 "sandbox-kernel volumes ls": "names, sizes, and who uses them",
                 "sandbox-kernel volumes create models --size 20G": "reserve room for one",
