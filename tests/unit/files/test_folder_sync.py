@@ -295,7 +295,7 @@ async def test_a_full_scratch_refuses_one_file_and_takes_the_others(
 
 
 async def test_a_file_that_changes_on_its_way_in_follows_later(place: Place) -> None:
-    (place.up / "a").write_bytes(bytes(2 * CHUNK_BYTES))
+    (place.up / "a").write_bytes(bytes(8 * CHUNK_BYTES))  # more than is read ahead
 
     def grow(data: bytes, **fields: Any) -> Any:
         with (place.up / "a").open("ab") as file:
