@@ -1,7 +1,9 @@
 """What a sandbox has of the host's by an exception: its datasets and disks, opened for as long as it starts.
 
-What is opened here is what is mounted: an engine is given names of descriptors, `/proc/PID/fd/N`. So a path that is
-changed in between leads nowhere else, its letters have no meaning to an engine, and the sandbox does not learn it.
+What is opened here is what is mounted: Docker is given names of descriptors, `/proc/PID/fd/N`. So a path that is
+changed in between leads nowhere else, its letters have no meaning to the engine, and the sandbox does not learn it.
+bubblewrap would leave them open in the sandbox: it is given the path that they have just then, and what it mounted is
+compared.
 Imports errors, model, hardening and the disks; no engine's words.
 """
 
@@ -128,7 +130,7 @@ def hold(spec: SandboxSpec, *, disks: bool = True) -> Held:
 
 def opens_disks(spec: SandboxSpec) -> bool:
     """Return whether `hold` makes disks, or opens what may be on a slow one, which takes a while."""
-    return spec.limits.scratch == "disk" or bool(spec.attached)
+    return may_wait(spec) or bool(spec.attached)
 
 
 def may_wait(spec: SandboxSpec) -> bool:
