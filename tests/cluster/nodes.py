@@ -1,0 +1,259 @@
+"""A node: containerd and the kubelet in a network namespace, the service proxy, and who enforces network policies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from . import network
+from .configuration import Configuration
+from .control_plane import ControlPlane
+from .programs import Programs
+
+PAUSE = "sandbox-kernel-pause:1"
+READY_SECONDS = 90.0
+CGROUPS = Path("/sys/fs/cgroup")
+ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
+"""Where a pod has the token of its service account."""
+
+
+class Node:
+    """One of them, by its number, from 1."""
+
+    def __init__(
+        self,
+        number: int,
+        binaries: Path,
+        state: Path,
+        *,
+        found: Configuration,
+        programs: Programs,
+        control: ControlPlane,
+    ) -> None:
+        self.number = number
+        self.name = f"node{number}"
+        self._binaries, self._found, self._programs, self._control = binaries, found, programs, control
+        self._state = state / self.name
+        self.socket = self._state / "containerd.sock"
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        kinds = ("containerd", "kubelet", "kube-proxy", "kube-network-policies")
+        return tuple(f"{kind}-{self.number}" for kind in kinds)
+
+    def start(self, images: tuple[str, ...]) -> None:
+        self._state.mkdir(parents=True, exist_ok=True)
+        self._configure()
+        for name in self.programs:
+            self.start_one(name)
+            if name.startswith("containerd"):
+                self._until_containerd()
+                self._import(images)
+
+    def start_one(self, name: str) -> None:
+        """Start one of its programs, unless it runs."""
+        kind = name.rpartition("-")[0]
+        command = getattr(self, f"_{kind.replace('-', '_')}")()
+        self._programs.start(name, [*network.inside(self.number), *command])
+
+    def until_ready(self) -> None:
+        words = ("wait", "--for=condition=Ready", f"node/{self.name}", f"--timeout={READY_SECONDS:.0f}s")
+        until = time.monotonic() + READY_SECONDS
+        while self._control.kubectl(*words, check=False).returncode:
+            if time.monotonic() > until:
+                raise SystemExit(f"{self.name} is not ready after {READY_SECONDS:.0f} s: see the log of its kubelet")
+            time.sleep(0.5)
+
+    def stop(self) -> None:
+        """End it, its pods and what it has mounted."""
+        for name in reversed(self.programs):
+            if not name.startswith("containerd"):
+                self._programs.stop(name)
+        if self._programs.pid(f"containerd-{self.number}") is not None:
+            for task in self.ctr("tasks", "list", "-q", check=False).split():
+                self.ctr("tasks", "kill", "-s", "KILL", task, check=False)
+                self.ctr("tasks", "delete", "-f", task, check=False)
+            for container in self.ctr("containers", "list", "-q", check=False).split():
+                self.ctr("containers", "delete", container, check=False)
+        self._programs.stop(f"containerd-{self.number}")
+        for line in reversed(Path("/proc/mounts").read_text().splitlines()):
+            if (place := line.split()[1]).startswith(f"{self._state}/"):
+                subprocess.run(["umount", "--lazy", place], check=False)
+        for group in CGROUPS.glob(f"*/sandbox-kernel-{self.name}"):
+            for folder in sorted(group.rglob("*/"), reverse=True):
+                folder.rmdir()
+            group.rmdir()
+
+    def ctr(self, *words: str, check: bool = True) -> str:
+        command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if check and done.returncode:
+            raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+        return done.stdout
+
+    # --- what its programs are told ---
+
+    def _configure(self) -> None:
+        for group in CGROUPS.iterdir():
+            if group.is_dir():
+                (group / f"sandbox-kernel-{self.name}").mkdir(exist_ok=True)
+        for used in (CGROUPS / "cpuset" / "cpuset.cpus", CGROUPS / "cpuset" / "cpuset.mems"):
+            if used.exists():
+                (used.parent / f"sandbox-kernel-{self.name}" / used.name).write_text(used.read_text())
+        networks = self._state / "networks"
+        networks.mkdir(exist_ok=True)
+        bridge = {
+            "type": "bridge",
+            "bridge": "pods",
+            "isGateway": True,
+            "ipMasq": False,
+            "hairpinMode": True,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": network.pods_of(self.number)}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+                "dataDir": str(self._state / "addresses"),
+            },
+        }
+        (networks / "10-pods.conflist").write_text(
+            json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
+        )
+        (self._state / "containerd.toml").write_text(self._containerd_toml(networks))
+        path = self._found.path
+        self._found.write(
+            f"{self.name}.kubelet",
+            {
+                "apiVersion": "kubelet.config.k8s.io/v1beta1",
+                "kind": "KubeletConfiguration",
+                "address": network.node_address(self.number),
+                "healthzBindAddress": "127.0.0.1",
+                "tlsCertFile": str(path(f"{self.name}.crt")),
+                "tlsPrivateKeyFile": str(path(f"{self.name}.key")),
+                "authentication": {
+                    "anonymous": {"enabled": False},
+                    "webhook": {"enabled": True},
+                    "x509": {"clientCAFile": str(path("ca.crt"))},
+                },
+                "authorization": {"mode": "Webhook"},
+                "containerRuntimeEndpoint": f"unix://{self.socket}",
+                "cgroupDriver": "cgroupfs",
+                "cgroupRoot": f"/sandbox-kernel-{self.name}",
+                "enforceNodeAllocatable": [],
+                # This machine's root may not lower what a process is worth when memory runs out.
+                "featureGates": {"KubeletInUserNamespace": True},
+                "failSwapOn": False,
+                "podPidsLimit": 1024,
+                "maxPods": 110,
+                "imageGCHighThresholdPercent": 100,
+                "imageGCLowThresholdPercent": 99,
+                "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+                "serializeImagePulls": False,
+                "registerWithTaints": [],
+                "podLogsDir": str(self._state / "logs"),
+            },
+        )
+
+    def _containerd_toml(self, networks: Path) -> str:
+        cri = '[plugins."io.containerd.grpc.v1.cri"'
+        return f"""version = 2
+root = "{self._state}/containerd"
+state = "{self._state}/run"
+[grpc]
+  address = "{self.socket}"
+[plugins]
+  {cri}]
+    sandbox_image = "{PAUSE}"
+    restrict_oom_score_adj = true
+    {cri}.cni]
+      bin_dir = "/usr/lib/cni"
+      conf_dir = "{networks}"
+    {cri}.containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+    {cri}.containerd.runtimes.runsc]
+      runtime_type = "io.containerd.runc.v2"
+      {cri}.containerd.runtimes.runsc.options]
+        BinaryName = "runsc"
+  [plugins."io.containerd.internal.v1.opt"]
+    path = "{self._state}/opt"
+"""
+
+    def _containerd(self) -> list[str]:
+        return ["containerd", "--config", str(self._state / "containerd.toml"), "--log-level", "warn"]
+
+    def _kubelet(self) -> list[str]:
+        return [
+            str(self._binaries / "kubelet"),
+            f"--kubeconfig={self._found.kubeconfig(self.name)}",
+            f"--config={self._found.path(f'{self.name}.kubelet')}",
+            f"--hostname-override={self.name}",
+            f"--root-dir={self._state / 'kubelet'}",
+            f"--cert-dir={self._state / 'pki'}",
+            f"--node-ip={network.node_address(self.number)}",
+        ]
+
+    def _kube_proxy(self) -> list[str]:
+        return [
+            str(self._binaries / "kube-proxy"),
+            f"--kubeconfig={self._found.kubeconfig('proxy')}",
+            f"--hostname-override={self.name}",
+            f"--cluster-cidr={network.PODS}",
+            "--proxy-mode=iptables",
+            "--masquerade-all",
+            "--conntrack-max-per-core=0",
+            "--healthz-bind-address=127.0.0.1",
+            "--metrics-bind-address=127.0.0.1",
+        ]
+
+    def _kube_network_policies(self) -> list[str]:
+        # It takes its credentials from where a pod has them, and from nowhere else.
+        account = self._state / "account"
+        account.mkdir(exist_ok=True)
+        known = json.loads(self._found.kubeconfig("policies").read_text())
+        (account / "token").write_text(known["users"][0]["user"]["token"])
+        shutil.copy(self._found.path("ca.crt"), account)
+        script = f'mkdir -p {ACCOUNT} && mount --bind {account} {ACCOUNT} && exec "$@"'
+        host, port = network.API_SERVER
+        return [
+            *("env", f"KUBERNETES_SERVICE_HOST={host}", f"KUBERNETES_SERVICE_PORT={port}"),
+            *("unshare", "--mount", "sh", "-c", script, "sh"),
+            str(self._binaries / "kube-network-policies"),
+            f"--hostname-override={self.name}",
+            "--metrics-bind-address=127.0.0.1:9080",
+            "--disable-nri",
+        ]
+
+    # --- images ---
+
+    def _until_containerd(self) -> None:
+        until = time.monotonic() + READY_SECONDS
+        while not self.ctr("version", check=False):
+            if time.monotonic() > until:
+                raise SystemExit("containerd does not answer: see its log")
+            time.sleep(0.1)
+
+    def _import(self, images: tuple[str, ...]) -> None:
+        """Give containerd images of Docker's, unless it has what Docker has under their names."""
+        pause = self._binaries / "pause"
+        if not _docker("image", "inspect", "--format", "{{.Id}}", PAUSE).strip():
+            packed = subprocess.run(["tar", "-c", "-C", str(pause.parent), "pause"], check=True, capture_output=True)
+            command = ["docker", "import", "--change", 'ENTRYPOINT ["/pause"]', "-", PAUSE]
+            subprocess.run(command, input=packed.stdout, check=True, capture_output=True)
+        had = self.ctr("images", "list", check=False)
+        for image in (PAUSE, *images):
+            identity = _docker("image", "inspect", "--format", "{{.Id}}", image).strip()
+            if not identity:
+                raise SystemExit(f"Docker has no image {image}: the project's setup makes it")
+            mark = self._state / f"image-{image.replace(':', '-').replace('/', '-')}"
+            if mark.exists() and mark.read_text() == identity and f"/{image}" in had:
+                continue
+            with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saving:
+                command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", "images", "import", "-"]
+                subprocess.run(command, stdin=saving.stdout, check=True, stdout=subprocess.DEVNULL)
+            mark.write_text(identity)
+
+
+def _docker(*words: str) -> str:
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=False).stdout
