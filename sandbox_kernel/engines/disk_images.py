@@ -3,7 +3,8 @@
 The size is the machine's to keep: a cell that fills its disk meets ENOSPC, and the host's disk has that room reserved.
 The file of a disk for scratch has no name any more when the sandbox starts, and the device lets go of it with the last
 mount: so nothing is left, whoever was killed in between. Root's alone, as loop devices and mounts are; what is another
-program's disk, as QEMU's, is a file and anybody's.
+program's disk, as QEMU's, is a file and anybody's. A device makes no holes in its file: their room would be the host's
+again, to be taken by others.
 Imports errors and core; no engine's words.
 """
 
@@ -132,6 +133,8 @@ def attach(fd: int, *, writable: bool = True) -> Device:
                 device = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
                 try:
                     _configure(device, fd, flags)
+                    if writable:
+                        _make_no_holes(path)
                 except OSError as error:
                     os.close(device)
                     if error.errno != errno.EBUSY:
@@ -162,12 +165,36 @@ def _configure(device: int, fd: int, flags: int) -> None:
             return
 
 
+def _make_no_holes(path: str) -> None:
+    """Have a device refuse to discard, and with it to zero by a hole: ext4 writes zeros then. Raises OSError.
+
+    ext4 zeroes what cells reserve, when its disk is full: the cells of a sandbox could give all of the room away. There
+    is no call for one use of a device, so this lasts until the machine removes it or is told otherwise.
+    """
+    with open(f"/sys/block/{path.removeprefix('/dev/')}/queue/discard_max_bytes", "w") as file:  # noqa: PTH123 (a string)
+        file.write("0")
+
+
+def reserve_again(fd: int) -> None:
+    """Have the host's disk keep the room of a whole file whose holes a copy, or another program, made."""
+    status = os.fstat(fd)
+    held = status.st_blocks * 512
+    if held < status.st_size:
+        if status.st_size - held > (free := _free(fd)):
+            raise _no_room(status.st_size - held, free)
+        _allocate(fd, status.st_size)
+
+
 def _reserve(fd: int, size: int) -> None:
     """Have the host's disk keep that room; look first whether there is as much: trying takes all there is."""
     if size < LEAST_BYTES:
         raise refused(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
     if size > (free := _free(fd)):
         raise _no_room(size, free)
+    _allocate(fd, size)
+
+
+def _allocate(fd: int, size: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     # Not posix_fallocate(), which writes zeros where the file system cannot reserve.
     if libc.fallocate(fd, 0, ctypes.c_int64(0), ctypes.c_int64(size)) == 0:

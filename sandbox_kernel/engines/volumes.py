@@ -161,6 +161,8 @@ class Volumes:
             fd = self._open(folder, name, os.O_RDWR if writable else os.O_RDONLY)
             with _closing(fd):
                 self._lock(fd, name, writable=writable)
+                if writable:
+                    self._reserve_again(fd, name)
                 return disk_images.attach(fd, writable=writable)
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -261,6 +263,13 @@ class Volumes:
             )
             raise EngineError(note, setting="volumes")
 
+    def _reserve_again(self, fd: int, name: str) -> None:
+        """Have the host's disk keep all of a volume's room, as it no longer does for a copy with holes."""
+        try:
+            disk_images.reserve_again(fd)
+        except EngineError as error:
+            raise _no_volume(name, error.message, error.limit, error.value) from error
+
     def _repair(self, folder: int, name: str) -> None:
         """Have a file system in order that was cut off while it was written to, unless another has it."""
         fd = self._open(folder, name, os.O_RDWR)
@@ -345,9 +354,9 @@ def not_made(name: str, why: str, limit: str | None = None, value: str | None = 
     return EngineError(EndCode.VOLUME_NOT_MADE, words, limit=limit, value=value, setting="volumes")
 
 
-def _no_volume(name: str, why: str) -> EngineError:
+def _no_volume(name: str, why: str, limit: str | None = None, value: str | None = None) -> EngineError:
     words = f"{EndCode.VOLUME_NOT_OPENED.note(name=name).text}: {why}"
-    return EngineError(EndCode.VOLUME_NOT_OPENED, words, setting="volumes")
+    return EngineError(EndCode.VOLUME_NOT_OPENED, words, limit=limit, value=value, setting="volumes")
 
 
 def _check(name: str) -> None:
