@@ -93,7 +93,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             choice("enforced", "best-effort"),
             "Whether a cgroup must enforce memory, pids and cpus. enforced: an engine without one is refused. "
             "best-effort: without one, a process of the host checks what a session uses. Fast growth can get past it, "
-            "and processors are not limited.",
+            "and processors are not limited. It also accepts a folder for scratch = disk (docs/large-data.md).",
             scope="sandbox",
         ),
         Setting(

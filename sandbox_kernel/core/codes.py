@@ -422,6 +422,11 @@ class EndCode(Code):
     COMMAND_TIMEOUT = "limit", "the command ran longer than its time limit and was ended", _TIME
     CELL_WAITED_TOO_LONG = "limit", "the cell waited too long for a person", _IDLE
     OUT_OF_MEMORY = "limit", "the cell used more memory than the sandbox has", _MEMORY
+    OUT_OF_SCRATCH = (
+        "limit",
+        "the sandbox put more into its working folder than that may have: {why}",
+        "Write less, or give it a larger scratch_size. A disk, which is full and no more, takes root or engine = qemu.",
+    )
     OUTPUT_TOO_LARGE = "limit", "the {who} sent too much output", _LESS
     TOO_MANY_MESSAGES = "limit", "the {who} sent too many messages", _LESS
     MESSAGE_TOO_LARGE = "limit", "one message is larger than the limit", _LESS
@@ -520,7 +525,7 @@ class EndCode(Code):
     DISK_NOT_MADE = (
         "failure",
         "no disk can be made for the sandbox",
-        "Use a broker that root runs, engine = qemu, or scratch = memory.",
+        "Use a broker that root runs, engine = qemu, or scratch = memory; with bubblewrap, limits = best-effort.",
     )
     VOLUMES_UNUSABLE = "failure", "no volumes can be used here", "Use a broker that root runs."
     VOLUME_NOT_HERE = (

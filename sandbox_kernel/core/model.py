@@ -323,6 +323,7 @@ class ExitReason:
         "exited",
         "out_of_memory",
         "out_of_processes",
+        "out_of_scratch",
         "killed",
         "engine_lost",
         "taken",

@@ -82,6 +82,10 @@ _SHARED = "gVisor shows the host's file system as one of its own; the engine's w
 ANYTHING = "whatever it is"
 
 WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
+WITH_A_FOLDER = "bubblewrap with a folder for a disk"
+WITHOUT_EITHER = "bubblewrap without a cgroup and with a folder for a disk"
+LOOKED_AT = frozenset({WITHOUT_A_CGROUP, WITH_A_FOLDER, WITHOUT_EITHER})
+"""Where some limit is not the machine's to keep: somebody looks at what is used."""
 EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "runsc": {
         "ambient capabilities": ("nothing", "gVisor has none"),

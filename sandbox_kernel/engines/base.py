@@ -76,7 +76,7 @@ class Container(Protocol):
     introduced: Mapping[str, Any] | None
     """What its first kernel said of itself to who made it ahead; None where it is still to be asked."""
     held: bool
-    """Whether the machine itself limits memory, processes and processors; else somebody looks at what is used."""
+    """Whether the machine itself keeps all limits; else somebody looks at what is used, of one of them at least."""
 
     async def send(self, data: bytes) -> None:
         """Write to the container's stdin; waits while the pipe is full. Raises `EngineError` once the pipe is gone."""

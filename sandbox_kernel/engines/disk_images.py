@@ -181,7 +181,7 @@ def reserve_again(fd: int) -> None:
     held = status.st_blocks * 512
     if held < status.st_size:
         if status.st_size - held > (free := _free(fd)):
-            raise _no_room(status.st_size - held, free)
+            raise no_room(status.st_size - held, free)
         _allocate(fd, status.st_size)
 
 
@@ -190,7 +190,7 @@ def _reserve(fd: int, size: int) -> None:
     if size < LEAST_BYTES:
         raise refused(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
     if size > (free := _free(fd)):
-        raise _no_room(size, free)
+        raise no_room(size, free)
     _allocate(fd, size)
 
 
@@ -201,7 +201,7 @@ def _allocate(fd: int, size: int) -> None:
         return
     code = ctypes.get_errno()
     if code in {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}:
-        raise _no_room(size, _free(fd))
+        raise no_room(size, _free(fd))
     raise refused(f"the host's file system cannot reserve room: {os.strerror(code)}")
 
 
@@ -210,7 +210,8 @@ def _free(fd: int) -> int:
     return space.f_bavail * space.f_frsize
 
 
-def _no_room(size: int, free: int) -> EngineError:
+def no_room(size: int, free: int) -> EngineError:
+    """Return the error for what the host's disk has no room for."""
     return EngineError(
         EndCode.DISK_NOT_MADE,
         "the host's disk has no room for it",
@@ -223,18 +224,18 @@ def _no_room(size: int, free: int) -> EngineError:
 def folder(folders: Sequence[str] = FOLDERS) -> str:
     """Return the first of some folders that is on a disk. Raises `EngineError`."""
     for path in folders:
-        if os.path.isdir(path) and not _in_memory(path):  # noqa: PTH112 (a string)
+        if os.path.isdir(path) and kind_of(path) not in _OF_MEMORY:  # noqa: PTH112 (a string)
             return path
     raise refused(f"{' and '.join(folders)} are in memory, or not there")
 
 
-def _in_memory(path: str) -> bool:
-    """Return whether a folder is of tmpfs or ramfs, which is the first word of what statfs(2) says."""
+def kind_of(path: str) -> int | None:
+    """Return of which kind a folder's file system is, which is the first word of what statfs(2) says; None: of none."""
     said = ctypes.create_string_buffer(512)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.statfs(os.fsencode(path), said) != 0:
-        return True
-    return int.from_bytes(said.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) in _OF_MEMORY
+        return None
+    return int.from_bytes(said.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
 
 def _unnamed() -> int:

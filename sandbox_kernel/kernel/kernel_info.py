@@ -74,6 +74,12 @@ def _limits(session: Session) -> str:
         return f"Limits: {memory}, {cpus}, {others}"
     if session.held is None:
         return f"Limits, as far as they go: {memory}, {cpus}, {others}"
+    if limits.scratch == "disk":
+        return (
+            f"Limits: {memory}, {cpus}, {others} Not all of them are enforced by this machine (limits = best-effort): "
+            "memory, processes and files are looked at, and the sandbox ends once it is seen to have more; "
+            "processors may not be limited."
+        )
     return (
         f"Limits: {others} Nothing of this machine enforces the others (limits = best-effort): {memory} and "
         f"{limits.pids} processes are looked at, and the sandbox ends once it is seen to have more; "

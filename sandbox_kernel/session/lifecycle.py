@@ -102,6 +102,11 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
         return out_of_memory(limits.memory, Survived.NOTHING, "the whole sandbox was ended")
     if reason.kind == "out_of_processes":
         return SandboxDied(EndCode.OUT_OF_PROCESSES, limit=f"{limits.pids}", setting="pids", kept=Survived.NOTHING)
+    if reason.kind == "out_of_scratch":
+        limit = format_bytes(limits.scratch_size)
+        return SandboxDied(
+            EndCode.OUT_OF_SCRATCH.note(why=detail), limit=limit, setting="scratch_size", kept=Survived.NOTHING
+        )
     if reason.kind == "nested_ended":
         return SandboxDied(EndCode.CONTEXT_DIED, kept=Survived.FILES)
     if reason.kind == "engine_lost":

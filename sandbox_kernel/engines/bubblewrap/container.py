@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
+from ...core.helper_processes import start_helper
 from ...core.model import DATASETS, ExitReason, SandboxSample, SandboxSpec
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
@@ -26,14 +27,14 @@ from ..limit_watch import LimitWatch, Place, watch_memory
 from ..owner_process import start_ticks
 from ..pipe import TAIL_BYTES, OverPipe, Pipe
 from ..process_sample import of_cgroup, of_processes
-from . import engine_errors
+from . import engine_errors, scratch_folder
 from .arguments import Descriptors, arguments
 from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of
 from .reaper import kill, reaper
 from .root_lookup import Root, find
-from .watch import MayUse, UsageWatch, confine, family
+from .watch import FolderWatch, MayUse, UsageWatch, confine, family
 
 if TYPE_CHECKING:
     from ..file_watch import FileWatch
@@ -95,7 +96,8 @@ class BubblewrapContainer(OverPipe, CgroupPause):
 
     def _take_up(self, launched: Launched, first: int | None = None) -> None:
         """Listen to the processes that this container has from now on."""
-        self.id, self.held = launched.name, launched.group is not None
+        self.id = launched.name
+        self.held = launched.group is not None and launched.folder is None
         self._launched = launched
         self._freezer = None
         self._over = asyncio.Event()
@@ -108,7 +110,10 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         self._handle: int | None = None
         self._oom_at = -math.inf
         self._oom_known = launched.group.kills_for_memory() if launched.group is not None else 0
+        self._filled = ""
+        """What there was too much of in the folder for its scratch."""
         self._limit: LimitWatch | UsageWatch | None = None
+        self._fill: FolderWatch | None = None
         self._listening = True
         self._loop.add_reader(launched.monitor, self._monitor_ended)
         self._loop.add_reader(launched.errors, self._hear_errors)
@@ -197,7 +202,15 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         if not gone:
             raise EngineError(EndCode.CONTAINER_NOT_REMOVED, "the sandbox did not end", limit=f"{KILL_SECONDS:.0f} s")
         self._forget()
+        if (folder := self._launched.folder) is not None:
+            await self._remove(folder)
         reaper().forget(self.id)
+
+    async def _remove(self, folder: str) -> None:
+        """Remove what it had on the host's disk; what takes long is left to a process that outlives this one."""
+        if not await asyncio.to_thread(scratch_folder.remove, folder, KILL_SECONDS):
+            with contextlib.suppress(OSError):  # `reap` is left
+                start_helper(scratch_folder.__file__, folder)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -253,6 +266,8 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             with contextlib.suppress(OSError):  # it ended already; and the attestation sees what is not there
                 confine(first, self._most)
             self._limit = UsageWatch(first, self._most, self._used_too_much)
+        if (folder := self._launched.folder) is not None:
+            self._fill = FolderWatch(first, folder, self._most.disk_bytes, self._filled_up)
         with contextlib.suppress(OSError):  # it ended, or is another user's, who has counts of their own
             confine_user(first)
         reaper().started(self.id, handle)
@@ -294,6 +309,14 @@ class BubblewrapContainer(OverPipe, CgroupPause):
 
     def _used_too_much(self) -> None:
         self._oom_at = time.monotonic()
+        self._stop()
+
+    def _filled_up(self, what: str) -> None:
+        self._filled = what
+        self._let_go_on()
+        self._stop()
+
+    def _stop(self) -> None:
         if self._handle is not None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -306,6 +329,8 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         self._pipe.finish()
         if isinstance(self._limit, UsageWatch):
             self._limit.close()
+        if self._fill is not None:
+            self._fill.close()
         if not self._monitor_there():
             self._conclude()
 
@@ -337,6 +362,9 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             detail = self._stderr.decode("utf-8", "replace").strip()
             self._end(ExitReason(kind="exited", exit_code=code, detail=detail))
             return
+        if self._filled:
+            self._end(ExitReason(kind="out_of_scratch", exit_code=SIGKILLED, detail=self._filled))
+            return
         group = self._launched.group
         more = group is not None and group.kills_for_memory() > self._oom_known
         if more or time.monotonic() - self._oom_at < JUST_BEFORE_SECONDS:
@@ -356,6 +384,8 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         self._launched.held.close()
         if self._limit is not None:
             self._limit.close()
+        if self._fill is not None:
+            self._fill.close()
         handles = [self._launched.monitor, self._launched.errors, self._launched.status]
         for fd in [*handles, *([] if self._handle is None else [self._handle])]:
             if not self._loop.is_closed():

@@ -20,7 +20,7 @@ from ..abilities import PAUSE
 from ..attached import made_aside, opens_disks
 from ..inspectable import Condition
 from ..pipe import Pipe
-from . import engine_errors, root_lookup, users
+from . import engine_errors, root_lookup, scratch_folder, users
 from .ahead import Begun, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, taken_over
@@ -225,10 +225,10 @@ class BubblewrapEngine:
     async def reap(self) -> int:
         """End sandboxes whose pipe has no owner, and that their reaper did not end; return how many.
 
-        The cgroups that an owner and its reaper left when both were killed count, too.
+        The cgroups and folders that an owner and its reaper left when both were killed count, too.
         """
-        lost, left = await asyncio.to_thread(lambda: (self._lost(), cgroups.left_behind()))
-        if not lost and not left:
+        lost, left, folders = await asyncio.to_thread(lambda: (self._lost(), cgroups.left_behind(), _left_folders()))
+        if not lost and not left and not folders:
             return 0
         await asyncio.sleep(REAP_PAUSE)
         return await asyncio.to_thread(self._reap, lost, left)
@@ -242,7 +242,10 @@ class BubblewrapEngine:
         for folder in left:
             _end_all(folder)
         cgroups.remove([*left], REAP_SECONDS)
-        return len({found.name for found in lost} | {Path(folder).name for folder in left})
+        gone = _left_folders()
+        for folder in gone:
+            scratch_folder.remove(folder, REAP_SECONDS)
+        return len({found.name for found in lost} | {Path(folder).name for folder in left | gone})
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -353,6 +356,12 @@ class BubblewrapEngine:
         if not complete:
             return set()  # one that was not looked at may have it
         return {found for found in sandboxes(self.mark) if found.pipe not in having and _may_end(found.pid)}
+
+
+def _left_folders() -> set[str]:
+    """Return the folders of scratch on the host's disk that no sandbox has any more."""
+    found = set(scratch_folder.left_behind())
+    return found - {f"{scratch_folder.PLACE}/{one.name}" for one in sandboxes()} if found else found
 
 
 def _filters() -> bool:

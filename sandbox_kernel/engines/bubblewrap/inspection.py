@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core.model import SandboxSpec
-from ..attestation import WITHOUT_A_CGROUP, same
+from ..attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
 from ..base import Check, Inspection
 from ..cgroups import Group
 from ..hardening import OF_A_USER, PAGE_BYTES, Protections
@@ -90,9 +90,13 @@ def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str],
     limits = (
         () if drops() else _of_a_user(seen)
     )  # root's sandboxes have counts of their own, and their agent limits them
-    lines = (*compared(wanted, launched, words, seen), *limits)
-    weaker = launched.group is None and spec.limits_kept == "best-effort"
-    excused = WITHOUT_A_CGROUP if weaker else "bubblewrap"
+    lines: tuple[Check, ...] = (*compared(wanted, launched, words, seen), *limits)
+    excused = "bubblewrap"
+    if spec.limits_kept == "best-effort":
+        lacks = {(True, False): WITHOUT_A_CGROUP, (False, True): WITH_A_FOLDER, (True, True): WITHOUT_EITHER}
+        excused = lacks.get((launched.group is None, launched.folder is not None), excused)
+    if launched.folder is not None:
+        lines = (*lines, *_of_a_folder(spec.limits.scratch_size, seen))
     changed = launched.held.changed()
     return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers, changed)
 
@@ -103,6 +107,12 @@ def _of_a_user(seen: Seen) -> Iterator[Check]:
         said = seen.own_limits.get(row, "").split()[:2]
         ok = len(said) == 2 and all(each.isdigit() and int(each) <= OF_A_USER[name] for each in said)
         yield Check(f"engine: limit of {name}", f"at most {OF_A_USER[name]}", " ".join(said) or "nothing", ok)
+
+
+def _of_a_folder(size: int, seen: Seen) -> Iterator[Check]:
+    """A folder is no disk, which a setting has to accept; the largest file is a limit of the process."""
+    yield same("engine: scratch", "a disk of its own", "a folder of this user's")
+    yield same("engine: largest file", [f"{size}"] * 2, seen.own_limits.get("Max file size", "").split()[:2])
 
 
 def compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> tuple[Check, ...]:

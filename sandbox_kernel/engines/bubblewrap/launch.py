@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import SandboxSpec
+from ...core.model import SCRATCH, SandboxSpec
 from ...core.version import __version__
 from .. import seccomp
 from .. import seccomp_program as system_calls
@@ -33,7 +33,7 @@ from ..attached import Held
 from ..cgroups import Group
 from ..hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ..owner_process import Owner
-from . import engine_errors, private_mounts, users
+from . import engine_errors, private_mounts, scratch_folder, users
 from .arguments import NOT_OPENED, Descriptors, Machine, arguments, etc
 from .discovery import reachable
 from .process_labels import MARK
@@ -83,6 +83,11 @@ class Launched:
     said: bytes = b""
     """What was read already of what bubblewrap says of its state."""
 
+    @property
+    def folder(self) -> str | None:
+        """What is to be removed with it: the folder that takes the place of a disk for its scratch, if one does."""
+        return scratch_folder.of(self.opened, SCRATCH)
+
 
 class Guest(NamedTuple):
     """Another program than a spec's, in the same walls."""
@@ -123,22 +128,25 @@ def launch(
     *,
     layers: bool = False,
     attached: Held | None = None,
+    name: str | None = None,
 ) -> tuple[Launched, socket.socket]:
     """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
 
     `guest` marks a program that is not a sandbox's. With `layers`, each folder of the root gets one of the
-    sandbox's own. `attached` is what it has of the host's. Raises `EngineError`.
+    sandbox's own. `attached` is what it has of the host's, `name` what `new_name` returned. Raises `EngineError`.
     """
     wanted, more, variable, niceness, pipe, gate = guest or Guest(walls(spec), (), MARK)
     above = frozenset(target for source, target in root.binds if layers and os.path.isdir(source))  # noqa: PTH112 (a string)
-    name = Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
+    name = name or new_name(spec, group)
     opened, devices, disks = _given(attached or Held())
+    folder = scratch_folder.of(opened, SCRATCH)
     mine, theirs = pipe or way()
     held: list[int] = []
     try:
         with contextlib.nullcontext() if pipe is not None else theirs:
             status, errors_end, descriptors = _files(wanted, held)
-            own = _space(spec, root) if guest is None else Space(None, _uid(spec))
+            # What another user has written to a folder, this one could not remove.
+            own = _space(spec, root) if guest is None and folder is None else Space(None, _uid(spec))
             spaces = () if own.descriptor is None else (own.descriptor,)
             held += spaces
             given = machine(group, above, own.descriptor, opened)
@@ -172,8 +180,8 @@ def launch(
             held.append(monitor)
             try:
                 cgroups = tuple(folder for _, folder in group.folders) if group is not None else ()
-                reaper().watch(name, cgroups, theirs.fileno(), monitor)
-                confine(process.pid, wanted, group)
+                reaper().watch(name, cgroups, theirs.fileno(), monitor, folder or "")
+                confine(process.pid, wanted, group, None if folder is None else spec.limits.scratch_size)
                 if niceness:
                     os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
                     if group is not None:  # a niceness counts among the processes of one cgroup
@@ -198,8 +206,7 @@ def launch(
     for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values(), *spaces):
         os.close(fd)
     known = (name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors)
-    launched = Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Held(), disks)
-    return launched, mine
+    return Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Held(), disks), mine
 
 
 def walls(spec: SandboxSpec) -> Protections:
@@ -219,11 +226,19 @@ def confine_user(first: int) -> None:
         resource.prlimit(first, number, (least, least))
 
 
-def confine(pid: int, wanted: Protections, group: Group | None) -> None:
+def confine(pid: int, wanted: Protections, group: Group | None, largest_file: int | None = None) -> None:
     """Set those limits of a process and its children that it cannot set itself. Raises OSError."""
     if group is not None:
         group.enter(pid)
+    if largest_file is not None:
+        least = min(each for each in (largest_file, *resource.prlimit(pid, resource.RLIMIT_FSIZE)) if each >= 0)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (least, least))
     Path(f"/proc/{pid}/oom_score_adj").write_text(str(wanted.oom_score), encoding="ascii")
+
+
+def new_name(spec: SandboxSpec, group: Group | None) -> str:
+    """Return the name of a new sandbox, which is its cgroup's."""
+    return Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
 
 
 def name_of(group: Group) -> str:
@@ -281,7 +296,7 @@ def _mounted() -> tuple[str, ...]:
 
 
 def _given(held: Held) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Return where bubblewrap finds what was opened, which of it are devices, and what tells the root of each apart.
+    """Return where bubblewrap finds what was opened, which of it are devices, and what tells the root of disks apart.
 
     bubblewrap would leave descriptors to the sandbox, so it looks a path up again, and the attestation compares what it
     has found with what was opened. Raises `EngineError` for what the sandbox's user cannot get to.
@@ -289,6 +304,9 @@ def _given(held: Held) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     devices = {place: name for place, name in held.names.items() if name.startswith("/dev/")}
     numbers = {place: f"{os.fstat(held.descriptors[place]).st_rdev}:{ROOT_INODE}" for place in devices}
     found = private_mounts.places(devices)
+    if SCRATCH in held.names and SCRATCH not in devices:
+        seen = os.fstat(held.descriptors[SCRATCH])
+        numbers[SCRATCH] = f"{seen.st_dev}:{seen.st_ino}"
     for place in held.names.keys() - devices.keys():
         found[place] = os.readlink(f"/proc/self/fd/{held.descriptors[place]}")  # noqa: PTH115 (a magic link)
         if drops() and not reachable(found[place]):

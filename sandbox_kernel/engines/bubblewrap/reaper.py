@@ -20,6 +20,8 @@ WATCH, STARTED, FORGET = "+", "=", "-"
 MESSAGE_BYTES = 8192
 ROUND_SECONDS = 0.05
 REMOVE_SECONDS = 30.0
+OWNER_SECONDS = 0.5
+"""How long an owner that is there has to remove a folder itself."""
 
 
 class Reaper:
@@ -32,9 +34,12 @@ class Reaper:
         self._way: socket.socket | None = None
         self._lock = threading.RLock()  # a finalizer may run in the midst of another call
 
-    def watch(self, name: str, cgroups: tuple[str, ...], end: int, monitor: int) -> None:
-        """A sandbox is about to start: `end` is its end of the pipe, `monitor` the pidfd of its first process here."""
-        self._tell(WATCH, name, "\n".join(cgroups), (end, monitor))
+    def watch(self, name: str, cgroups: tuple[str, ...], end: int, monitor: int, folder: str = "") -> None:
+        """A sandbox is about to start: `end` is its end of the pipe, `monitor` the pidfd of its first process here.
+
+        `folder` is on the host's disk, and is to be removed with it.
+        """
+        self._tell(WATCH, name, "\n".join((folder, *cgroups)), (end, monitor))
 
     def started(self, name: str, first: int) -> None:
         """The sandbox's own first process is there: its pidfd."""
@@ -153,6 +158,14 @@ def _send(process: int, number: int) -> bool:
     return True
 
 
+def _has_ended(process: int) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def _pid(process: int) -> int:
     """Return the number of a pidfd's process, -1 if it is gone."""
     for line in _lines(f"/proc/self/fdinfo/{process}"):
@@ -179,10 +192,13 @@ def _lines(path: str) -> list[str]:
 class Charge:
     """One sandbox that the reaper looks after."""
 
-    def __init__(self, end: int, monitor: int, cgroups: list[str]) -> None:
+    def __init__(self, end: int, monitor: int, folder: str, cgroups: list[str]) -> None:
         self.end = end
         self.processes = [monitor]
         self.cgroups = cgroups
+        self._folder = folder
+        self._since = 0.0
+        self._remover = 0
 
     def kill(self) -> None:
         """Kill what is known of it, and what else is in its cgroups; one that is paused dies when it goes on."""
@@ -196,7 +212,7 @@ class Charge:
                     continue
 
     def gone(self) -> bool:
-        """Return whether its cgroups are removed, which takes until its last process has ended."""
+        """Return whether its cgroups and its folder are removed, which takes until its last process has ended."""
         for folder in self.cgroups:
             try:
                 os.rmdir(folder)  # noqa: PTH106 (as above)
@@ -204,7 +220,25 @@ class Charge:
                 pass
             except OSError:
                 return False
-        return True
+        return self._removed()
+
+    def _removed(self) -> bool:
+        """Have its folder removed by a process of its own, for it may have many files; an owner may be faster."""
+        import time
+
+        if not self._folder:
+            return True
+        if not os.path.lexists(self._folder):
+            if self._remover:
+                os.waitpid(self._remover, 0)  # it has nothing left to do
+            return True
+        now = time.monotonic()
+        self._since = self._since or now
+        if not self._remover and now - self._since > OWNER_SECONDS and all(map(_has_ended, self.processes)):
+            script = os.path.join(os.path.dirname(__file__), "scratch_folder.py")  # noqa: PTH118, PTH120 (as above)
+            words = [sys.executable, "-I", "-S", script, self._folder]
+            self._remover = os.posix_spawn(sys.executable, words, os.environ)
+        return False
 
     def close(self) -> None:
         for fd in (self.end, *self.processes):
@@ -276,7 +310,8 @@ class Wards:
     def _note(self, word: str, name: str, text: str, fds: list[Any]) -> None:
         if word == WATCH and len(fds) == 2 and name not in self._charges:
             end, monitor = fds
-            self._charges[name] = Charge(end, monitor, text.split("\n") if text else [])
+            folder, *cgroups = text.split("\n")
+            self._charges[name] = Charge(end, monitor, folder, cgroups)
             self._poll.register(end, 0)  # the end of the other side is told without being asked for
         elif word == STARTED and len(fds) == 1 and name in self._charges:
             self._charges[name].processes += fds

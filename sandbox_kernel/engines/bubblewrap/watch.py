@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.model import SCRATCH, SandboxSpec
+from ...core.model import SCRATCH, SandboxSpec, format_bytes
+from . import scratch_folder
 
 INTERVAL_SECONDS = 0.05
 STACK_BYTES = 8 << 20
@@ -31,6 +32,10 @@ PAUSE_FOR_WEIGHING = 4
 """How many times as long as a look at every page took, until the next look."""
 
 
+PART_OF_FOLDERS, SPARE_BYTES = 64, 1 << 20
+"""What a folder may have above its size, a part of that and so many bytes: a disk has what its folders take, too, and a
+program that meets the limit of one file is to be told, not ended."""
+
 PLACES = ("/tmp", SCRATCH, "/dev/shm")  # noqa: S108 (inside)
 """Where files take memory."""
 
@@ -41,10 +46,13 @@ class MayUse(NamedTuple):
     memory_bytes: int
     pids: int
     """Processes and threads together."""
+    disk_bytes: int = 0
+    """Of scratch that takes no memory; 0 if it does."""
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> MayUse:
-        return cls(spec.limits.memory, spec.limits.pids)
+        limits = spec.limits
+        return cls(limits.memory, limits.pids, limits.scratch_size if limits.scratch == "disk" else 0)
 
 
 def confine(pid: int, most: MayUse) -> None:
@@ -106,12 +114,77 @@ class UsageWatch:
             threads += rows.get("Threads", 0)
         files = 0
         for place in PLACES:
+            if place == SCRATCH and self._most.disk_bytes:
+                continue
             with contextlib.suppress(OSError):
                 inside = f"/proc/{self._first}/root{place}"
                 if not _is_ours(inside, place):
                     space = os.statvfs(inside)
                     files += (space.f_blocks - space.f_bfree) * space.f_frsize
         return private + max(shared, files), threads
+
+
+class FolderWatch:
+    """Calls `over`, on the running loop, with what there is too much of in a folder that takes the place of a disk.
+
+    Its file system's free room is asked at each look, which costs nothing; the folder itself is gone through at each
+    look that may find it full, for `scratch_folder.MAX_FILES` files and a fifth of the time at most, and at once when
+    the file system has lost as much as the folder may still take. A file without a name is seen by who has it open.
+    One that is hidden from that (it is on its way from process to process, or mapped and closed) is not, so the
+    sandbox ends as well when the disk is nearly full. The kernel's own count for a user, a quota, would see all of it,
+    and also all else that is the user's: few machines have one.
+    """
+
+    def __init__(self, first: int, folder: str, most_bytes: int, over: Callable[[str], None]) -> None:
+        """`first` is the number of the sandbox's first process."""
+        self._first, self._folder, self._over = first, folder, over
+        self._most = most_bytes + most_bytes // PART_OF_FOLDERS + SPARE_BYTES
+        self._free, self._left, self._due = 0, 0, 0.0
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+        self._closed = False
+
+    def close(self) -> None:
+        """Look no longer; idempotent, and works without a loop."""
+        self._closed = True
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        try:
+            free, least = scratch_folder.room(self._folder)
+        except OSError:
+            return  # it went with its sandbox
+        if free < least:
+            self._over(f"the host's disk has {format_bytes(free)} left")
+        elif time.monotonic() >= self._due or self._free - free >= self._left:
+            self._free = free
+            self._loop.run_in_executor(None, self._go_through).add_done_callback(self._gone_through)
+        else:
+            self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
+
+    def _go_through(self) -> tuple[int, str, float]:
+        began, total, why = time.monotonic(), 0, ""
+        try:
+            total = scratch_folder.used(self._folder, family(self._first))
+        except scratch_folder.OverLimitError as error:
+            why = str(error)
+        if total > self._most:
+            why = f"{format_bytes(total)} of files"
+        return total, why, time.monotonic() - began
+
+    def _gone_through(self, done: asyncio.Future[tuple[int, str, float]]) -> None:
+        if self._closed or done.cancelled():
+            return
+        try:
+            total, why, seconds = done.result()
+        except OSError:
+            return  # as above
+        if why:
+            self._over(why)
+            return
+        self._left = self._most - total
+        self._due = time.monotonic() + max(INTERVAL_SECONDS, seconds * PAUSE_FOR_WEIGHING)
+        self._timer = self._loop.call_later(max(INTERVAL_SECONDS, seconds), self._look)
 
 
 def _is_ours(inside: str, place: str) -> bool:

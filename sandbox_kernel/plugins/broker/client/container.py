@@ -18,7 +18,7 @@ from ....core.errors import EngineError, EngineUnavailable
 from ....core.model import ExitReason, SandboxSample, SandboxSpec
 from ....core.tasks import Tasks
 from ....engines.abilities import NONE, PAUSE, Ability
-from ....engines.attestation import WITHOUT_A_CGROUP, checks, demand, same
+from ....engines.attestation import LOOKED_AT, checks, demand, same
 from ....engines.base import Check, Handover, Inspection
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.user_ids import UID_RANGE
@@ -31,7 +31,7 @@ PAUSE_SECONDS = 60.0
 """More than any engine takes to say that it cannot."""
 LAST_WORDS_SECONDS = 0.5
 OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
-KINDS = ("exited", "out_of_memory", "out_of_processes", "killed", "engine_lost", *OF_KEPT)
+KINDS = ("exited", "out_of_memory", "out_of_processes", "out_of_scratch", "killed", "engine_lost", *OF_KEPT)
 SIGKILLED = 128 + 9
 
 
@@ -189,7 +189,7 @@ class BrokerContainer(OverPipe):
         looking, self._looking = self._looking, None
         said, _ = await (looking if looking is not None else self._channel.ask("look"))
         witness = _witness(said)
-        self.held = witness.engine != WITHOUT_A_CGROUP
+        self.held = witness.engine not in LOOKED_AT
         image = said.get("image_id")
         self.image_id = image[:100] if isinstance(image, str) else None
         found = checks(replace(spec, uid=self._given.uid), report, witness)

@@ -884,6 +884,13 @@ def test_a_sandbox_without_room_for_a_process_says_which_setting_that_is() -> No
     )
 
 
+def test_a_folder_with_too_much_in_it_says_what_and_which_setting_that_is() -> None:
+    reason = ExitReason(kind="out_of_scratch", exit_code=137, detail="12.0 GiB of files")
+    error = exit_reasons.of_sandbox(reason, Limits(scratch="disk", scratch_size=10 << 30), None)
+    assert (error.code.code, error.limit, error.setting) == ("out-of-scratch", "10.0 GiB", "scratch_size")
+    assert "12.0 GiB of files" in str(error)
+
+
 async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench: Bench) -> None:
     cell, waiting = bench.submit(), bench.submit()
     bench.status("busy", cell)
