@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ ODD = "a,b: \\c\n\u00e9\u2603'\""
 """Letters that mean something to mounts, shells or JSON, in the dataset's own path and in a file's name."""
 
 PROBE = r"""
-import ctypes, errno, fcntl, json, os, signal, socket, sys
+import ctypes, errno, fcntl, json, os, shutil, signal, socket, subprocess, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)  # a lease that the host breaks
 os.chdir(sys.argv[1])
 
@@ -63,6 +64,19 @@ def done(call):
     call()
     return "done"
 
+def ran(path):
+    user = 65534 if os.geteuid() == 0 else None
+    return {7: "as root", 8: "as its caller"}[subprocess.run([path], user=user).returncode]
+
+def ran_as_a_copy():
+    shutil.copy("program", sys.argv[3] + "/copy")
+    return ran(sys.argv[3] + "/copy")
+
+def rewritten(path):
+    with open(path, "r+") as file:
+        file.write("x")
+    return "done"
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 def watched():
@@ -85,6 +99,9 @@ found = {
     "flock": tried(lambda: done(lambda: fcntl.flock(db, fcntl.LOCK_EX | fcntl.LOCK_NB))),
     "lock": tried(lambda: done(lambda: fcntl.lockf(db, fcntl.LOCK_SH | fcntl.LOCK_NB))),
     "lease": tried(lambda: done(lambda: fcntl.fcntl(db, 1024, 0))),
+    "setuid program": tried(lambda: ran("./setuid")),
+    "program": tried(lambda: ran("./program")),
+    "copy of a program": tried(ran_as_a_copy),
 }
 watch = tried(watched)
 print(json.dumps(found), flush=True)
@@ -100,8 +117,24 @@ writes = {
     "unlink": lambda: os.unlink("goes"), "rmdir": lambda: os.rmdir("empty"),
 }
 written = {name: tried(lambda: done(call)) for name, call in writes.items()}
-print(json.dumps({"watch": told, "writes": written}), flush=True)
+open(sys.argv[3] + "/own", "w").close()
+links = {
+    "hard link out of it": tried(lambda: done(lambda: os.link("linked", sys.argv[3] + "/out"))),
+    "hard link into it": tried(lambda: done(lambda: os.link(sys.argv[3] + "/own", "in"))),
+    "write to a file with a name outside": tried(lambda: rewritten("linked")),
+}
+print(json.dumps({"watch": told, "writes": written, **links}), flush=True)
 """
+
+
+def a_program() -> bytes:
+    """Return a program for Linux on x86-64 that needs no library: it ends with 7 where it runs as root, else with 8."""
+    # geteuid(); edi = 7; if it is not 0, edi = 8; exit(edi)
+    code = bytes.fromhex("b86b0000000f05 85c0 bf07000000 7405 bf08000000 b83c0000000f05")
+    start, size = 0x400000, 64 + 56 + len(code)
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, start + 64 + 56, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    return head + struct.pack("<IIQQQQQQ", 1, 5, 0, start, start, size, size, 0x1000) + code
 
 
 @contextlib.contextmanager
@@ -111,6 +144,7 @@ def a_trap(*, mounted: bool) -> Iterator[Path]:
         (folder.parent / "secret").write_text("secret")
         outside = folder.parent / "outside"
         outside.mkdir()
+        outside.chmod(0o755)
         (outside / "secret").write_text("secret")
         for name in ("below", "empty"):
             (folder / name).mkdir()
@@ -133,6 +167,11 @@ def a_trap(*, mounted: bool) -> Iterator[Path]:
             if not path.is_symlink():
                 path.chmod(0o777)
         folder.chmod(0o777)
+        for name, mode in {"setuid": 0o6755, "program": 0o755}.items():
+            (folder / name).write_bytes(a_program())
+            (folder / name).chmod(mode)
+        os.link(outside / "secret", folder / "linked")
+        (folder / "linked").chmod(0o777)
         os.utime(folder / "old", (1_000_000, 2_000_000))
         yield folder
 
@@ -180,7 +219,7 @@ async def _attacked(container: Container, folder: Path) -> dict[str, Any]:
 
 
 async def _from(name: str, folder: Path) -> dict[str, Any]:
-    arguments = ("/mnt/datasets/sales", ODD)
+    arguments = ("/mnt/datasets/sales", ODD, "/mnt/data")
     if name == "plain mount":
         engine = DockerEngine()
         spec = new_spec(PROBE, *arguments)
@@ -198,9 +237,8 @@ async def _from(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _on_the_host(folder: Path) -> dict[str, Any]:
-    with subprocess.Popen(
-        [sys.executable, "-I", "-c", PROBE, str(folder), ODD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    words = [sys.executable, "-I", "-c", PROBE, str(folder), ODD, str(folder.parent / "outside")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         found: dict[str, Any] = json.loads(process.stdout.readline())
@@ -226,6 +264,8 @@ def wall(request: pytest.FixtureRequest) -> str:
     """Return the name of each kind of sandbox that is to be had here."""
     if os.geteuid() != 0:
         pytest.skip("only root can make the device nodes and mounts that lead out")
+    if os.uname().machine != "x86_64":
+        pytest.skip("the program in the folder is for x86-64")
     if why := WALLS[request.param].absent():
         pytest.skip(why)
     return str(request.param)
@@ -244,6 +284,10 @@ THREATS: dict[str, tuple[set[Any], str, Any]] = {
     "watch": ({"EAGAIN", "ENOSYS"}, "plain mount", "told"),
     "time of reading": ({"not noted"}, "host", "noted"),
     "folder": ({"as it was"}, "host", "changed"),
+    "setuid program": ({"EACCES", "as its caller"}, "host", "as root"),
+    "hard link out of it": ({"EXDEV"}, "host", "done"),
+    "hard link into it": ({"EXDEV", "EROFS"}, "host", "done"),
+    "write to a file with a name outside": ({"EROFS", "EACCES", "EPERM"}, "host", "done"),
 }
 """What a sandbox may have of each, and where the attack succeeds."""
 
@@ -254,6 +298,66 @@ def test_a_dataset_is_no_way_out(wall: str, threat: str) -> None:
     found, without = (attacked(name)[threat] for name in (wall, control))
     assert (tuple(found) if isinstance(found, list) else found) in safe
     assert (tuple(without) if isinstance(without, list) else without) == harm
+
+
+def test_a_program_in_it_runs_nowhere_or_as_any_other_file_of_a_cell(wall: str) -> None:
+    """Docker's mounts are noexec; others cannot say so, and to a cell that runs what it likes it is all the same."""
+    found = attacked(wall)
+    assert found["program"] == ("EACCES" if wall == "docker" else "as its caller")
+    assert found["copy of a program"] == "as its caller"
+    assert attacked("plain mount")["program"] == "as its caller"
+
+
+LATER = """
+import json, os, sys
+for _ in sys.stdin:
+    print(json.dumps(os.listdir(sys.argv[1] + "/below")), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def passing_mounts_on(folder: Path) -> Iterator[None]:
+    """Have a folder be a mount whose mounts below go to all that have a copy of it, if they let them."""
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "--make-shared", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+async def _later(name: str, folder: Path) -> list[str]:
+    """Return what a sandbox sees of a mount that the host makes below while it runs."""
+    if name == "plain mount":
+        spec = new_spec(LATER, place := "/mnt/datasets/sales")
+        body, held = creation(spec)
+        options = {"Propagation": "rslave"}
+        mount = {"Type": "bind", "Source": str(folder), "Target": place, "ReadOnly": True, "BindOptions": options}
+        body["HostConfig"]["Mounts"] = [mount]
+        container: Container = await DockerEngine().start_body(spec.session_id, body, held)
+    else:
+        spec = WALLS[name].spec(LATER, "/mnt/datasets/sales", attached=dataset(folder))
+        container = await WALLS[name].make().start(spec)
+    try:
+        await container.send(b"\n")
+        assert json.loads(await receive_line(container)) == []
+        subprocess.run(["mount", "--bind", folder.parent / "outside", folder / "below"], check=True)  # noqa: ASYNC221
+        await container.send(b"\n")
+        found: list[str] = json.loads(await receive_line(container))
+        return found
+    finally:
+        await container.kill()
+
+
+def test_what_is_mounted_below_it_later_is_not_seen(wall: str) -> None:
+    with a_trap(mounted=False) as folder, passing_mounts_on(folder):
+        assert asyncio.run(_later(wall, folder)) == []
+
+
+@pytest.mark.usefixtures("wall")
+def test_control_what_is_mounted_below_a_plain_mount_later_is_seen() -> None:
+    with a_trap(mounted=False) as folder, passing_mounts_on(folder):
+        assert asyncio.run(_later("plain mount", folder)) == ["secret"]
 
 
 def test_nothing_of_a_dataset_can_be_changed(wall: str) -> None:
