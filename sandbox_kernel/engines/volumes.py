@@ -82,6 +82,9 @@ class VolumeKeeper(Protocol):
     async def remove_volume(self, name: str) -> None:
         """Remove one with its content."""
 
+    async def rename_volume(self, name: str, new: str) -> None:
+        """Give one another name, which none has."""
+
 
 class Volumes:
     """The volumes in one folder, which are one owner's."""
@@ -103,9 +106,12 @@ class Volumes:
                 fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
                 with open(fd, "w") as file:  # noqa: PTH123 (a descriptor)
                     file.write(f"{new_uid()}\n")
+                    file.flush()
+                    os.fsync(fd)  # an empty one, after a crash of the machine, would be no owner of any volume
                 with contextlib.suppress(FileExistsError):  # another process was faster
                     os.link(new, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
                 os.unlink(new, dir_fd=folder)
+                os.fsync(folder)
                 return _uid(folder)
             except OSError as error:
                 raise unusable(f"{self.folder}: {error.strerror}") from error
@@ -144,6 +150,15 @@ class Volumes:
             with _closing(fd):
                 self._lock(fd, name, writable=True)
                 os.unlink(name + _SUFFIX, dir_fd=folder)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a volume another name. Raises `EngineError`: it is not there, or another one has that name."""
+        _check(new)
+        with self._opened_folder(name) as folder, self._alone(folder):
+            os.close(self._open(folder, name, os.O_RDONLY))
+            self._check_free(folder, new)
+            os.rename(name + _SUFFIX, new + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
 
     def attach(self, name: str, *, writable: bool, create: bool = True) -> disk_images.Device:
         """Return a device with a volume; with `create`, one that is to be written to is made if it is not there.
@@ -200,10 +215,15 @@ class Volumes:
         found = (name.removesuffix(_SUFFIX) for name in os.listdir(folder) if name.endswith(_SUFFIX))
         return tuple(sorted(name for name in found if _NAME.fullmatch(name))[:MAX_VOLUMES])
 
-    def _create(self, folder: int, name: str, size: int, uid: int, quota: Quota | None) -> None:
+    def _check_free(self, folder: int, name: str) -> tuple[str, ...]:
+        """Refuse a name that a volume has, and return all that there are."""
         names = self._names(folder)
         if same := [one for one in names if one.lower() == name.lower()]:
             raise EngineError(EndCode.VOLUME_EXISTS.note(name=same[0]), setting="volumes")
+        return names
+
+    def _create(self, folder: int, name: str, size: int, uid: int, quota: Quota | None) -> None:
+        names = self._check_free(folder, name)
         if len(names) >= MAX_VOLUMES:
             raise EngineError(EndCode.VOLUME_QUOTA.note(name=name), limit=f"{MAX_VOLUMES} volumes", setting="volumes")
         if quota is not None:
@@ -216,6 +236,7 @@ class Volumes:
                 disk_images.make(fd, size, uid, journal=True)
                 os.fsync(fd)
             os.rename(_NEW, name + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 os.unlink(_NEW, dir_fd=folder)

@@ -218,6 +218,11 @@ async def remove_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {}
 
 
+async def rename_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
+    await broker.volumes.rename(peer.uid, packets.text(said["name"], 200), packets.text(said["new"], 200))
+    return {}
+
+
 ANSWERS: dict[str, Callable[[Service, Peer, Answer], Awaitable[Answer]]] = {
     "status": status,
     "list": list_own,
@@ -234,6 +239,7 @@ ANSWERS: dict[str, Callable[[Service, Peer, Answer], Awaitable[Answer]]] = {
     "volumes": volumes,
     "create_volume": create_volume,
     "remove_volume": remove_volume,
+    "rename_volume": rename_volume,
 }
 
 

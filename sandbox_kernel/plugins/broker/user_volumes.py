@@ -52,6 +52,9 @@ class UserVolumes:
     async def remove(self, uid: int, name: str) -> None:
         await self._done(uid, lambda: self.of(uid).remove(name))
 
+    async def rename(self, uid: int, name: str, new: str) -> None:
+        await self._done(uid, lambda: self.of(uid).rename(name, new))
+
     async def make_missing(self, uid: int, order: CreateRequest) -> None:
         """Make those that an order writes to and that are not there yet, within the user's ceiling."""
         written = {one.name for one in order.attached if one.kind == "volume" and one.writable}

@@ -31,6 +31,11 @@ class DataCode(Code):
         "the archive cannot be put into the volume {name}, which is not made",
         "Name a tar archive, and a --size that it fits into.",
     )
+    VOLUME_HALF_FILLED = (
+        "failure",
+        "what was put into a new volume could not be removed, and is left as {name}",
+        "End what uses it, and `sandbox-kernel volumes rm {name} --yes`.",
+    )
     VOLUME_NOT_EMPTY = (
         "failure",
         "the volume {name} has content, and is gone for good once it is removed",

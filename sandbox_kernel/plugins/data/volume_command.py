@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,9 @@ ARCHIVE_FACTOR = 2
 """An archive is at most so many times as long as its volume: a small file takes a little more than its block. What is
 longer has holes, which would be written out."""
 STDIO = "-"
+LINGER_SECONDS = 10.0
+"""For a machine to let go of a volume whose sandbox has ended."""
+PAUSE_SECONDS = 0.1
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
@@ -86,6 +91,9 @@ class _OfBroker:
     def remove(self, name: str) -> None:
         asyncio.run(self._keeper.remove_volume(name))
 
+    def rename(self, name: str, new: str) -> None:
+        asyncio.run(self._keeper.rename_volume(name, new))
+
 
 def _kept(options: argparse.Namespace) -> Volumes | _OfBroker:
     """Return this user's volumes: those of a broker if one is named. Raises `SandboxError`."""
@@ -131,7 +139,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     most = _kept(options).size(options.name) * ARCHIVE_FACTOR + PIECE_BYTES
-    with _to(options) as file, _sandbox(options, "ro", DataCode.VOLUME_NOT_EXPORTED) as ask:
+    with _to(options) as file, _sandbox(options, options.name, "ro", DataCode.VOLUME_NOT_EXPORTED) as ask:
         ask(f"archive = export('/mnt/volumes/{options.name}')")
         total = 0
         while int(ask(f"print(archive.take({PIECE_BYTES}))")):
@@ -148,21 +156,41 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
+    """Fill a volume of another name first: one that is cut off here is never taken for what was asked for."""
     mine = _kept(options)
+    if same := [one.name for one in mine.list() if one.name.lower() == options.name.lower()]:
+        raise EngineError(EndCode.VOLUME_EXISTS.note(name=same[0]), setting="volumes")
+    part = f"{options.name[:40]}.part-{secrets.token_hex(4)}"
     with _from(options) as file:
-        mine.create(options.name, *_size(options))
+        mine.create(part, *_size(options))
         try:
-            with _sandbox(options, "rw", DataCode.VOLUME_NOT_IMPORTED) as ask:
-                ask(f"archive = fill('/mnt/volumes/{options.name}')")
+            with _sandbox(options, part, "rw", DataCode.VOLUME_NOT_IMPORTED) as ask:
+                ask(f"archive = fill('/mnt/volumes/{part}')")
                 while data := file.read(PIECE_BYTES):
                     ask.write(data)
                     ask("archive.give()\nassert archive.error is None, archive.error")
                 ask("archive.finish()\nassert archive.error is None, archive.error")
-        except BaseException:
-            mine.remove(options.name)
+            mine.rename(part, options.name)
+        except BaseException as error:
+            if not _removed(mine, part):
+                raise EngineError(DataCode.VOLUME_HALF_FILLED.note(name=part)) from error
             raise
     _say(f"made {options.name}")
     return 0
+
+
+def _removed(mine: Volumes | _OfBroker, name: str) -> bool:
+    """Remove a volume whose sandbox has ended, which its device may outlive for a moment; return whether it is gone."""
+    until = time.monotonic() + LINGER_SECONDS
+    while True:
+        try:
+            mine.remove(name)
+        except EngineError as error:
+            if error.code is not EndCode.VOLUME_IN_USE or time.monotonic() > until:
+                return False
+            time.sleep(PAUSE_SECONDS)
+        else:
+            return True
 
 
 class _Ask:
@@ -186,13 +214,13 @@ class _Ask:
 
 
 @contextmanager
-def _sandbox(options: argparse.Namespace, mode: str, code: Code) -> Iterator[_Ask]:
+def _sandbox(options: argparse.Namespace, name: str, mode: str, code: Code) -> Iterator[_Ask]:
     from ...sdk.blocking import Sandbox
 
     engine = {} if options.engine is None else {"engine": options.engine}
     source = (PACKAGE / "plugins" / "data" / "inside" / "volume_archive.py").read_text(encoding="utf-8")
     # Of the other settings of this user's files, none has a say in how bytes are moved.
-    with Sandbox(volumes={options.name: mode}, datasets=(), network=(), screen="off", **engine) as sandbox:
+    with Sandbox(volumes={name: mode}, datasets=(), network=(), screen="off", **engine) as sandbox:
         ask = _Ask(sandbox, options, code)
         ask(source)
         yield ask

@@ -160,6 +160,9 @@ class BrokerEngine:
     async def remove_volume(self, name: str) -> None:
         await self._query("remove_volume", seconds=VOLUME_SECONDS, name=name)
 
+    async def rename_volume(self, name: str, new: str) -> None:
+        await self._query("rename_volume", seconds=VOLUME_SECONDS, name=name, new=new)
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     async def _connected(self) -> socket.socket:

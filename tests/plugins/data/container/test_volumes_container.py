@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import secrets
+import subprocess
+import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -15,14 +19,16 @@ import pytest
 from sandbox_kernel import Sandbox
 from sandbox_kernel.cli.program import main
 from sandbox_kernel.core.codes import EndCode
-from sandbox_kernel.core.errors import SandboxError
+from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.core.model import MIB, SCRATCH, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attached, volumes
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.volumes import Volumes
+from sandbox_kernel.plugins.data import volume_command
 from tests.support.engines import IMAGE
+from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop devices and mounts")
@@ -130,6 +136,76 @@ def test_what_has_content_is_removed_with_yes_and_not_while_it_is_used(
     assert capsys.readouterr().out.startswith("models  1.0 MiB of 64.0 MiB  not in use")
     assert main(["volumes", "rm", "models", "--yes"]) == 0
     assert owned.list() == ()
+
+
+def part_of(owned: Volumes) -> str:
+    """Return the name of what an import fills just now."""
+    eventually(lambda: len(owned.list()) > 1 and owned.list()[0].used_by, 30, "a sandbox has it")
+    return owned.list()[0].name
+
+
+def device_of(owned: Volumes, name: str) -> str:
+    for one in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it ends just now
+            if one.read_text(encoding="utf-8").strip() == f"{owned.folder}/{name}.ext4":
+                return f"/dev/{one.parts[3]}"
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize("let_go", [True, False], ids=["for_a_moment", "for_longer"])
+def test_an_import_that_fails_while_its_device_lingers_makes_no_volume(
+    let_go: bool, tmp_path: Path, owned: Volumes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lingers: list[int] = []
+    remove = Volumes.remove
+
+    def refused_once(self: Volumes, name: str) -> None:
+        try:
+            remove(self, name)
+        except EngineError:
+            if let_go and lingers:
+                os.close(lingers.pop())
+            raise
+
+    monkeypatch.setattr(Volumes, "remove", refused_once)
+    monkeypatch.setattr(volume_command, "LINGER_SECONDS", 30.0 if let_go else 0.0)
+    os.mkfifo(tmp_path / "archive")
+    words = ["volumes", "import", "copy", str(tmp_path / "archive"), "--size", "64M", "--engine", "docker"]
+    with ThreadPoolExecutor(1) as thread:
+        importing = thread.submit(main, words)
+        with (tmp_path / "archive").open("wb", buffering=0) as archive:
+            part = part_of(owned)
+            lingers.append(os.open(device_of(owned, part), os.O_RDONLY))
+            archive.write(b"no archive" * 1000)
+        assert importing.result() != 0
+    assert [one.name for one in owned.list()] == (["models"] if let_go else [part, "models"])
+    assert bool(lingers) is not let_go
+    if let_go:
+        return
+    assert f"is left as {part}" in capsys.readouterr().err
+    os.close(lingers.pop())
+    with pytest.raises(SandboxError) as caught, Sandbox(engine="docker", image=IMAGE, volumes={"copy": "ro"}) as one:
+        one.run_code("1")
+    assert caught.value.code is EndCode.VOLUME_NOT_HERE
+    assert main(["volumes", "rm", part, "--yes"]) == 0
+
+
+def test_an_import_that_is_killed_leaves_nothing_of_that_name(tmp_path: Path, owned: Volumes) -> None:
+    os.mkfifo(tmp_path / "archive")
+    code = (
+        "import sys; from sandbox_kernel.cli.program import main; from sandbox_kernel.engines import volumes\n"
+        "volumes.default_folder = lambda: sys.argv[1]\n"
+        "main(['volumes', 'import', 'copy', sys.argv[2], '--size', '64M', '--engine', 'docker'])"
+    )
+    words = [sys.executable, "-c", code, owned.folder, str(tmp_path / "archive")]
+    with subprocess.Popen(words) as importing, (tmp_path / "archive").open("wb", buffering=0):
+        part = part_of(owned)
+        importing.kill()
+    eventually(lambda: not owned.list()[0].used_by, 30, "its sandbox has ended")
+    assert [one.name for one in owned.list()] == [part, "models"]
+    assert part.startswith("copy.part-")
+    owned.rename(part, "copy")  # as a whole one is at last
+    assert [one.name for one in owned.list()] == ["copy", "models"]
 
 
 @pytest.mark.parametrize("scratch", ["memory", "disk"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -175,6 +176,39 @@ def test_a_file_system_that_cannot_be_repaired_is_not_mounted(volumes: Volumes) 
 def test_names_lead_nowhere(volumes: Volumes, name: str) -> None:
     for call in (volumes.create, volumes.size, volumes.remove):
         assert "a name has letters" in refusal(EndCode.VOLUME_NOT_OPENED, call, name).message
+
+
+def test_a_volume_gets_no_name_that_another_has(volumes: Volumes) -> None:
+    for name in ("models", "other"):
+        volumes.create(name, SIZE)
+    refusal(EndCode.VOLUME_EXISTS, volumes.rename, "models", "Other")
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.rename, "models", "../models")
+    refusal(EndCode.VOLUME_NOT_HERE, volumes.rename, "nobody", "new")
+    volumes.rename("models", "new")
+    assert [one.name for one in volumes.list()] == ["new", "other"]
+
+
+def test_what_says_whose_volumes_they_are_is_written_before_it_has_its_name(
+    volumes: Volumes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that loses power in between is to have all of it or nothing."""
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def noting(fd: int) -> None:
+        status = os.fstat(fd)
+        steps.append("folder" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} bytes")
+        fsync(fd)
+
+    def linking(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        steps.append("link")
+        link(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    monkeypatch.setattr(os, "link", linking)
+    uid = volumes.uid()
+    assert steps == [f"{len(str(uid)) + 1} bytes", "link", "folder"]
+    assert volumes.uid() == uid
 
 
 def test_names_differ_in_more_than_the_case(volumes: Volumes) -> None:
