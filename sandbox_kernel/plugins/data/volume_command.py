@@ -151,7 +151,7 @@ def _export(options: argparse.Namespace) -> int:
             file.write(data)
         skipped = ask("assert archive.error is None, archive.error\nprint(archive.skipped)")
     if skipped != "0":
-        sys.stderr.write(f"left out because its mode lets nobody read it: {skipped}\n")
+        sys.stderr.write(f"left out, because nobody may read it or its path is too long: {skipped}\n")
     return 0 if skipped == "0" else 1
 
 

@@ -3,14 +3,19 @@
 Standard library and Python 3.9 only. A thread walks the volume, or fills it; the kernel's cells move one piece each.
 """
 
+import errno
 import os
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO
 
 PIECE = "/mnt/data/piece"
 READ_SIZE = 1 << 20
+MAX_NAME = 4000
+"""Bytes of a path in a volume: the system takes 4095, with where the volume is."""
+LEFT_OUT = {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG}
+"""Of the errors at one name: those that a cell can cause, and that must not keep the rest from an archive."""
 
 
 class Archive:
@@ -66,15 +71,44 @@ def export(folder: str) -> Archive:
 
     def work(archive: Archive, fd: int) -> None:
         with os.fdopen(fd, "wb") as pipe, tarfile.open(fileobj=pipe, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-            for path, folders, files in os.walk(folder, onerror=lambda _: skip(archive)):
-                folders.sort()
-                for name in sorted([*folders, *files]):
-                    try:
-                        tar.add(os.path.join(path, name), os.path.relpath(os.path.join(path, name), folder), False)
-                    except (PermissionError, UnicodeError):
-                        skip(archive)
+            for path in entries(folder, archive):
+                try:
+                    add(tar, path, os.path.relpath(path, folder))
+                except OSError as error:
+                    if error.errno not in LEFT_OUT:
+                        raise
+                    skip(archive)
 
     return Archive(work, writes=True)
+
+
+def entries(folder: str, archive: Archive) -> Iterator[str]:
+    """Yield the path of all that is in a folder, however deep: `os.walk` recurses before Python 3.12."""
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        try:
+            found = sorted(os.scandir(path), key=lambda one: one.name)
+        except OSError:
+            skip(archive)
+            continue
+        yield from (one.path for one in found)
+        waiting.extend(one.path for one in reversed(found) if one.is_dir(follow_symlinks=False))
+
+
+def add(tar: tarfile.TarFile, path: str, name: str) -> None:
+    """Write one entry, and remember its file only for its other names, which are links to a name that is there."""
+    if len(os.fsencode(name)) > MAX_NAME:
+        raise OSError(errno.ENAMETOOLONG, "it is too long for a volume of another name")
+    status = os.lstat(path)
+    links = False
+    try:
+        tar.add(path, name, False)
+        links = status.st_nlink > 1
+    finally:
+        if not links:
+            tar.inodes.pop((status.st_ino, status.st_dev), None)  # type: ignore[attr-defined]
+        tar.members.clear()  # type: ignore[attr-defined]
 
 
 def skip(archive: Archive) -> None:
@@ -88,10 +122,17 @@ def fill(folder: str) -> Archive:
     def work(archive: Archive, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe, tarfile.open(fileobj=pipe, mode="r|*") as tar:
             if hasattr(tarfile, "tar_filter"):
-                tar.extractall(folder, filter="tar")
+                tar.extractall(folder, forgotten(tar), filter="tar")
             else:
-                tar.extractall(folder)  # noqa: S202 (in a sandbox, and nothing else is in it)
+                tar.extractall(folder, forgotten(tar))  # noqa: S202 (in a sandbox, and nothing else is in it)
             while pipe.read(READ_SIZE):
                 pass
 
     return Archive(work, writes=False)
+
+
+def forgotten(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the entries of an archive that is read as a stream, each once: there is no memory for all of them."""
+    while (member := tar.next()) is not None:
+        tar.members.clear()  # type: ignore[attr-defined]
+        yield member

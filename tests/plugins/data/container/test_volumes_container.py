@@ -123,6 +123,39 @@ def test_a_file_with_a_hole_does_not_make_an_archive_without_an_end(tmp_path: Pa
     assert not (tmp_path / "out.tar").exists()
 
 
+def test_files_that_are_not_to_be_exported_keep_no_other_from_an_archive(
+    tmp_path: Path, owned: Volumes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of them is a cell's to make; without them in the archive, the rest goes out and in."""
+    with sandbox("rw") as one:
+        done = one.run_code(HOSTILE_FILES)
+        assert done.error is None
+    out = tmp_path / "out.tar"
+    assert main(["volumes", "export", "models", str(out), "--engine", "docker"]) == 1
+    assert "its path is too long" in capsys.readouterr().err
+    assert main(["volumes", "import", "copy", str(out), "--size", "64M", "--engine", "docker"]) == 0
+    with tarfile.open(out) as tar:
+        names = set(tar.getnames())
+    assert {"kept", "a\nb", "\udcff\udcfe", "open", "open too"} <= names
+    assert not {"closed", "closed too"} & names
+
+
+HOSTILE_FILES = """
+import os, tarfile
+
+os.chdir("/mnt/volumes/models")
+for name in (b"kept", b"a\\nb", b"\\xff\\xfe", b"open", b"closed"):
+    open(name, "w").close()
+for name in ("open", "closed"):
+    os.link(name, name + " too")
+os.chmod("closed", 0)
+folder = os.open(".", os.O_RDONLY)
+for _ in range(25):
+    os.mkdir("n" * 200, dir_fd=folder)
+    folder = os.open("n" * 200, os.O_RDONLY, dir_fd=folder)
+"""
+
+
 def test_what_has_content_is_removed_with_yes_and_not_while_it_is_used(
     owned: Volumes, capsys: pytest.CaptureFixture[str]
 ) -> None:
