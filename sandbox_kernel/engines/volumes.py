@@ -160,6 +160,11 @@ class Volumes:
             os.rename(name + _SUFFIX, new + _SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
 
+    def repair(self, name: str) -> None:
+        """Have a volume in order that was cut off, unless somebody uses it: `attach` need not, then."""
+        with self._opened_folder(name) as folder, self._alone(folder):
+            self._repair(folder, name)
+
     def attach(self, name: str, *, writable: bool, create: bool = True) -> disk_images.Device:
         """Return a device with a volume; with `create`, one that is to be written to is made if it is not there.
 

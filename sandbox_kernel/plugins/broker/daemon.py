@@ -265,8 +265,7 @@ class Broker:
     async def _cold(self, wanted: CreateRequest, whose: Peer, wish: DetachedOptions | None) -> Made:
         if self.starting > WAITING:
             raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
-        async with self._slots:
-            await self.volumes.make_missing(whose.uid, wanted)
+        async with self.volumes.turn(whose.uid, wanted), self._slots:
             spec = wanted.spec()
             container = cast("Lendable", await self.engine.start(spec))
             return await self._lend(container, spec, whose, wish, warm=False)

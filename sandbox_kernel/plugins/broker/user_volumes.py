@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded
-from ...engines import volumes
+from ...core.tasks import Tasks
+from ...engines import disk_images, volumes
 from ...engines.volumes import Quota, Volume, Volumes
 from .ceilings import Policy
 from .codes import BrokerCode
@@ -30,6 +33,9 @@ class UserVolumes:
         self._policy, self._folder = policy, folder
         self._turns: dict[int, asyncio.Lock] = {}
         self._waiting: Counter[int] = Counter()
+        self._starts: dict[int, asyncio.Lock] = {}
+        self._starting: Counter[int] = Counter()
+        self._tasks = Tasks()
 
     def source(self, uid: int) -> str:
         """Return the folder of a user's volumes; those of a broker of the user's own are what it has without one."""
@@ -55,6 +61,31 @@ class UserVolumes:
     async def rename(self, uid: int, name: str, new: str) -> None:
         await self._done(uid, lambda: self.of(uid).rename(name, new))
 
+    @asynccontextmanager
+    async def turn(self, uid: int, order: CreateRequest) -> AsyncIterator[None]:
+        """Have what an order names ready, and no other start of that user's with volumes meanwhile.
+
+        So a volume that takes long to be made, repaired or opened holds up its user, and of the starts that may go on
+        at once one at most. Raises `EngineError`.
+        """
+        names = [one.name for one in order.attached if one.kind == "volume"]
+        if not names:
+            yield
+            return
+        if (why := disk_images.available()) is not None:
+            raise volumes.unusable(why)
+        if self._starting[uid] >= WAITING:
+            raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} starts of one user with volumes")
+        self._starting[uid] += 1
+        try:
+            async with self._starts.setdefault(uid, asyncio.Lock()):
+                await self.make_missing(uid, order)
+                for name in names:
+                    await self._done(uid, partial(self.of(uid).repair, name))
+                yield
+        finally:
+            self._starting[uid] -= 1
+
     async def make_missing(self, uid: int, order: CreateRequest) -> None:
         """Make those that an order writes to and that are not there yet, within the user's ceiling."""
         written = {one.name for one in order.attached if one.kind == "volume" and one.writable}
@@ -74,10 +105,15 @@ class UserVolumes:
         return Quota(volumes.MAX_VOLUMES if most is None else most, NO_LIMIT if size is None else size)
 
     async def _done(self, uid: int, work: Callable[[], T]) -> T:
-        """Do work on files outside of the loop."""
+        """Do work on files outside of the loop. It goes on without who asked for it, and counts until it is done."""
         if self._waiting[uid] >= WAITING:
             raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} requests of one user for volumes")
         self._waiting[uid] += 1
+        doing = self._tasks.hold(self._in_turn(uid, work), "work on volumes")
+        doing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(doing)
+
+    async def _in_turn(self, uid: int, work: Callable[[], T]) -> T:
         try:
             async with self._turns.setdefault(uid, asyncio.Lock()):
                 return await asyncio.to_thread(work)
