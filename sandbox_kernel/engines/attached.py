@@ -76,7 +76,7 @@ class Held:
         self._fds.append(fd)
         self.descriptors[path] = fd
         if path.startswith(ATTACHED) and name is None:
-            self._since[path] = os.fstat(fd).st_ctime_ns, time.time_ns() - TICK_NANOSECONDS
+            self._since[path] = _changed_at(fd), time.time_ns() - TICK_NANOSECONDS
         if name is not None:
             self.devices[path] = os.fstat(fd).st_rdev
         self.names[path] = name or f"/proc/{os.getpid()}/fd/{fd}"
@@ -94,7 +94,7 @@ class Held:
         Another folder is not taken for it, unless that one is changed in the moment of the start, and this one too.
         """
         folders = [(path, fd) for path, fd in self.descriptors.items() if fd in self._fds and path in self._since]
-        return {path: (*self._since[path], os.fstat(fd).st_ctime_ns) for path, fd in folders}
+        return {path: (*self._since[path], _changed_at(fd)) for path, fd in folders}
 
     def close(self) -> None:
         """Let go of all; idempotent."""
@@ -196,7 +196,12 @@ def open_dataset(one: Attached, reader: int | None = None) -> int:
         fd = dataset_folder.opened(path, reader)
     except dataset_folder.UnfitFolderError as error:
         raise _refused(one, str(error)) from error
-    if os.fstat(fd).st_mode & (stat.S_IROTH | stat.S_IXOTH) != stat.S_IROTH | stat.S_IXOTH:
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError as error:  # a file system of a user's own, which tells root nothing, or whose server is gone
+        os.close(fd)
+        raise _refused(one, f"{path}: {error.strerror}") from error
+    if mode & (stat.S_IROTH | stat.S_IXOTH) != stat.S_IROTH | stat.S_IXOTH:
         os.close(fd)
         why = f"others may not read {path}, and cells have a user of their own: chmod o+rx, and o+r for its files"
         raise _refused(one, why)
@@ -231,6 +236,14 @@ def _made_folder(path: str) -> int:
             os.mkdir(folder)  # noqa: PTH102 (a string)
             os.chmod(folder, 0o755)  # noqa: PTH101, S103 (whatever the umask)
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _changed_at(fd: int) -> int:
+    """Return when a folder was last changed, in nanoseconds; 0 if its file system no longer says."""
+    try:
+        return os.fstat(fd).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def lacking(what: Literal["datasets", "volumes", "scratch"], why: str = "") -> EngineError:
