@@ -43,8 +43,8 @@ def change_names(monkeypatch: pytest.MonkeyPatch, wall: str, change: Callable[[d
         return
     hold = attached.hold
 
-    def other(spec: Any) -> attached.Held:
-        held = hold(spec)
+    def other(spec: Any, **which: bool) -> attached.Held:
+        held = hold(spec, **which)
         change(held.names)
         return held
 
@@ -87,8 +87,8 @@ async def test_a_folder_that_is_swapped_before_the_mount_is_still_the_one(
         (private / "whose").write_text("private")
         hold = attached.hold
 
-        def swapped(spec: Any) -> attached.Held:
-            held = hold(spec)
+        def swapped(spec: Any, **which: bool) -> attached.Held:
+            held = hold(spec, **which)
             folder.rename(folder.parent / "moved")
             folder.symlink_to(private)
             return held
