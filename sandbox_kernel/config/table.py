@@ -231,6 +231,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         ),
     ),
     "Data": _of_plugins("Data"),
+    "Kubernetes": _of_plugins("Kubernetes"),
     "Network": _of_plugins("Network"),
     "Packages": _of_plugins("Packages"),
     "Screen and monitor": _of_plugins("Screen and monitor"),

@@ -35,6 +35,11 @@ PROBES = {"AF_NETLINK": 16, "AF_PACKET": 17, "AF_ALG": 38, "AF_VSOCK": 40}
 TIOCSTI = 0x5412
 F_SETLEASE, F_UNLCK = 1024, 2
 
+QUIET = {"lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"}
+"""Interfaces that lead nowhere: besides them there are none, unless an engine gives each container one."""
+REACH_SECONDS = 0.15
+"""How long something may take to answer. What is near does in a millisecond."""
+
 CAPABILITIES = {
     "inheritable": "CapInh",
     "permitted": "CapPrm",
@@ -62,12 +67,14 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
         "seccomp_filters": _number(status.get("Seccomp_filters")),
         "own_filters": filters,
         "mounts": mounts,
-        "interfaces": _interfaces(),
+        "interfaces": (interfaces := _interfaces()),
+        "reached": _reached() if set(interfaces or ()) - QUIET else [],
         "rlimits": {
             "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
             "core": list(resource.getrlimit(resource.RLIMIT_CORE)),
             "sigpending": list(resource.getrlimit(resource.RLIMIT_SIGPENDING)),
             "memlock": list(resource.getrlimit(resource.RLIMIT_MEMLOCK)),
+            "nproc": list(resource.getrlimit(resource.RLIMIT_NPROC)),
         },
         "cgroup": _limits(),
         "swap_kib": _field("/proc/meminfo", "SwapTotal:"),
@@ -232,6 +239,45 @@ def _mounts() -> list[dict[str, object]]:
 def _interfaces() -> list[str] | None:
     text = _read("/proc/net/dev")
     return None if text is None else [line.partition(":")[0].strip() for line in text.splitlines() if ":" in line]
+
+
+def _reached() -> list[str]:
+    """Return which of the addresses that are always there, where there is a network, answer: all of them must not.
+
+    These are the API server, which tells each container its address; names' servers; the machine that the network goes
+    through, and its kubelet; and what clouds tell their machines. An answer is a connection as well as its refusal.
+    """
+    wanted = [
+        ("169.254.169.254", 80),
+        (os.environ.get("KUBERNETES_SERVICE_HOST", ""), 443),
+        (os.environ.get("SANDBOX_KERNEL_NODE", ""), 10250),
+    ]
+    servers = [line.split()[1] for line in (_read("/etc/resolv.conf") or "").splitlines() if line[:11] == "nameserver "]
+    wanted += [(server, 53) for server in servers if not server.startswith("127.")]
+    for line in (_read("/proc/net/route") or "").splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 2 and fields[2] != "00000000":
+            gateway = ".".join(str(byte) for byte in reversed(bytes.fromhex(fields[2])))
+            wanted += [(gateway, 10250), (gateway, 53)]
+    tries = []
+    for address, port in dict.fromkeys(wanted):
+        if address:
+            one = _socket.socket(_socket.AF_INET6 if ":" in address else _socket.AF_INET, _socket.SOCK_STREAM)
+            one.setblocking(False)
+            tries.append((f"{address}:{port}", one, one.connect_ex((address, port))))
+    if any(code == errno.EINPROGRESS for _, _, code in tries):
+        time.sleep(REACH_SECONDS)
+    found = []
+    for name, one, begun in tries:
+        code = one.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR) if begun == errno.EINPROGRESS else begun
+        try:
+            one.getpeername()
+        except OSError:
+            code = code or errno.EINPROGRESS
+        one.close()
+        if code in (0, errno.ECONNREFUSED):
+            found.append(name)
+    return found
 
 
 def _v1(controller: str) -> str:

@@ -179,6 +179,7 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     for name, expected in ALL_CLOSED.items():
         yield same(f"system call filter for {name} (error number)", expected, at(report, "probes", name))
     yield only("network interfaces besides lo", {"lo", *FALLBACK_TUNNELS}, report.get("interfaces"))
+    yield only("addresses that answer", set(), report.get("reached"))
     yield same("open files", [limits.open_files] * 2, at(report, "rlimits", "nofile"))
     for name in OF_A_USER:
         yield _few(name, at(report, "rlimits", name))

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contexts": (),
     "data": ("volumes",),
     "frameworks": (),
+    "kubernetes": (),
     "mcp": ("mcp",),
     "monitor": (),
     "network": (),
@@ -38,11 +39,17 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify",),
 }
 """Our plugins, each with its commands."""
-ENGINES: dict[str, tuple[str, ...]] = {"broker": ("broker",), "qemu": ("qemu",), "shared": ("shared",)}
+ENGINES: dict[str, tuple[str, ...]] = {
+    "broker": ("broker",),
+    "kubernetes": ("kubernetes",),
+    "qemu": ("qemu",),
+    "shared": ("shared",),
+}
 """Those of our plugins that bring engines, each with their names."""
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker": ("pool", "preload"),
     "data": ("datasets", "volumes"),
+    "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),

@@ -42,6 +42,9 @@ class SettingKeywords(TypedDict, total=False):
     folder_files: int | None
     datasets: str | Sequence[str] | Mapping[str, str] | None
     volumes: str | Sequence[str] | Mapping[str, str] | None
+    kubernetes_context: str | None
+    kubernetes_namespace: str | None
+    kubernetes_lifetime: str | float | None
     network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
     network_connections: int | None

@@ -67,6 +67,7 @@ def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
             mount("/proc/keys", "tmpfs", "rw,nosuid") | {"root": "/null"},
         ],
         "interfaces": ["lo"],
+        "reached": [],
         "rlimits": {"nofile": [limits.open_files] * 2, "core": [0, 0]}
         | {name: [most] * 2 for name, most in OF_A_USER.items()},
         "cgroup": {
@@ -187,7 +188,7 @@ OPTIONAL_MOUNTS = ("/proc", "/dev", "/sys", "/etc")
 
 def needed(path: tuple[Any, ...]) -> bool:
     report = honest_report()
-    if NOT_NEEDED & set(path) or path[0] in {"writable", "interfaces"}:
+    if NOT_NEEDED & set(path) or path[0] in {"writable", "interfaces", "reached"}:
         return False
     if path[0] == "mounts" and len(path) > 1:
         where = report["mounts"][path[1]]["path"]

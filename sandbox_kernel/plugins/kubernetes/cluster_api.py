@@ -1,0 +1,210 @@
+"""The API server of a cluster: requests, watches and attaching. The only module that knows the client.
+
+kubernetes_asyncio finds the cluster and signs in, by the rules of kubectl (files, programs that bring tokens, a pod's
+own account); requests are plain JSON over its session of aiohttp, which also speaks WebSocket and waits for a reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from ...core.codes import EndCode, Note
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable
+from .codes import KubernetesCode
+from .pod_endings import SAID
+
+REQUEST_SECONDS = 30.0
+ANSWER_BYTES = 64 << 20
+LINE_BYTES = 16 << 20
+"""Of one event of a watch; an object of a cluster has 1.5 MiB at most."""
+PROTOCOL = "v5.channel.k8s.io"
+"""The first that can say that stdin is at its end (Kubernetes 1.30)."""
+HEARTBEAT_SECONDS = 10.0
+"""How often the API server is asked over an attached connection whether it is there."""
+TRIES, AGAIN_SECONDS = 5, 0.2
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+"""Where a pod has what its account signs in with."""
+
+
+class ClusterRefused(EngineError):
+    """The API server refused a request."""
+
+    def __init__(self, note: Note, status: int, *, setting: str | None = None) -> None:
+        super().__init__(note, setting=setting)
+        self.status = status
+
+
+def refusal(status: int, said: Mapping[str, Any], namespace: str) -> ClusterRefused:
+    """Translate what the API server says into whose fault it is and what to do. Pure."""
+    message = str(said.get("message") or said.get("reason") or "it does not say why")[:SAID]
+    text = message.lower()
+    if status == 404 and f'namespaces "{namespace}"' in text:
+        return ClusterRefused(
+            KubernetesCode.NAMESPACE_MISSING.note(namespace=namespace), status, setting="kubernetes_namespace"
+        )
+    if status == 403 and "exceeded quota" in text:
+        return ClusterRefused(KubernetesCode.CLUSTER_QUOTA_REACHED.note(why=message), status)
+    if status == 403 and "runtimeclass" in text and "not found" in text:
+        return ClusterRefused(KubernetesCode.RUNTIME_CLASS_MISSING.note(name=message), status, setting="runtime")
+    if status in {401, 403} and ("cannot" in text or status == 401):
+        return ClusterRefused(KubernetesCode.CLUSTER_FORBIDS.note(why=message), status)
+    if status == 429:
+        return ClusterRefused(KubernetesCode.CLUSTER_BUSY.note(), status)
+    if status in {403, 422}:
+        return ClusterRefused(KubernetesCode.CLUSTER_REFUSES.note(why=message), status)
+    return ClusterRefused(Note(EndCode.ENGINE_FAILED, f"the cluster refused ({status}): {message}"), status)
+
+
+def unreachable(error: BaseException) -> EngineUnavailable:
+    """Translate a connection that is not there."""
+    return EngineUnavailable(KubernetesCode.CLUSTER_UNREACHABLE.note(why=str(error)[:SAID] or type(error).__name__))
+
+
+class ClusterApi:
+    """One cluster, for one loop."""
+
+    def __init__(self, client: ApiClient, address: str) -> None:
+        self.address = address
+        self._client = client
+
+    @classmethod
+    async def connect(cls, context: str | None) -> ClusterApi:
+        """Find the cluster. Raises `ConfigurationError` where none is named. Nothing is asked yet."""
+        found = Configuration()
+        try:
+            if context is None and "KUBECONFIG" not in os.environ and os.path.exists(ACCOUNT):  # noqa: ASYNC240, PTH110
+                config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+            else:
+                file = os.environ.get("KUBECONFIG")  # asked now, and not when the client was imported
+                await config.load_kube_config(file, context=context, client_configuration=found)
+        except (config.ConfigException, OSError, ValueError) as error:
+            note = KubernetesCode.CLUSTER_NOT_CONFIGURED.note(why=str(error)[:SAID])
+            raise ConfigurationError(note, setting="kubernetes_context") from error
+        found.connection_pool_maxsize = 0  # each sandbox has a connection of its own
+        return cls(ApiClient(found), str(found.host))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        namespace: str = "",
+        kind: str = "application/json",
+    ) -> dict[str, Any]:
+        """Return the answer; waits and asks again where the API server says so. Raises `EngineError`."""
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._request(method, path, body, query=query, namespace=namespace, kind=kind)
+            except ClusterRefused as error:
+                # What was refused for being too much was not done; what failed may have been.
+                again = error.status == 429 or (method in {"GET", "DELETE"} and error.status in {500, 503, 504})
+                if not again or not left:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS)
+        raise AssertionError("the last try returns or raises")
+
+    async def _request(
+        self, method: str, path: str, body: object, *, query: Mapping[str, str] | None, namespace: str, kind: str
+    ) -> dict[str, Any]:
+        headers = await self._headers()
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = kind
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        try:
+            async with self._session.request(
+                method, self._url(path, query), data=data, headers=headers, timeout=timeout, allow_redirects=False
+            ) as answer:
+                text = await _whole(answer, ANSWER_BYTES)
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise unreachable(error) from error
+        try:
+            said = json.loads(text) if text else {}
+        except ValueError:
+            said = {"message": text[:SAID].decode("utf-8", "replace")}
+        if not isinstance(said, dict):
+            raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER)
+        if status >= 300:
+            raise refusal(status, said, namespace)
+        return said
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of a watch until it ends. Raises `EngineError`."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS)
+        try:
+            async with self._session.get(
+                self._url(path, {**query, "watch": "1"}),
+                headers=await self._headers(),
+                timeout=timeout,
+                allow_redirects=False,
+            ) as answer:
+                if answer.status >= 300:
+                    said = (await answer.content.read(SAID)).decode("utf-8", "replace")
+                    raise refusal(answer.status, {"message": said}, "")
+                kept = b""
+                async for data in answer.content.iter_any():
+                    *lines, kept = (kept + data).split(b"\n")
+                    if len(kept) > LINE_BYTES:
+                        raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER)
+                    for line in lines:
+                        event = json.loads(line) if line else None
+                        if isinstance(event, dict):
+                            yield event
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise unreachable(error) from error
+
+    async def attach(self, namespace: str, pod: str, container: str) -> aiohttp.ClientWebSocketResponse:
+        """Attach to the stdin, stdout and stderr of a container. Raises `EngineError`."""
+        query = {"container": container, "stdin": "true", "stdout": "true", "stderr": "true", "tty": "false"}
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/attach"
+        try:
+            return await self._session.ws_connect(
+                self._url(path, query),
+                headers=await self._headers(),
+                protocols=(PROTOCOL,),
+                heartbeat=HEARTBEAT_SECONDS,
+                max_msg_size=1 << 20,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise refusal(error.status, {"message": error.message}, namespace) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise unreachable(error) from error
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        session: aiohttp.ClientSession = self._client.rest_client.pool_manager
+        return session
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        return f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
+
+    async def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        return headers
+
+
+async def _whole(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return a whole answer. Raises `EngineError` for more bytes than anybody asked for."""
+    found = bytearray()
+    async for data in answer.content.iter_any():
+        found += data
+        if len(found) > most:
+            raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER, "the cluster's answer is too long", limit=f"{most} bytes")
+    return bytes(found)

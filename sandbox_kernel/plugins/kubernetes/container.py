@@ -1,0 +1,152 @@
+"""One running pod: its pipe, why it ended, and whether the cluster made what it was asked for.
+
+Imports asyncio, the pipe and the model; the cluster is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...core.codes import EndCode, Survived
+from ...core.errors import EngineError
+from ...core.model import ExitReason, SandboxSpec
+from ...core.tasks import Tasks
+from ...engines.attestation import checks, demand
+from ...engines.base import Check, Handover, Inspection
+from ...engines.pipe import OverPipe
+from .pod_endings import SIGKILLED, ending, is_over
+from .pod_pipe import PodPipe
+from .pod_witness import process_line, witness
+
+if TYPE_CHECKING:
+    from .cluster_namespace import Cluster
+
+KILL_SECONDS = 4.0
+CONCLUDE_SECONDS = 6.0
+"""How long the cluster may take to say why a pod ended whose pipe is at its end: its node looks each second."""
+LAST_WORDS_SECONDS = 0.5
+
+
+class PodContainer(OverPipe):
+    """A running pod. Made by `KubernetesEngine.start` only."""
+
+    def __init__(self, cluster: Cluster, asked: Mapping[str, Any], wire: PodPipe) -> None:
+        self.id = str(asked["metadata"]["name"])
+        self.image_id: str | None = None
+        self.held = True
+        self._cluster, self._asked, self._wire = cluster, asked, wire
+        self._pipe = wire.pipe
+        self._lent = False
+        self._pod: Mapping[str, Any] | None = None
+        self._changed = asyncio.Event()
+        self._deleted = False
+        self._removed = False
+        self._ended: asyncio.Future[ExitReason] = asyncio.get_running_loop().create_future()
+        self._tasks = Tasks()
+        cluster.watch.hear(self.id, self._hear)
+        self._concluding = self._tasks.start(self._conclude(), f"conclude {self.id}", failed=self._blind)
+
+    async def wait(self) -> ExitReason:
+        """Return why the pod ended; `detail` holds the end of its stderr that `receive` has read."""
+        reason = await asyncio.shield(self._ended)
+        if reason.kind != "exited" or self._lent:
+            return reason
+        with contextlib.suppress(TimeoutError):  # the receiver is about to read the last output
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._pipe.ended.wait()
+        return replace(reason, detail=self._pipe.stderr)
+
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+        return (*checks(spec, report, await self.look(spec)), process_line(spec, report))
+
+    async def look(self, spec: SandboxSpec) -> Inspection:
+        """Return what the cluster says of it, compared with `spec`."""
+        found = await self._cluster.pod(self.id)
+        if found is None or is_over(found):
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
+        statuses = (found.get("status") or {}).get("containerStatuses") or [{}]
+        self.image_id = str(statuses[0].get("imageID", ""))[:100] or None
+        return witness(spec, self._asked, found)
+
+    async def attest(self, report: object, spec: SandboxSpec) -> None:
+        demand(await self.compare(report, spec))
+
+    async def kill(self) -> None:
+        """End and delete the pod, within 4 s. Raises `EngineError` when that is not done by then.
+
+        Its own end does not wait for that: the pipe is closed, and the cluster deletes what has ended.
+        """
+        self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
+        await self._wire.close()
+        if self._removed:
+            return
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                await self._cluster.remove(self.id)
+        except TimeoutError as error:
+            raise EngineError(
+                EndCode.CONTAINER_NOT_REMOVED, "the cluster did not delete the pod", limit=f"{KILL_SECONDS:.0f} s"
+            ) from error
+        await self._gone()
+
+    def abandon(self) -> None:
+        self._wire.abandon()
+
+    def detach(self) -> Handover:
+        """Give the pipe away: it is moved by this process, and ends with it."""
+        return self.lend()
+
+    def lend(self) -> Handover:
+        """Give the pipe away; its new owner gets the last output, too."""
+        fd, pipe = self._pipe.detach()
+        self._lent = True
+        return Handover(fd, {"id": self.id, "pipe": pipe})
+
+    # --- why it ended -----------------------------------------------------------------------------------------------
+
+    def _hear(self, pod: Mapping[str, Any] | None) -> None:
+        self._pod, self._deleted = pod or self._pod, pod is None
+        self._changed.set()
+        if self._deleted:
+            self._wire.pipe.finish()  # its node ends it; nothing that comes counts any more
+            self._wire.broken.set()
+
+    async def _conclude(self) -> None:
+        """Tell from what the cluster says why the pod ended."""
+        await self._wire.broken.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONCLUDE_SECONDS):
+                while not self._deleted and not (self._pod is not None and is_over(self._pod)):
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._deleted:
+            self._end(ending(None, self._wire.why))
+        elif self._pod is not None and is_over(self._pod):
+            self._end(ending(self._pod, self._wire.why))
+        else:
+            try:
+                self._end(ending(await self._cluster.pod(self.id), self._wire.why))
+            except EngineError as error:
+                self._end(ExitReason(kind="engine_lost", detail=error.message))
+        with contextlib.suppress(EngineError):  # what is left is the cluster's to delete, as for a crash
+            await self._cluster.remove(self.id)
+            await self._gone()
+
+    async def _gone(self) -> None:
+        if not self._removed:
+            self._removed = True
+            self._cluster.watch.forget(self.id)
+            await self._cluster.leave()
+
+    def _blind(self, error: BaseException) -> None:
+        """Give the pod up, whose end would not be noticed."""
+        self._pipe.close()
+        self._end(ExitReason(kind="engine_lost", detail=f"sandbox_kernel failed at what the cluster said: {error!r}"))
+
+    def _end(self, reason: ExitReason) -> None:
+        if not self._ended.done():
+            self._ended.set_result(reason)

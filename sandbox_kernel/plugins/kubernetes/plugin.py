@@ -1,0 +1,77 @@
+"""What this plugin adds: the engine `kubernetes`."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ...core.pip_extras import install_words
+from ...engines.select import EngineProvider
+from ..api import Plugin
+from .codes import KubernetesCode
+
+if TYPE_CHECKING:
+    from ...core.model import Settings
+    from ...engines.base import Ahead
+    from ...engines.inspectable import Inspectable
+
+_OPTIONS = "noatime, rw or relatime, rw or rw"
+_MEMORY = "the node's own way to mount memory; a pod has no setuid files and no device nodes by its other protections"
+_FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "overlay", "zfs", "tmpfs")
+_NODE_S = " or ".join(f"/etc/hosts ({kind}, writable), /root/end ({kind}, writable)" for kind in _FILE_SYSTEMS)
+_BY_USER = "the kernel counts them by the pod's user, see there"
+
+
+class KubernetesProvider(EngineProvider):
+    """A namespace of a cluster."""
+
+    name = "kubernetes"
+    remedy = "name a cluster: KUBECONFIG, or kubernetes_context"
+    excuses = MappingProxyType(
+        {
+            "kubernetes": {
+                "system call filter of the engine alone for AF_NETLINK (error number)": (
+                    "0",
+                    "the node has a filter of its own around the agent's",
+                ),
+                "process limit": ("nothing", _BY_USER),
+                "network interfaces besides lo": ("eth0", "each pod has it; what it reaches is looked at"),
+                "mounts besides the sandbox's own": (
+                    _NODE_S,
+                    "each container has these two files of its node's; cells write neither",
+                ),
+                "writable places": (
+                    "/proc/pressure/memory",
+                    "a pod covers nothing within /proc; a cell can wait there",
+                ),
+                "options of /tmp": (_OPTIONS, _MEMORY),
+                "options of /mnt/data": (_OPTIONS, _MEMORY),
+                "options of /dev/shm": (_OPTIONS, _MEMORY),
+            }
+        }
+    )
+
+    def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
+        try:
+            from .engine import KubernetesEngine
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                UsageCode.PACKAGE_MISSING,
+                f"the engine kubernetes needs a package that is not installed ({error.name}): "
+                f"{install_words('kubernetes')}",
+                setting="engine",
+            ) from error
+        from .settings import KubernetesSettings
+
+        return KubernetesEngine(settings.of(KubernetesSettings))
+
+
+PLUGIN = Plugin(
+    name="kubernetes",
+    extra="kubernetes",
+    codes={"Clusters": KubernetesCode},
+    page="docs/kubernetes.md",
+    engines=(KubernetesProvider(),),
+)

@@ -1,0 +1,124 @@
+"""The stdin and stdout of a pod on one socket, as all other parts know a container's.
+
+Attached, the API server brings both over one WebSocket, each message with a byte that says which stream it is of. Two
+tasks move them from and to a pair of sockets, whose other end is the pipe; so it can be lent like any other. Neither
+reads more than it has handed over: who does not read makes the pod wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import weakref
+
+import aiohttp
+
+from ...core.tasks import Tasks
+from ...engines.pipe import TAIL_BYTES, Pipe, Plain
+from .pod_endings import SAID
+
+STDIN, STDOUT, STDERR, STATUS, CLOSED = 0, 1, 2, 3, 255
+CHUNK_BYTES = 32 << 10
+"""What the node hands on at once."""
+
+
+class PodPipe:
+    """An attached pod."""
+
+    def __init__(self, wire: aiohttp.ClientWebSocketResponse) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._stream = Plain()
+        self.pipe = Pipe(theirs, stream=self._stream)
+        self.broken = asyncio.Event()
+        """Set once nothing more comes from the pod."""
+        self.why = "the API server closed the connection"
+        """Why that is."""
+        self._ours, self._wire = ours, wire
+        self._loop = asyncio.get_running_loop()
+        self._tasks = Tasks()
+        self._down = self._tasks.start(self._from_pod(), "read from a pod")
+        self._up = self._tasks.start(self._to_pod(), "write to a pod")
+        _open.add(self)
+
+    async def close(self) -> None:
+        """End the connection; bounded."""
+        self.pipe.close()
+        await self._tasks.close()
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            await self._wire.close()
+        self._ours.close()
+
+    def abandon(self) -> None:
+        """Break the connection without a loop."""
+        self.pipe.abandon()
+        self._ours.close()
+        if (number := self._number()) >= 0:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def forked(self) -> None:
+        """Close a child's copies: else a pod would outlive the parent for as long as the child."""
+        self._ours.close()
+        if (number := self._number()) >= 0:
+            with contextlib.suppress(OSError):
+                os.close(number)
+
+    def _number(self) -> int:
+        found = self._wire.get_extra_info("socket")
+        return -1 if found is None else int(found.fileno())
+
+    async def _from_pod(self) -> None:
+        try:
+            while True:
+                message = await self._wire.receive()
+                if message.type is not aiohttp.WSMsgType.BINARY:
+                    if isinstance(message.data, BaseException):
+                        self.why = str(message.data)[:SAID]
+                    return
+                await self._take(message.data)
+        except OSError:
+            pass  # the owner has closed its end
+        finally:
+            self.broken.set()
+            with contextlib.suppress(OSError):
+                self._ours.shutdown(socket.SHUT_WR)
+
+    async def _take(self, data: bytes) -> None:
+        kind = data[0] if data else CLOSED
+        if kind == STDOUT:
+            await self._loop.sock_sendall(self._ours, memoryview(data)[1:])
+        elif kind == STDERR:
+            self._stream.stderr += data[1:]
+            del self._stream.stderr[:-TAIL_BYTES]
+        elif kind == STATUS:
+            with contextlib.suppress(ValueError, AttributeError):
+                said = json.loads(data[1:])
+                if said.get("status") != "Success":
+                    self.why = str(said.get("message", ""))[:SAID] or self.why
+
+    async def _to_pod(self) -> None:
+        try:
+            while data := await self._loop.sock_recv(self._ours, CHUNK_BYTES):
+                await self._wire.send_bytes(b"\x00" + data)
+            await self._wire.send_bytes(bytes((CLOSED, STDIN)))
+        except (OSError, aiohttp.ClientError):
+            # What is not taken any more is refused from here on; what comes is still handed over.
+            with contextlib.suppress(OSError):
+                self._ours.shutdown(socket.SHUT_RD)
+        else:
+            await self._wire.close()
+
+
+_open: weakref.WeakSet[PodPipe] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for one in list(_open):
+        one.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
