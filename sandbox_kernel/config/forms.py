@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
+from ..core.home_folder import home_folder
 from ..core.model import format_bytes
 from ..files.folder_policy import config_path, why_not
 from ..files.host_paths import Folder, open_folder, open_parent
-from ..files.path_walk import home_folder
 
 __all__ = [
     "Form",

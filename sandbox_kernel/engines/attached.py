@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import stat
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError
+from ..core.home_folder import home_folder
 from ..core.model import ATTACHED, Attached, SandboxSpec, Settings
 from . import dataset_folder
 from .hardening import protections
@@ -212,9 +212,11 @@ def empty_folder() -> int:
     """Return a descriptor of an empty folder, which an overlay needs below one that is not. Raises `EngineError`."""
     user = os.geteuid()
     # Root's home is closed to the users that its sandboxes have. Not every user has a home.
-    first = f"{'/var/lib' if user == 0 else f'{_home()}/.local/share'}/sandbox-kernel/empty"
+    home = home_folder()
+    first = "/var/lib" if user == 0 else f"{home}/.local/share" if home else None
+    places = (f"{first}/sandbox-kernel/empty",) if first else ()
     failed = ""
-    for path in (first, f"/tmp/sandbox-kernel-{user}/empty"):  # noqa: S108 (of its owner alone, as is looked at)
+    for path in (*places, f"/tmp/sandbox-kernel-{user}/empty"):  # noqa: S108 (of its owner alone, as is looked at)
         try:
             fd = _made_folder(path)
         except OSError as error:
@@ -251,14 +253,6 @@ def lacking(what: Literal["datasets", "volumes", "scratch"], why: str = "") -> E
     words = "scratch on a disk" if what == "scratch" else what
     code = EndCode.ENGINE_LACKS_DATA
     return EngineError(code, f"{code.note(what=words).text}{why and f': {why}'}", setting=what)
-
-
-def _home() -> str:
-    """Return this user's home, by the machine's table: no variable has a say."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
-        return "/"
 
 
 def _refused(one: Attached, why: str) -> ConfigurationError:

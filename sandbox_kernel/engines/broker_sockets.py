@@ -7,10 +7,9 @@ installation of this package has an own one. Whether to believe it is another qu
 from __future__ import annotations
 
 import os
-import pwd
 import stat
-from contextlib import suppress
 
+from ..core.home_folder import home_folder
 from ..core.package_files import installation
 
 OPERATORS = "/run/sandbox-kernel/broker.sock"
@@ -30,10 +29,7 @@ def own_folder() -> str:
     runtime = f"/run/user/{uid}"
     if _closed(runtime, uid):
         return f"{runtime}/sandbox-kernel"
-    home = "/nonexistent"
-    with suppress(KeyError):  # a user that no table names
-        home = pwd.getpwuid(uid).pw_dir
-    return f"{home}/.local/state/sandbox-kernel"
+    return f"{home_folder() or '/nonexistent'}/.local/state/sandbox-kernel"
 
 
 def operators_is_there() -> bool:

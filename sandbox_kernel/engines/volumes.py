@@ -12,7 +12,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import pwd
 import re
 import stat
 import struct
@@ -25,6 +24,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from ..core.codes import EndCode, Note
 from ..core.errors import EngineError
 from ..core.helper_processes import environment_of_helpers
+from ..core.home_folder import home_folder
 from ..core.model import DATA_NAME, GIB, format_bytes
 from . import disk_images
 from .user_ids import UID_RANGE, new_uid
@@ -325,10 +325,8 @@ class Volumes:
 
 def default_folder() -> str:
     """Return the folder of this process's user's volumes, by the machine's table: no variable has a say."""
-    try:
-        home = pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError as error:
-        raise unusable("this user has no home in the machine's table of users") from error
+    if (home := home_folder()) is None:
+        raise unusable("this user has no home in the machine's table of users")
     return f"{home}/.local/share/sandbox-kernel/volumes"
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from ..core.home_folder import home_folder
 from ..core.package_files import PACKAGE
 from .host_paths import Folder
-from .path_walk import home_folder
 
 
 def _words(text: str) -> list[str]:

@@ -10,18 +10,17 @@ Everything here raises `FileRefused` for what the rule forbids, and OSError.
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..core.codes import FileCode
 from ..core.errors import FileRefused
+from ..core.home_folder import home_folder
 
 _STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """A folder on the way need not be readable: to pass through it is enough."""
@@ -59,15 +58,6 @@ _KINDS = {
 def kind(status: os.stat_result) -> str:
     """Return what something is, in words."""
     return _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-
-
-@cache
-def home_folder(user: str = "") -> str | None:
-    """Return a home folder as the password database has it; $HOME may be chosen by whoever starts a kernel."""
-    try:
-        return (pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())).pw_dir or None
-    except KeyError:
-        return None
 
 
 class PathWalk:
@@ -200,7 +190,7 @@ class PathWalk:
             return True
         home = home_folder()
         with suppress(OSError):
-            if home and home != "/" and os.path.samestat(os.stat(home), here):  # noqa: PTH116
+            if home and os.path.samestat(os.stat(home), here):  # noqa: PTH116
                 return True
         # What an administrator made is trusted where this user is not one.
         return os.geteuid() != 0 and all(_is_roots(os.fstat(handle)) for handle in self._handles)

@@ -25,9 +25,10 @@ from typing import Any, Self
 
 from ..core.codes import SnapshotCode
 from ..core.errors import FileNotThere, FileRefused
+from ..core.home_folder import home_folder
 from ..core.model import Settings, format_bytes
 from .host_paths import Folder
-from .path_walk import PathWalk, home_folder
+from .path_walk import PathWalk
 from .snapshot_parts import (
     CONTENT,
     CREATE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import IO
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
+from ..core.home_folder import home_folder
 from .command_steps import Steps
 
 OTHER_BUILD_SECONDS = 1800.0
@@ -44,15 +44,8 @@ def _opened(folder: Path) -> IO[str]:
         folder.mkdir(parents=True, exist_ok=True)
         return (folder / "build.lock").open("w")
     except OSError as error:
-        home = "" if _has_home() else f"; the system's table of users has no home for user {os.getuid()}"
+        home = "" if home_folder() else f"; the system's table of users has no home for user {os.getuid()}"
         raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{folder} cannot be written to: {error.strerror}{home}") from error
-
-
-def _has_home() -> bool:
-    try:
-        return bool(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:
-        return False
 
 
 def _locked(file: IO[str]) -> bool:

@@ -43,7 +43,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,6 +51,7 @@ from urllib.parse import quote
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, ImageMissing
+from ...core.home_folder import home_folder
 
 FORMAT = 1
 DESCRIPTION = "root.json"
@@ -92,7 +92,8 @@ class Root(NamedTuple):
 
 def folders() -> list[str]:
     """Return where roots may lie, the user's own first."""
-    places = (*(f"{home}/.local/share" for home in _home()), "/usr/local/share", "/usr/share")
+    home = home_folder()
+    places = (*((f"{home}/.local/share",) if home else ()), "/usr/local/share", "/usr/share")
     return [f"{place}/sandbox-kernel/roots" for place in places]
 
 
@@ -238,22 +239,14 @@ def _within(folder: str, path: str) -> str:
 
 def _of_the_machine(path: str) -> str:
     found = os.path.realpath(path)
-    homes = map(os.path.realpath, _home())
+    home = home_folder()
+    homes = (os.path.realpath(home),) if home else ()
     held = [each for each in (*PRIVATE, *homes) if found == each or each.startswith(found.rstrip("/") + "/")]
     if held or any(found.startswith(f"{each}/") for each in SYSTEM):
         raise ValueError(f"{path!r} of this machine is nobody's business inside")
     if not Path(found).exists():
         raise FileNotFoundError(f"{path!r} is not there")
     return found
-
-
-def _home() -> list[str]:
-    """Return this user's home in the system's table, nothing where there is none."""
-    try:
-        home = pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return []
-    return [home] if home.startswith("/") and home != "/" else []
 
 
 def _place(path: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 from collections.abc import Mapping
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
+from ...core.home_folder import home_folder
 
 ANSWER_SECONDS = 1.0
 
@@ -31,11 +31,7 @@ def socket_path(base_url: str | None) -> str:
             "network would have to be secured first; ssh -L can forward the socket of another machine",
             setting="engine",
         )
-    try:
-        home = pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:  # a user whom the system's table does not know, as in some containers
-        home = "/nonexistent"
-    there = sockets(f"/run/user/{os.getuid()}", home)
+    there = sockets(f"/run/user/{os.getuid()}", home_folder() or "/nonexistent")
     return next((place for place in there if os.access(place, os.R_OK | os.W_OK)), there[0])
 
 

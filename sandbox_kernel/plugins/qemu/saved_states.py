@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import json
 import os
-import pwd
 import shutil
 import stat
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ...config.table import LIMITS_OF_A_SANDBOX
 from ...core.descriptors import is_locked
+from ...core.home_folder import home_folder
 from ...core.model import SandboxSpec
 from ...core.package_files import PACKAGE
 from ...core.version import __version__
@@ -61,9 +61,8 @@ class ChangedState(Exception):
 
 def folder_of_user() -> Path:
     """Return where states lie. Raises LookupError for a user without a home."""
-    home = pwd.getpwuid(os.getuid()).pw_dir
-    if not home.startswith("/") or home == "/":
-        raise LookupError(home)
+    if (home := home_folder()) is None:
+        raise LookupError("this user has no home")
     return Path(home, ".local/share/sandbox-kernel/states")
 
 

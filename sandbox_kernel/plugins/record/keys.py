@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...core.codes import FileCode
 from ...core.errors import ConfigurationError, FileRefused
+from ...core.home_folder import home_folder
 from ...files.host_paths import Folder, open_folder, require_regular
-from ...files.path_walk import home_folder
 from .codes import RecordCode
 from .locks import take
 

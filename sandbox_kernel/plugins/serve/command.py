@@ -269,7 +269,7 @@ def _context() -> ssl.SSLContext:
 
 
 def _tokens(given: Path | None) -> tuple[Tokens, Path]:
-    from ...files.path_walk import home_folder
+    from ...core.home_folder import home_folder
     from .token_file import tokens_of
 
     path = given

@@ -9,10 +9,10 @@ import pytest
 
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
+from sandbox_kernel.core.home_folder import home_folder
 from sandbox_kernel.files import folder_policy, host_paths, path_walk
 from sandbox_kernel.files.file_rules import FileLimits
 from sandbox_kernel.files.host_tree import DownloadFolder, UploadFolder
-from sandbox_kernel.files.path_walk import home_folder
 from sandbox_kernel.setup.install import install
 
 pytestmark = pytest.mark.slow
