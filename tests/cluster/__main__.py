@@ -63,10 +63,10 @@ class Cluster:
 
 
 def _rights() -> dict[str, Any]:
-    """What the tests' own helper, who reads policies, may read."""
+    """What the program that enforces network policies may read."""
     rule = {
-        "apiGroups": ["", "networking.k8s.io", "policy.networking.k8s.io"],
-        "resources": ["pods", "namespaces", "nodes", "networkpolicies", "adminnetworkpolicies"],
+        "apiGroups": ["", "discovery.k8s.io", "networking.k8s.io"],
+        "resources": ["pods", "namespaces", "nodes", "services", "endpoints", "endpointslices", "networkpolicies"],
         "verbs": ["get", "list", "watch"],
     }
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "policies"}}

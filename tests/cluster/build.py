@@ -41,20 +41,36 @@ _KUBERNETES = (
 PROGRAMS = (
     *(Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}") for name in _KUBERNETES),
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-    Program("kube-network-policies", "network-policies", "sigs.k8s.io/kube-network-policies/cmd"),
+    Program("kube-router", "kube-router", "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"),
+)
+"""What a cluster is made of."""
+OTHERS = (
     Program("agent-sandbox-controller", "agent-sandbox", "sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller"),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
 )
+"""What single tests take: built when one of them asks."""
 
 
 def build() -> Path:
-    """Build what is missing; return the folder of the programs. Minutes the first time."""
-    programs = cache() / "bin"
-    programs.mkdir(parents=True, exist_ok=True)
+    """Build what is missing of a cluster; return the folder of the programs. Minutes the first time."""
+    programs = _folder()
     for one in PROGRAMS:
         _go(one, programs)
     _pause(programs)
+    return programs
+
+
+def program(name: str) -> Path:
+    """Return a program by its name, built if it is missing."""
+    (one,) = [one for one in (*PROGRAMS, *OTHERS) if one.name == name]
+    _go(one, _folder())
+    return _folder() / name
+
+
+def _folder() -> Path:
+    programs = cache() / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
     return programs
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -16,8 +15,6 @@ from .programs import Programs
 PAUSE = "sandbox-kernel-pause:1"
 READY_SECONDS = 90.0
 CGROUPS = Path("/sys/fs/cgroup")
-ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
-"""Where a pod has the token of its service account."""
 
 
 class Node:
@@ -41,7 +38,7 @@ class Node:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        kinds = ("containerd", "kubelet", "kube-proxy", "kube-network-policies")
+        kinds = ("containerd", "kubelet", "kube-proxy", "kube-router")
         return tuple(f"{kind}-{self.number}" for kind in kinds)
 
     def start(self, images: tuple[str, ...]) -> None:
@@ -60,12 +57,21 @@ class Node:
         self._programs.start(name, [*network.inside(self.number), *command])
 
     def until_ready(self) -> None:
-        words = ("wait", "--for=condition=Ready", f"node/{self.name}", f"--timeout={READY_SECONDS:.0f}s")
+        """Wait until pods may start here, reach the API server by its service, and are held to their policies."""
+        kubectl = (*("wait", "--for=condition=Ready", f"node/{self.name}"), f"--timeout={READY_SECONDS:.0f}s")
         until = time.monotonic() + READY_SECONDS
-        while self._control.kubectl(*words, check=False).returncode:
+        while self._control.kubectl(*kubectl, check=False).returncode or not self._has_rules():
             if time.monotonic() > until:
-                raise SystemExit(f"{self.name} is not ready after {READY_SECONDS:.0f} s: see the log of its kubelet")
+                raise SystemExit(f"{self.name} is not ready after {READY_SECONDS:.0f} s: see the logs of its programs")
             time.sleep(0.5)
+
+    def _has_rules(self) -> bool:
+        for rule in (("-t", "nat", "-S", "KUBE-SERVICES"), ("-S", "KUBE-ROUTER-FORWARD")):
+            command = [*network.inside(self.number), "iptables", *rule]
+            found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+            if "-A " not in found or ("nat" in rule and f"{network.API_SERVICE}/32" not in found):
+                return False
+        return True
 
     def stop(self) -> None:
         """End it, its pods and what it has mounted."""
@@ -118,8 +124,10 @@ class Node:
                 "dataDir": str(self._state / "addresses"),
             },
         }
+        # Policies are about the addresses that pods are given: those that a link gives itself would be free of them.
+        one_family = {"type": "tuning", "sysctl": {"net.ipv6.conf.all.disable_ipv6": "1"}}
         (networks / "10-pods.conflist").write_text(
-            json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]})
+            json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge, one_family]})
         )
         (self._state / "containerd.toml").write_text(self._containerd_toml(networks))
         path = self._found.path
@@ -207,22 +215,17 @@ state = "{self._state}/run"
             "--metrics-bind-address=127.0.0.1",
         ]
 
-    def _kube_network_policies(self) -> list[str]:
-        # It takes its credentials from where a pod has them, and from nowhere else.
-        account = self._state / "account"
-        account.mkdir(exist_ok=True)
-        known = json.loads(self._found.kubeconfig("policies").read_text())
-        (account / "token").write_text(known["users"][0]["user"]["token"])
-        shutil.copy(self._found.path("ca.crt"), account)
-        script = f'mkdir -p {ACCOUNT} && mount --bind {account} {ACCOUNT} && exec "$@"'
-        host, port = network.API_SERVER
+    def _kube_router(self) -> list[str]:
+        # `kube-network-policies` takes nftables' queue, which kernels of small machines lack (CONFIG_NFT_QUEUE).
         return [
-            *("env", f"KUBERNETES_SERVICE_HOST={host}", f"KUBERNETES_SERVICE_PORT={port}"),
-            *("unshare", "--mount", "sh", "-c", script, "sh"),
-            str(self._binaries / "kube-network-policies"),
+            str(self._binaries / "kube-router"),
+            f"--kubeconfig={self._found.kubeconfig('policies')}",
             f"--hostname-override={self.name}",
-            "--metrics-bind-address=127.0.0.1:9080",
-            "--disable-nri",
+            f"--service-cluster-ip-range={network.SERVICES}",
+            "--run-firewall=true",
+            "--run-router=false",
+            "--run-service-proxy=false",
+            "--health-port=0",
         ]
 
     # --- images ---
