@@ -212,6 +212,8 @@ class Volumes:
         if not _locked(folder, fcntl.LOCK_EX, WAIT_SECONDS):
             raise unusable(f"another process makes or repairs one in {self.folder}, for {WAIT_SECONDS:.0f} s by now")
         try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_NEW, dir_fd=folder)  # of a process that was killed when it made one, with all its room
             yield
         finally:
             fcntl.flock(folder, fcntl.LOCK_UN)
@@ -233,8 +235,6 @@ class Volumes:
             raise EngineError(EndCode.VOLUME_QUOTA.note(name=name), limit=f"{MAX_VOLUMES} volumes", setting="volumes")
         if quota is not None:
             self._check_quota(folder, names, name, size, quota)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_NEW, dir_fd=folder)  # of a process that was killed here
         try:
             fd = os.open(_NEW, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
             with _closing(fd):
