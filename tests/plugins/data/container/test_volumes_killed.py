@@ -19,11 +19,12 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.engines.volumes import Volumes
 from tests.container.test_engine_lost import DISK_BYTES, IMAGE, OwnEngine
+from tests.support.engines import Bubblewrap, Docker
 from tests.support.kernels import eventually
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("dockerd") is None, reason="needs root and dockerd for an engine of its own"
-)
+DOCKER, BUBBLEWRAP = Docker("runc", "docker"), Bubblewrap("bubblewrap")
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop devices and mounts")
 
 WRITER = """
 import sys
@@ -66,8 +67,41 @@ def devices_of(volumes: Volumes) -> list[str]:
     return [name for name in found if name.startswith(volumes.folder)]
 
 
+def kept_in(volumes: Volumes) -> str:
+    """Return the text that was synced, from the volume itself."""
+    device = volumes.attach("models", writable=False)
+    try:
+        words = ["debugfs", "-R", "cat /synced", device.path]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    finally:
+        os.close(device.fd)
+
+
+@pytest.mark.parametrize("engine", [DOCKER, BUBBLEWRAP], ids=lambda one: one.name)
+def test_what_was_synced_is_there_after_its_process_was_killed_in_mid_write(
+    engine: Docker | Bubblewrap, tmp_path: Path
+) -> None:
+    if why := engine.absent():
+        pytest.skip(why)
+    volumes = Volumes(str(tmp_path / "volumes"))
+    volumes.create("models", 64 * MIB)
+    words = [sys.executable, "-c", WRITER, volumes.folder, engine.name, engine.spec().image]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "synced\n"
+        with pytest.raises(EngineError) as caught:  # the control: it is written to
+            volumes.attach("models", writable=False)
+        assert caught.value.code is EndCode.VOLUME_IN_USE
+        writer.kill()
+    eventually(lambda: not devices_of(volumes), 30, "the machine has let go of it")
+    assert kept_in(volumes) == "kept"
+    volumes.remove("models")
+    assert [one.name for one in Path(volumes.folder).iterdir()] == ["owner"]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(180)
+@pytest.mark.skipif(shutil.which("dockerd") is None, reason="needs dockerd for an engine of its own")
 def test_what_was_synced_is_there_after_all_were_killed_in_mid_write(own_engine: OwnEngine, tmp_path: Path) -> None:
     volumes = Volumes(str(tmp_path / "volumes"))
     volumes.create("models", 64 * MIB)
@@ -88,12 +122,7 @@ def test_what_was_synced_is_there_after_all_were_killed_in_mid_write(own_engine:
     own_engine.start()
 
     eventually(lambda: not devices_of(volumes), 60, "Docker has let go of what it had mounted")
-    device = volumes.attach("models", writable=False)
-    found = subprocess.run(
-        ["debugfs", "-R", "cat /synced", device.path], check=True, capture_output=True, text=True
-    )  # fmt: skip
-    os.close(device.fd)
-    assert found.stdout == "kept"
+    assert kept_in(volumes) == "kept"
     eventually(lambda: own_engine.docker("ps", "-aq").stdout == "", 60, "no container is left")
     volumes.remove("models")
     assert [one.name for one in Path(volumes.folder).iterdir()] == ["owner"]
