@@ -33,6 +33,7 @@ Made = TypeVar("Made")
 
 EMPTY = "empty"
 """Among what is opened: an empty folder, which an overlay needs below a dataset's."""
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 TICK_NANOSECONDS = 10_000_000
 """By how much the time that a file system notes may be behind the clock."""
 
@@ -218,26 +219,45 @@ def empty_folder() -> int:
     failed = ""
     for path in (*places, f"/tmp/sandbox-kernel-{user}/empty"):  # noqa: S108 (of its owner alone, as is looked at)
         try:
-            fd = _made_folder(path)
+            fd = _made_folder(path, user)
         except OSError as error:
             failed += f"{path}: {error.strerror}; "
             continue
-        status = os.fstat(fd)
-        if status.st_uid == user and not status.st_mode & 0o022 and not os.listdir(f"/proc/self/fd/{fd}"):  # noqa: PTH208
+        if fd is not None:
             return fd
-        os.close(fd)
-        failed += f"{path} has to be this user's and empty; "
+        failed += f"{path} has to be this user's and empty, in a folder of this user's; "
     raise EngineError(EndCode.ENGINE_FAILED, f"there is no place for an empty folder: {failed.rstrip('; ')}")
 
 
-def _made_folder(path: str) -> int:
-    above = os.path.dirname(path)  # noqa: PTH120 (a string)
+def _made_folder(path: str, user: int) -> int | None:
+    """Return a descriptor of an empty folder that no other user can fill, or put another in the place of.
+
+    None for one that is not so. Raises OSError.
+    """
+    above, name = os.path.split(path)
     os.makedirs(os.path.dirname(above), 0o755, exist_ok=True)  # noqa: PTH103, PTH120 (a string)
-    for folder in (above, path):
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(above)  # noqa: PTH102 (a string)
+        os.chmod(above, 0o755)  # noqa: PTH101, S103 (whatever the umask)
+    top = os.open(above, _FOLDER)
+    try:
+        if not _is_own(top, user):
+            return None
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder)  # noqa: PTH102 (a string)
-            os.chmod(folder, 0o755)  # noqa: PTH101, S103 (whatever the umask)
-    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.mkdir(name, dir_fd=top)
+            os.chmod(name, 0o755, dir_fd=top)  # noqa: S103 (as above)
+        fd = os.open(name, _FOLDER, dir_fd=top)
+    finally:
+        os.close(top)
+    if _is_own(fd, user) and not os.listdir(f"/proc/self/fd/{fd}"):  # noqa: PTH208 (pathlib is slow to import)
+        return fd
+    os.close(fd)
+    return None
+
+
+def _is_own(fd: int, user: int) -> bool:
+    status = os.fstat(fd)
+    return status.st_uid == user and not status.st_mode & 0o022
 
 
 def _changed_at(fd: int) -> int:
