@@ -12,6 +12,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +211,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         """Remove what it had on the host's disk; what takes long is left to a process that outlives this one."""
         if not await asyncio.to_thread(scratch_folder.remove, folder, KILL_SECONDS):
             with contextlib.suppress(OSError):  # `reap` is left
-                start_helper(scratch_folder.__file__, folder)
+                start_helper(scratch_folder.__file__, folder, stdin=subprocess.DEVNULL)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 

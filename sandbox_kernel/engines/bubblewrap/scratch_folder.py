@@ -17,6 +17,7 @@ import os
 import stat
 import sys
 import time
+from typing import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def make(name: str, size: int, place: str | None = None) -> int:
         fd = os.open(f"{outer}/{INSIDE}", _NAMED)
     except OSError as error:
         raise disk_images.refused(f"no folder can be made in {above}: {error.strerror}") from error
-    free, least = room(f"{outer}/{INSIDE}")
-    if free - least < size:
+    space = room(f"{outer}/{INSIDE}")
+    if space.free - space.least < size:
         os.close(fd)
         remove(outer)
-        raise disk_images.no_room(size, max(0, free - least))
+        raise disk_images.no_room(size, max(0, space.free - space.least))
     return fd
 
 
@@ -105,14 +106,28 @@ def left_behind() -> Iterator[str]:
 # --- how full it is ---------------------------------------------------------------------------------------------------
 
 
-def room(folder: str) -> tuple[int, int]:
-    """Return the bytes that are free on a folder's disk, and how many of them are to be left."""
+class Room(NamedTuple):
+    """What is left of a disk."""
+
+    free: int
+    """Bytes."""
+    least: int
+    """Of these, how many are to be left."""
+    files: int
+    """That it could have more; 0 where it does not say."""
+
+
+def room(folder: str) -> Room:
+    """Return what is left of a folder's disk. Raises OSError once the folder is gone."""
     space = os.statvfs(folder)
-    return space.f_bavail * space.f_frsize, min(MIN_FREE, space.f_blocks * space.f_frsize // 10)
+    size = space.f_frsize
+    return Room(space.f_bavail * size, min(MIN_FREE, space.f_blocks * size // 10), space.f_favail)
 
 
-def used(folder: str, processes: Iterable[int]) -> int:
-    """Return the bytes that a sandbox has in its closed `folder`, files without a name that `processes` have open, too.
+def used(folder: str, processes: Iterable[int]) -> tuple[int, int]:
+    """Return the bytes and files that a sandbox has in its closed `folder`.
+
+    Files without a name that `processes` have open are among them.
 
     Its cells change all of it meanwhile. Raises `OverLimitError` for more files or deeper folders than are looked at,
     and OSError once the folder is gone.
@@ -145,7 +160,7 @@ def used(folder: str, processes: Iterable[int]) -> int:
                     status = os.stat(f"/proc/{pid}/fd/{number}")  # noqa: PTH116 (a magic link)
                     if status.st_dev == device and status.st_nlink == 0:
                         add(status)
-    return total
+    return total, count
 
 
 def _walk(above: int, add: Callable[[os.stat_result], None]) -> None:

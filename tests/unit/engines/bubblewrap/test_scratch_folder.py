@@ -12,7 +12,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.engines.bubblewrap import scratch_folder
-from sandbox_kernel.engines.bubblewrap.scratch_folder import INSIDE, OverLimitError, remove, used
+from sandbox_kernel.engines.bubblewrap.scratch_folder import INSIDE, OverLimitError, remove
 
 NAME = "sandbox-kernel-session-1-1-00000000"
 DEEP = 2500
@@ -24,6 +24,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / NAME / INSIDE).mkdir(parents=True)
     yield tmp_path / NAME
     remove(str(tmp_path / NAME))
+
+
+def used(folder: str, processes: list[int]) -> int:
+    return scratch_folder.used(folder, processes)[0]
 
 
 def deepen(folder: Path, levels: int) -> None:
@@ -82,7 +86,7 @@ def test_a_look_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(scratch_folder, "MAX_FILES", 100)
     for number in range(100):
         (folder / INSIDE / f"{number}").touch()
-    used(str(folder), [])
+    assert scratch_folder.used(str(folder), []) == (0, 100)
     (folder / INSIDE / "more").touch()
     with pytest.raises(OverLimitError, match="more than 100 files"):
         used(str(folder), [])
