@@ -169,7 +169,7 @@ def _make_no_holes(path: str) -> None:
     """Have a device refuse to discard, and with it to zero by a hole: ext4 writes zeros then. Raises OSError.
 
     ext4 zeroes what cells reserve, when its disk is full: the cells of a sandbox could give all of the room away. There
-    is no call for one use of a device, so this lasts until the machine removes it or is told otherwise.
+    is no call for one use of a device, and no way back: this lasts until the machine removes the device.
     """
     with open(f"/sys/block/{path.removeprefix('/dev/')}/queue/discard_max_bytes", "w") as file:  # noqa: PTH123 (a string)
         file.write("0")
