@@ -535,6 +535,7 @@ def test_a_notebook_that_can_be_written_no_more_is_the_machines_fault(tmp_path: 
     assert done.statuses == ["ok", "failed"]
 
 
+@pytest.mark.long  # test_quickstart.py runs the same notebook, and tests above have its kinds of outputs
 def test_the_demo_runs_as_a_batch(tmp_path: Path) -> None:
     """Real data, real packages: no event, and the three files that the notebook promises."""
     done = run(tmp_path, DATA / "quickstart.ipynb", "--input", f"{DATA}/data/.")
