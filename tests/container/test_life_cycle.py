@@ -142,8 +142,7 @@ def test_a_killed_group_takes_its_container_along(start_kernel: Start) -> None:
     eventually(lambda: not containers_of(pid), 1.0, "the container is gone")
 
 
-def test_restart_keeps_files_and_clears_variables(start_kernel: Start) -> None:
-    kernel = start_kernel()
+def test_restart_keeps_files_and_clears_variables(kernel: Kernel) -> None:
     first = kernel.run("kept = 42; open('kept.txt', 'w').write('yes')").header["session"]
     container = kernel.containers()[0].container
     kernel.manager.restart_kernel()
@@ -157,9 +156,8 @@ def test_restart_keeps_files_and_clears_variables(start_kernel: Start) -> None:
     assert again == result.header["session"]
 
 
-def test_who_is_slow_to_listen_again_hears_the_first_cell_after_a_restart(start_kernel: Start) -> None:
+def test_who_is_slow_to_listen_again_hears_the_first_cell_after_a_restart(kernel: Kernel) -> None:
     """Its requests may be there long before its ears are: a busy client connects to each socket when it gets to it."""
-    kernel = start_kernel()
     with kernel.manager.context.socket(zmq.SUB) as slow:
         slow.reconnect_ivl = 2000
         slow.subscribe(b"")
@@ -175,8 +173,7 @@ def test_who_is_slow_to_listen_again_hears_the_first_cell_after_a_restart(start_
             content = slow.recv_multipart()[-1]
 
 
-def test_restart_in_the_middle_of_a_cell(start_kernel: Start) -> None:
-    kernel = start_kernel()
+def test_restart_in_the_middle_of_a_cell(kernel: Kernel) -> None:
     kernel.run("open('kept.txt', 'w').write('yes')")
     kernel.start("while True: pass")
     kernel.manager.restart_kernel()
@@ -219,9 +216,8 @@ def test_shutdown_after_a_restart_leaves_nothing(start_kernel: Start) -> None:
     eventually(lambda: pipe_holders() <= before, 5, "its pipe holder is gone")
 
 
-def test_restart_after_restart_is_alike(start_kernel: Start) -> None:
+def test_restart_after_restart_is_alike(kernel: Kernel) -> None:
     """The files are there, the variables are not, and each process has as many files open as the one before."""
-    kernel = start_kernel()
     kernel.run("open('kept.txt', 'w').write('yes')")
     restarted(kernel)
     assert kernel.run("print(open('kept.txt').read()); gone = 1").text() == "yes\n"
@@ -280,9 +276,8 @@ print(numpy.random.random())
 """
 
 
-def test_libraries_with_threads_compute_before_and_after_a_restart(start_kernel: Start, image: str) -> None:
+def test_libraries_with_threads_compute_before_and_after_a_restart(kernel: Kernel, image: str) -> None:
     """And what they draw by chance is not drawn again."""
-    kernel = start_kernel()
     drawn = []
     for _ in range(3):
         right, number = here_too(kernel, SOLVED, image).text().split()
