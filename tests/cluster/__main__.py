@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from . import network
 from .build import VERSION, build, cache
 from .configuration import Configuration
 from .control_plane import ControlPlane
+from .network import MAX_NODES, Network
 from .nodes import Node
 from .programs import Programs
 
@@ -22,12 +22,15 @@ NODES = 2
 
 
 class Cluster:
-    """The cluster of this machine."""
+    """A cluster of this machine; the first has the number 1."""
 
-    def __init__(self, nodes: int = NODES) -> None:
-        self.state = cache() / "state"
+    def __init__(self, nodes: int = NODES, number: int = 1) -> None:
+        if not 1 <= nodes <= MAX_NODES:
+            raise SystemExit(f"a cluster has 1 to {MAX_NODES} nodes, not {nodes}")
+        self.network = Network(number)
+        self.state = cache() / ("state" if number == 1 else f"state-{number}")
         self.binaries = cache() / "bin"
-        self.found = Configuration(self.state / "configuration")
+        self.found = Configuration(self.state / "configuration", self.network)
         self.programs = Programs(self.state / "programs")
         self.control = ControlPlane(self.binaries, self.found, self.programs, self.state)
         self.nodes = [self._node(number) for number in range(1, nodes + 1)]
@@ -42,10 +45,10 @@ class Cluster:
 
     def up(self) -> None:
         """Start what does not run."""
-        self.found.make(len(self.nodes))
-        network.begin()
+        self.found.make()
+        self.network.begin()
         for node in self.nodes:
-            network.add_node(node.number, len(self.nodes))
+            self.network.add_node(node.number)
         self.control.start()
         self.control.kubectl("apply", "-f", "-", given=_rights())
         for node in self.nodes:
@@ -58,7 +61,7 @@ class Cluster:
         for node in self.nodes:
             node.stop()
         self.control.stop()
-        network.end(len(self.nodes))
+        self.network.end()
         shutil.rmtree(self.state, ignore_errors=True)
 
 
@@ -84,20 +87,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__, allow_abbrev=False)
     parser.add_argument("command", choices=("build", "up", "down", "kubeconfig"))
     parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--number", type=int, default=1, help="of the cluster: several may run beside each other")
     given = parser.parse_args()
     if given.command == "kubeconfig":
-        print(Cluster().found.kubeconfig("admin"))
+        print(Cluster(number=given.number).found.kubeconfig("admin"))
         return 0
     if os.geteuid():
         raise SystemExit("a cluster is made by root: it makes network namespaces and runs containerd")
     begin = time.monotonic()
-    cluster = Cluster(given.nodes)
+    cluster = Cluster(MAX_NODES if given.command == "down" else given.nodes, given.number)
     if given.command in {"build", "up"}:
         build()
     if given.command == "up":
         cluster.up()
-        size = sum(path.stat().st_size for path in Path(cache()).rglob("*") if path.is_file()) >> 20
-        print(f"--- Kubernetes {VERSION}, {given.nodes} nodes, in {time.monotonic() - begin:.0f} s; {size} MiB on disk")
+        places = (str(cluster.binaries), str(cluster.state))
+        sizes = subprocess.run(["du", "-smx", *places], capture_output=True, text=True, check=False).stdout.splitlines()
+        programs, state = (line.split()[0] for line in sizes)
+        took = time.monotonic() - begin
+        print(f"--- Kubernetes {VERSION}: {given.nodes} nodes in {took / 60:.1f} minutes")
+        print(f"    {programs} MiB of programs and {state} MiB of images and state in {cache()}")
         print(f"    KUBECONFIG={cluster.found.kubeconfig('admin')}")
     if given.command == "down":
         cluster.down()

@@ -8,9 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .network import API_SERVER, API_SERVICE, HOST, SERVICES, node_address
-
-API = "https://{}:{}".format(*API_SERVER)
+from .network import MAX_NODES, Network
 
 USERS = {
     "admin": ("admin", "system:masters"),
@@ -27,28 +25,31 @@ USERS = {
 class Configuration:
     """The files of one cluster."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, network: Network) -> None:
+        self.folder, self.network = folder, network
 
     def path(self, name: str) -> Path:
         return self.folder / name
 
-    def make(self, nodes: int) -> None:
-        """Make what is missing. The names in certificates are those of `nodes` nodes."""
+    def make(self) -> None:
+        """Make what is missing, for as many nodes as there may be."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.path("tokens.csv").exists():
             return
         self.folder.chmod(0o700)
         self._authority()
         names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
-        self.certificate("api-server", "kube-apiserver", [HOST, API_SERVICE, "127.0.0.1"], names)
+        self.certificate(
+            "api-server", "kube-apiserver", [self.network.host, self.network.api_service, "127.0.0.1"], names
+        )
         self.certificate("api-server-client", "kube-apiserver", organisation="system:masters")
         self.certificate("etcd", "etcd", ["127.0.0.1"])
         self._run("genrsa", "-out", "service-accounts.key", "2048")
         users = dict(USERS)
-        for number in range(1, nodes + 1):
-            self.certificate(f"node{number}", f"node{number}", [node_address(number)], [f"node{number}"])
-            users[f"node{number}"] = (f"system:node:node{number}", "system:nodes")
+        for number in range(1, MAX_NODES + 1):
+            name = f"node{number}"
+            self.certificate(name, name, [self.network.node_address(number)], [name])
+            users[name] = (f"system:node:{name}", "system:nodes")
         lines = []
         for name, (user, group) in users.items():
             token = secrets.token_urlsafe(24)
@@ -88,14 +89,16 @@ class Configuration:
         return self.path(f"{name}.kubeconfig")
 
     def _kubeconfig(self, name: str, token: str) -> None:
+        cluster = {
+            "server": f"https://{self.network.host}:6443",
+            "certificate-authority": str(self.path("ca.crt")),
+        }
         self.write(
             f"{name}.kubeconfig",
             {
                 "apiVersion": "v1",
                 "kind": "Config",
-                "clusters": [
-                    {"name": "tests", "cluster": {"server": API, "certificate-authority": str(self.path("ca.crt"))}}
-                ],
+                "clusters": [{"name": "tests", "cluster": cluster}],
                 "users": [{"name": name, "user": {"token": token}}],
                 "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": name}}],
                 "current-context": "tests",
@@ -118,14 +121,14 @@ def api_server_flags(found: Configuration, etcd: str) -> list[str]:
     """Return the API server's command line, but for its program."""
     path = found.path
     return [
-        f"--advertise-address={HOST}",
-        f"--bind-address={HOST}",
+        f"--advertise-address={found.network.host}",
+        f"--bind-address={found.network.host}",
         "--secure-port=6443",
         f"--etcd-servers={etcd}",
         f"--etcd-cafile={path('ca.crt')}",
         f"--etcd-certfile={path('etcd.crt')}",
         f"--etcd-keyfile={path('etcd.key')}",
-        f"--service-cluster-ip-range={SERVICES}",
+        f"--service-cluster-ip-range={found.network.services}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         f"--token-auth-file={path('tokens.csv')}",

@@ -11,7 +11,6 @@ from typing import Any
 from .configuration import Configuration, api_server_flags
 from .programs import Programs
 
-ETCD = "https://127.0.0.1:23790"
 READY_SECONDS = 120.0
 
 
@@ -22,6 +21,8 @@ class ControlPlane:
 
     def __init__(self, binaries: Path, found: Configuration, programs: Programs, state: Path) -> None:
         self._binaries, self._found, self._programs, self._state = binaries, found, programs, state
+        self._network = found.network
+        self._etcd_address = f"https://127.0.0.1:{self._network.port(23790)}"
 
     def start(self) -> None:
         for name in self.NAMES:
@@ -51,14 +52,15 @@ class ControlPlane:
 
     def _etcd(self) -> list[str]:
         path = self._found.path
+        peers = f"http://127.0.0.1:{self._network.port(23800)}"
         return [
             "--name=tests",
             f"--data-dir={self._state / 'etcd'}",
-            f"--listen-client-urls={ETCD}",
-            f"--advertise-client-urls={ETCD}",
-            "--listen-peer-urls=http://127.0.0.1:23800",
-            "--initial-advertise-peer-urls=http://127.0.0.1:23800",
-            "--initial-cluster=tests=http://127.0.0.1:23800",
+            f"--listen-client-urls={self._etcd_address}",
+            f"--advertise-client-urls={self._etcd_address}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=tests={peers}",
             "--client-cert-auth",
             f"--trusted-ca-file={path('ca.crt')}",
             f"--cert-file={path('etcd.crt')}",
@@ -70,7 +72,7 @@ class ControlPlane:
         ]
 
     def _kube_apiserver(self) -> list[str]:
-        return api_server_flags(self._found, ETCD)
+        return api_server_flags(self._found, self._etcd_address)
 
     def _kube_controller_manager(self) -> list[str]:
         path = self._found.path
@@ -81,6 +83,7 @@ class ControlPlane:
             "--use-service-account-credentials",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
+            f"--secure-port={self._network.port(10257)}",
             "--node-monitor-grace-period=20s",
         ]
 
@@ -89,4 +92,5 @@ class ControlPlane:
             f"--kubeconfig={self._found.kubeconfig('scheduler')}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",
+            f"--secure-port={self._network.port(10259)}",
         ]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 
-from . import network
 from .configuration import Configuration
 from .control_plane import ControlPlane
 from .programs import Programs
 
 PAUSE = "sandbox-kernel-pause:1"
 READY_SECONDS = 90.0
+REMOVE_SECONDS = 20.0
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -33,6 +36,7 @@ class Node:
         self.number = number
         self.name = f"node{number}"
         self._binaries, self._found, self._programs, self._control = binaries, found, programs, control
+        self._network, self._cgroup = found.network, found.network.cgroup(number)
         self._state = state / self.name
         self.socket = self._state / "containerd.sock"
 
@@ -54,7 +58,7 @@ class Node:
         """Start one of its programs, unless it runs."""
         kind = name.rpartition("-")[0]
         command = getattr(self, f"_{kind.replace('-', '_')}")()
-        self._programs.start(name, [*network.inside(self.number), *command])
+        self._programs.start(name, [*self._network.inside(self.number), *command])
 
     def until_ready(self) -> None:
         """Wait until pods may start here, reach the API server by its service, and are held to their policies."""
@@ -64,34 +68,64 @@ class Node:
             if time.monotonic() > until:
                 raise SystemExit(f"{self.name} is not ready after {READY_SECONDS:.0f} s: see the logs of its programs")
             time.sleep(0.5)
+            self.start_one(f"kube-router-{self.number}")  # it ends where its node is not known yet
 
     def _has_rules(self) -> bool:
-        for rule in (("-t", "nat", "-S", "KUBE-SERVICES"), ("-S", "KUBE-ROUTER-FORWARD")):
-            command = [*network.inside(self.number), "iptables", *rule]
-            found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-            if "-A " not in found or ("nat" in rule and f"{network.API_SERVICE}/32" not in found):
+        for table, rule in ("nat", f"-d {self._network.api_service}/32"), ("filter", "-j KUBE-ROUTER-FORWARD"):
+            command = [*self._network.inside(self.number), "iptables", "-t", table, "-S"]
+            if rule not in subprocess.run(command, capture_output=True, text=True, check=False).stdout:
                 return False
         return True
 
     def stop(self) -> None:
-        """End it, its pods and what it has mounted."""
+        """End it, its pods and what it has mounted, whichever of its programs still runs."""
+        runs = all(self._programs.pid(f"{kind}-{self.number}") for kind in ("containerd", "kubelet"))
+        if runs and not self._control.kubectl("get", "node", self.name, "--request-timeout=5s", check=False).returncode:
+            self._delete_pods()
         for name in reversed(self.programs):
-            if not name.startswith("containerd"):
-                self._programs.stop(name)
-        if self._programs.pid(f"containerd-{self.number}") is not None:
-            for task in self.ctr("tasks", "list", "-q", check=False).split():
-                self.ctr("tasks", "kill", "-s", "KILL", task, check=False)
-                self.ctr("tasks", "delete", "-f", task, check=False)
-            for container in self.ctr("containers", "list", "-q", check=False).split():
-                self.ctr("containers", "delete", container, check=False)
-        self._programs.stop(f"containerd-{self.number}")
+            self._programs.stop(name)
+        for shim in self._shims():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(shim, signal.SIGKILL)
+        groups = [folder for group in CGROUPS.glob(f"*/{self._cgroup}") for folder in (*group.rglob("*/"), group)]
+        for folder in groups:
+            for pid in (folder / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
         for line in reversed(Path("/proc/mounts").read_text().splitlines()):
             if (place := line.split()[1]).startswith(f"{self._state}/"):
                 subprocess.run(["umount", "--lazy", place], check=False)
-        for group in CGROUPS.glob(f"*/sandbox-kernel-{self.name}"):
-            for folder in sorted(group.rglob("*/"), reverse=True):
-                folder.rmdir()
-            group.rmdir()
+        until = time.monotonic() + REMOVE_SECONDS
+        for folder in sorted(groups, reverse=True):
+            while not _removed(folder) and time.monotonic() < until:
+                time.sleep(0.05)
+        # What these programs write in places of the machine's, and leave there if they are killed.
+        for address in self._state.glob("run/io.containerd.runtime.v2.task/k8s.io/*/address"):
+            Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
+        for link in Path("/var/log/containers").glob("*.log"):
+            if str(link.readlink()).startswith(f"{self._state}/"):
+                link.unlink()
+        for result in Path("/var/lib/cni/results").glob("pods-*"):
+            if f"{self._state}/" in result.read_text():
+                result.unlink()
+
+    def _delete_pods(self) -> None:
+        """Let the kubelet end its pods, which removes the namespaces of their networks as well."""
+        words = ("delete", "pods", "--all-namespaces", f"--field-selector=spec.nodeName={self.name}", "--wait=false")
+        self._control.kubectl(*words, "--grace-period=1", check=False)
+        until = time.monotonic() + REMOVE_SECONDS
+        while self.ctr("containers", "list", "-q", check=False).split() and time.monotonic() < until:
+            time.sleep(0.2)
+
+    def _shims(self) -> list[int]:
+        """Return the processes that hold this node's containers."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                if Path(words[0].decode()).name.startswith("containerd-shim") and str(self.socket).encode() in words:
+                    found.append(int(folder.name))
+        return found
 
     def ctr(self, *words: str, check: bool = True) -> str:
         command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *words]
@@ -105,10 +139,10 @@ class Node:
     def _configure(self) -> None:
         for group in CGROUPS.iterdir():
             if group.is_dir():
-                (group / f"sandbox-kernel-{self.name}").mkdir(exist_ok=True)
+                (group / self._cgroup).mkdir(exist_ok=True)
         for used in (CGROUPS / "cpuset" / "cpuset.cpus", CGROUPS / "cpuset" / "cpuset.mems"):
             if used.exists():
-                (used.parent / f"sandbox-kernel-{self.name}" / used.name).write_text(used.read_text())
+                (used.parent / self._cgroup / used.name).write_text(used.read_text())
         networks = self._state / "networks"
         networks.mkdir(exist_ok=True)
         bridge = {
@@ -119,7 +153,7 @@ class Node:
             "hairpinMode": True,
             "ipam": {
                 "type": "host-local",
-                "ranges": [[{"subnet": network.pods_of(self.number)}]],
+                "ranges": [[{"subnet": self._network.pods_of(self.number)}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
                 "dataDir": str(self._state / "addresses"),
             },
@@ -136,7 +170,7 @@ class Node:
             {
                 "apiVersion": "kubelet.config.k8s.io/v1beta1",
                 "kind": "KubeletConfiguration",
-                "address": network.node_address(self.number),
+                "address": self._network.node_address(self.number),
                 "healthzBindAddress": "127.0.0.1",
                 "tlsCertFile": str(path(f"{self.name}.crt")),
                 "tlsPrivateKeyFile": str(path(f"{self.name}.key")),
@@ -148,7 +182,7 @@ class Node:
                 "authorization": {"mode": "Webhook"},
                 "containerRuntimeEndpoint": f"unix://{self.socket}",
                 "cgroupDriver": "cgroupfs",
-                "cgroupRoot": f"/sandbox-kernel-{self.name}",
+                "cgroupRoot": f"/{self._cgroup}",
                 "enforceNodeAllocatable": [],
                 # This machine's root may not lower what a process is worth when memory runs out.
                 "featureGates": {"KubeletInUserNamespace": True},
@@ -161,6 +195,7 @@ class Node:
                 "serializeImagePulls": False,
                 "registerWithTaints": [],
                 "podLogsDir": str(self._state / "logs"),
+                "volumePluginDir": str(self._state / "plugins"),
             },
         )
 
@@ -175,11 +210,14 @@ state = "{self._state}/run"
   {cri}]
     sandbox_image = "{PAUSE}"
     restrict_oom_score_adj = true
+    netns_mounts_under_state_dir = true
     {cri}.cni]
       bin_dir = "/usr/lib/cni"
       conf_dir = "{networks}"
     {cri}.containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
+      {cri}.containerd.runtimes.runc.options]
+        Root = "{self._state}/runc"
     {cri}.containerd.runtimes.runsc]
       runtime_type = "io.containerd.runc.v2"
       {cri}.containerd.runtimes.runsc.options]
@@ -199,7 +237,7 @@ state = "{self._state}/run"
             f"--hostname-override={self.name}",
             f"--root-dir={self._state / 'kubelet'}",
             f"--cert-dir={self._state / 'pki'}",
-            f"--node-ip={network.node_address(self.number)}",
+            f"--node-ip={self._network.node_address(self.number)}",
         ]
 
     def _kube_proxy(self) -> list[str]:
@@ -207,7 +245,7 @@ state = "{self._state}/run"
             str(self._binaries / "kube-proxy"),
             f"--kubeconfig={self._found.kubeconfig('proxy')}",
             f"--hostname-override={self.name}",
-            f"--cluster-cidr={network.PODS}",
+            f"--cluster-cidr={self._network.pods}",
             "--proxy-mode=iptables",
             "--masquerade-all",
             "--conntrack-max-per-core=0",
@@ -221,7 +259,7 @@ state = "{self._state}/run"
             str(self._binaries / "kube-router"),
             f"--kubeconfig={self._found.kubeconfig('policies')}",
             f"--hostname-override={self.name}",
-            f"--service-cluster-ip-range={network.SERVICES}",
+            f"--service-cluster-ip-range={self._network.services}",
             "--run-firewall=true",
             "--run-router=false",
             "--run-service-proxy=false",
@@ -245,18 +283,29 @@ state = "{self._state}/run"
             command = ["docker", "import", "--change", 'ENTRYPOINT ["/pause"]', "-", PAUSE]
             subprocess.run(command, input=packed.stdout, check=True, capture_output=True)
         had = self.ctr("images", "list", check=False)
+        lacks: dict[str, tuple[Path, str]] = {}
         for image in (PAUSE, *images):
             identity = _docker("image", "inspect", "--format", "{{.Id}}", image).strip()
             if not identity:
                 raise SystemExit(f"Docker has no image {image}: the project's setup makes it")
             mark = self._state / f"image-{image.replace(':', '-').replace('/', '-')}"
-            if mark.exists() and mark.read_text() == identity and f"/{image}" in had:
-                continue
-            with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saving:
-                command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", "images", "import", "-"]
-                subprocess.run(command, stdin=saving.stdout, check=True, stdout=subprocess.DEVNULL)
+            if not (mark.exists() and mark.read_text() == identity and f"/{image}" in had):
+                lacks[image] = (mark, identity)
+        if not lacks:
+            return
+        # All at once: what they have in common is written and read once.
+        with subprocess.Popen(["docker", "save", *lacks], stdout=subprocess.PIPE) as saving:
+            command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", "images", "import", "-"]
+            subprocess.run(command, stdin=saving.stdout, check=True, stdout=subprocess.DEVNULL)
+        for mark, identity in lacks.values():
             mark.write_text(identity)
 
 
 def _docker(*words: str) -> str:
     return subprocess.run(["docker", *words], capture_output=True, text=True, check=False).stdout
+
+
+def _removed(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
