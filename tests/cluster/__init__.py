@@ -1,7 +1,7 @@
 """A real Kubernetes cluster of one machine, built from source: `python -m tests.cluster up`.
 
-Everything listens on a link and in network namespaces of its own, and nothing in there has a route to elsewhere. Another
-cluster runs beside the first with `--number 2`.
+Everything listens on a link and in network namespaces of its own, and nothing in there has a route to elsewhere.
+Another cluster runs beside the first with `--number 2`.
 
 - `build`: The programs, by the Go module proxy and the compiler; cached by what they are made of.
 - `configuration`: Certificates, tokens and the files that the programs read.

@@ -1,7 +1,7 @@
 """The cluster's network: a namespace for each node, and one with the bridge between them and the control plane.
 
-Nothing in there has a route to elsewhere. The bridge is apart because the machine's own rules, such as Docker's, hold for its
-bridges, and drop what goes over them.
+Nothing in there has a route to elsewhere. The bridge is apart because the machine's own rules, such as Docker's, hold
+for its bridges, and drop what goes over them.
 
 All addresses are of the range for benchmarks of networks (RFC 2544), which no network uses.
 """
