@@ -50,6 +50,8 @@ class EngineProvider:
     """Whether its sandboxes are further kernels in another engine's: who looks at sandboxes looks at those of that."""
     is_emulated = False
     """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
+    is_elsewhere = False
+    """Whether its sandboxes are on other machines: how busy this one is says nothing of them."""
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """What the attestation accepts in place of what was asked for, and why: by `Inspection.engine`, the engine's
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""

@@ -65,11 +65,11 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
 
 async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy, file: Path | None) -> None:
     from ...engines.broker_sockets import OPERATORS, own
-    from ...engines.select import make_own_engine
+    from ...engines.select import make_own_engine, provider
     from .ceilings import load
     from .client.listener_trust import others
     from .daemon import Broker, bound, on_signals
-    from .pool import Pool
+    from .pool import Pool, under_pressure
 
     _room_for_files()
     warm = settings.of(BrokerSettings)
@@ -79,7 +79,13 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     broker = Broker(
         engine,
         policy,
-        pool=Pool(engine, size=warm.pool, preload=warm.preload, report=_say),
+        pool=Pool(
+            engine,
+            size=warm.pool,
+            preload=warm.preload,
+            busy=_never if provider(engine.address).is_elsewhere else under_pressure,
+            report=_say,
+        ),
         idle_seconds=None if options.stay or options.for_all else OWN_IDLE_SECONDS,
         state=options.state or STATE,
         say=_say,
@@ -107,6 +113,10 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     finally:
         if pages is not None:
             pages.close()
+
+
+def _never() -> bool:
+    return False
 
 
 def _room_for_files() -> None:

@@ -29,6 +29,7 @@ class KubernetesProvider(EngineProvider):
 
     name = "kubernetes"
     remedy = "name a cluster: KUBECONFIG, or kubernetes_context"
+    is_elsewhere = True
     excuses = MappingProxyType(
         {
             "kubernetes": {
