@@ -330,7 +330,7 @@ class Brokered:
     def _daemon(self) -> Daemon:
         from tests.plugins.broker.brokers import shared
 
-        return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else "bubblewrap")
+        return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else self.inner.name)
 
 
 ALL: tuple[EngineUnderTest, ...] = (
@@ -362,4 +362,8 @@ def of_plugins() -> tuple[Bubblewrap, ...]:
 @cache
 def under_test() -> tuple[EngineUnderTest, ...]:
     """Return those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""
-    return ALL if ONLY is None else tuple(one for one in (*ALL, *of_plugins()) if one.name == ONLY)
+    if ONLY is None:
+        return ALL
+    others = of_plugins()
+    lent = (Brokered(one, {**one.lacks, **Brokered(one).lacks}) for one in others) if index.is_here("broker") else ()
+    return tuple(one for one in (*ALL, *others, *lent) if one.name == ONLY)
