@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -31,6 +32,7 @@ PROTOCOL = "v5.channel.k8s.io"
 HEARTBEAT_SECONDS = 10.0
 """How often the API server is asked over an attached connection whether it is there."""
 TRIES, AGAIN_SECONDS = 5, 0.2
+NO_RUNTIME = re.compile(r'RuntimeClass "?([^" ]+)"? not found')
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 """Where a pod has what its account signs in with."""
 
@@ -53,8 +55,8 @@ def refusal(status: int, said: Mapping[str, Any], namespace: str) -> ClusterRefu
         )
     if status == 403 and "exceeded quota" in text:
         return ClusterRefused(KubernetesCode.CLUSTER_QUOTA_REACHED.note(why=message), status)
-    if status == 403 and "runtimeclass" in text and "not found" in text:
-        return ClusterRefused(KubernetesCode.RUNTIME_CLASS_MISSING.note(name=message), status, setting="runtime")
+    if status == 403 and (missing := NO_RUNTIME.search(message)) is not None:
+        return ClusterRefused(KubernetesCode.RUNTIME_CLASS_MISSING.note(name=missing[1]), status, setting="runtime")
     if status in {401, 403} and ("cannot" in text or status == 401):
         return ClusterRefused(KubernetesCode.CLUSTER_FORBIDS.note(why=message), status)
     if status == 429:

@@ -27,7 +27,11 @@ class KubernetesCode(Code):
     CLUSTER_BUSY = "limit", "the cluster's API server asks to wait", "Try again in a moment."
     CLUSTER_REFUSES = "failure", "the cluster refuses the pod: {why}", _CHART
     NAMESPACE_MISSING = "failure", "the cluster has no namespace {namespace}", _CHART
-    RUNTIME_CLASS_MISSING = "failure", "the cluster has no runtime class {name}", "Make it, or change runtime."
+    RUNTIME_CLASS_MISSING = (
+        "failure",
+        "the cluster has no runtime '{name}'",
+        "Add a RuntimeClass of that name, or change runtime.",
+    )
     CLUSTER_QUOTA_REACHED = "limit", "the namespace's quota has no room for the pod: {why}", _ROOM
     POD_UNSCHEDULABLE = "limit", "no node of the cluster has room for the pod: {why}", _ROOM
     POD_IMAGE_NOT_THERE = "failure", "the node does not get the image: {why}", _IMAGE

@@ -67,7 +67,7 @@ def refuse(spec: SandboxSpec) -> None:
     """Raise `EngineError` for what the cluster's nodes do not have: they are other machines."""
     wanted = protections(spec)
     if wanted.attached or wanted.disks:
-        what = "a scratch on a disk" if wanted.disks else "datasets and volumes"
+        what = "scratch on a disk" if wanted.disks else "datasets and volumes"
         raise EngineError(
             EndCode.ENGINE_LACKS_DATA,
             f"the engine kubernetes has no {what}",

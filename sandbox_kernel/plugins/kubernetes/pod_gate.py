@@ -40,8 +40,14 @@ for name, most in told["limits"].items():
     resource.setrlimit(which, (most, most))
 signal.alarm(0)
 kept = {name: os.environ[name] for name in told["kept"] if name in os.environ}
-os.execvpe(told["command"][0], told["command"], {**kept, **told["environment"]})
+try:
+    os.execvpe(told["command"][0], told["command"], {**kept, **told["environment"]})
+except OSError as error:
+    sys.stderr.write("%s: %s\\n" % (told["command"][0], error.strerror))
+    sys.exit(127)
 """
+NOT_THERE = 127
+"""The exit code of a pod whose program cannot be started, as shells have it; its stderr says why."""
 
 
 def told(spec: SandboxSpec) -> bytes:

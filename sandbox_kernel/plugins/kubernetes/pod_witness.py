@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...core.model import SandboxSpec
-from ...engines.attestation import at, same, short
+from ...engines.attestation import as_list, at, same, short
 from ...engines.base import Check, Inspection
 from .pod import CONTAINER, LABEL, MASKED, digest
 from .pod_endings import is_running
@@ -33,6 +33,16 @@ DEFAULTS: Mapping[str, object] = {
     "tolerations": ANY,
 }
 """What a cluster may add to a pod: where it runs and how its image comes. The pod has no token of its account."""
+FALSE_IF_ABSENT = frozenset({
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "shareProcessNamespace",
+    "setHostnameAsFQDN",
+    "privileged",
+    "tty",
+})  # fmt: skip
+"""Fields that a cluster may leave out where they are false. All others that are missing have another meaning."""
 
 
 def witness(spec: SandboxSpec, asked: Mapping[str, Any], found: Mapping[str, Any]) -> Inspection:
@@ -52,34 +62,36 @@ def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Ch
     yield same("cluster: running", True, is_running(found))
     for name in sorted(set(wanted) | set(has)):
         if name not in {"containers", "volumes", "tolerations"}:
-            yield _line(f"cluster: {name}", wanted.get(name), has.get(name), DEFAULTS.get(name))
+            yield _line("cluster: ", name, wanted, has, DEFAULTS.get(name))
     yield same("cluster: volumes", _sorted(wanted["volumes"]), _sorted(has.get("volumes")))
-    containers = has.get("containers")
-    names = [at(one, "name") for one in containers] if isinstance(containers, list) else containers
-    yield same("cluster: containers", [CONTAINER], names)
-    one, other = wanted["containers"][0], containers[0] if isinstance(containers, list) and containers else {}
+    containers = as_list(has.get("containers"))
+    yield same("cluster: containers", [CONTAINER], [at(one, "name") for one in containers])
+    one, other = wanted["containers"][0], containers[0] if containers and isinstance(containers[0], Mapping) else {}
     for name in sorted(set(one) | set(other)):
-        yield _line(f"cluster: container's {name}", one.get(name), other.get(name), None)
-    statuses = at(found, "status", "containerStatuses")
-    restarts = at(statuses[0], "restartCount") if isinstance(statuses, list) and len(statuses) == 1 else None
-    yield same("cluster: restarts", 0, restarts)
+        yield _line("cluster: container's ", name, one, other, None)
+    restarts = [at(status, "restartCount") for status in as_list(at(found, "status", "containerStatuses"))]
+    yield same("cluster: restarts", [0], restarts)
 
 
-def _line(name: str, wanted: object, found: object, default: object) -> Check:
-    """Compare one value; what was not asked for may be there as the cluster's default."""
-    if wanted is None and (default is ANY or (default is not None and found == default)):
-        return Check(name, "the cluster's", short(found), ok=True)
-    wanted, found = _plain(wanted), _plain(found)
-    return Check(name, short(wanted), short(found), ok=wanted == found)
+def _line(of: str, name: str, wanted: Mapping[str, Any], found: Mapping[str, Any], default: object) -> Check:
+    """Compare one field; what was not asked for may be there as the cluster's default."""
+    if wanted.get(name) is None and (default is ANY or (default is not None and found.get(name) == default)):
+        return Check(f"{of}{name}", "the cluster's", short(found.get(name)), ok=True)
+    asked, has = (_plain({name: one[name]} if name in one else {}) for one in (wanted, found))
+    return Check(f"{of}{name}", short(at(asked, name)), short(at(has, name)), ok=asked == has)
 
 
 def _plain(value: object) -> object:
-    """Return a value in which what is false or empty is the same as what is not there, and memory is in bytes."""
+    """Return a value in which a field that is empty is the same as one that is not there."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items() if item or (item == 0 and item is not False)}
+        return {key: _plain(item) for key, item in value.items() if not _is_absent(key, item)}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return None if value in (False, "", None) else value
+    return value
+
+
+def _is_absent(name: object, value: object) -> bool:
+    return value in (None, "", [], {}) or (value is False and name in FALSE_IF_ABSENT)
 
 
 def _sorted(value: object) -> object:

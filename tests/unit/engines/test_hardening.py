@@ -1,9 +1,8 @@
-"""What a spec becomes is pure data: a change of it must be seen in a diff of tests/snapshots."""
+"""What a spec becomes is pure data: a change of it must be seen in a diff of the snapshots."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sandbox_kernel.engines import seccomp
 from sandbox_kernel.engines.docker import arguments
 from sandbox_kernel.engines.docker.arguments import container_arguments, digest, profile
 from sandbox_kernel.engines.hardening import Disk, Protections, protections
+from tests.support.json_snapshots import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SPEC = SandboxSpec(
@@ -26,15 +26,6 @@ SPEC = SandboxSpec(
 )
 
 
-def compare(name: str, document: dict[str, Any]) -> None:
-    """Compare with a file; SANDBOX_KERNEL_UPDATE_SNAPSHOTS=1 writes it again, for a person to read the diff."""
-    path = SNAPSHOTS / name
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    if os.environ.get("SANDBOX_KERNEL_UPDATE_SNAPSHOTS"):
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
-
-
 def without_profile(arguments: dict[str, Any]) -> dict[str, Any]:
     options = arguments["HostConfig"]["SecurityOpt"]
     arguments["HostConfig"]["SecurityOpt"] = [option.partition("{")[0] for option in options]
@@ -42,7 +33,7 @@ def without_profile(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_default_spec() -> None:
-    compare("default.json", without_profile(container_arguments(SPEC)))
+    compare(SNAPSHOTS / "default.json", without_profile(container_arguments(SPEC)))
 
 
 def test_every_setting_of_a_spec() -> None:
@@ -56,11 +47,11 @@ def test_every_setting_of_a_spec() -> None:
         shm_size=2 << 20,
     )
     spec = replace(SPEC, limits=limits, runtime="runsc", uid=7, environment={"TZ": "UTC", "LANG": "C.UTF-8"})
-    compare("every-setting.json", without_profile(container_arguments(spec)))
+    compare(SNAPSHOTS / "every-setting.json", without_profile(container_arguments(spec)))
 
 
 def test_the_system_calls() -> None:
-    compare("seccomp.json", profile(seccomp.rules()))
+    compare(SNAPSHOTS / "seccomp.json", profile(seccomp.rules()))
 
 
 CHANGED: dict[str, Any] = {

@@ -23,8 +23,9 @@ from sandbox_kernel.engines.hardening import Protections, protections
 from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.session.session import Session
+from tests.support.json_snapshots import compare
 from tests.support.roots import describe
-from tests.unit.engines.test_hardening import SPEC, compare
+from tests.unit.engines.test_hardening import SNAPSHOTS, SPEC
 
 WANTED = protections(SPEC)
 ROOT = Root("base", "/r", "sha256:x", "", 1, (("/r/usr", "/usr"),), (("usr/bin", "/bin"),), {"PATH": "/usr/bin"}, False)
@@ -41,7 +42,7 @@ def words(wanted: Protections = WANTED) -> list[str]:
 
 
 def test_the_arguments() -> None:
-    compare("bubblewrap.json", {"arguments": words(), "etc": arguments.etc(WANTED)})
+    compare(SNAPSHOTS / "bubblewrap.json", {"arguments": words(), "etc": arguments.etc(WANTED)})
 
 
 def test_what_the_machine_mounts_below_a_read_only_path_is_covered() -> None:
