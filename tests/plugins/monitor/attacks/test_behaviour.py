@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,9 @@ def watched(folder: Path, monitor: str | Mapping[str, object], **settings: Any) 
 def one(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Watched]:
     """A sandbox under the quick rules, each of which is an alert."""
     rules = {code.code: {"level": "alert", **changes} for code, changes in QUICK.items()}
-    found = watched(tmp_path_factory.mktemp("watched"), {"level": "alert", "rules": rules}, image=image)
+    monitor = {"level": "alert", "rules": rules}
+    # So few processes that a bomb is refused some soon, however slow the machine is.
+    found = watched(tmp_path_factory.mktemp("watched"), monitor, image=image, pids=100)
     with found.sandbox:
         yield found
 
@@ -104,73 +107,77 @@ for number in range(3):
     number or os.unlink(name)
 """
 BOMB = """
-import os, time
-end = time.monotonic() + 1
-children = []
-while time.monotonic() < end:
+import os, signal
+children, refused = [], 0
+while refused < 200:
     try:
         pid = os.fork()
     except OSError:
+        refused += 1
         continue
     if not pid:
-        time.sleep(1)
+        signal.pause()
         os._exit(0)
     children.append(pid)
 for pid in children:
+    os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 """
 """It starts no program, so the host's kernel alone knows of it."""
-ATTACKS: dict[MonitorCode, tuple[str, ...]] = {
-    MonitorCode.MANY_DENIALS: (FETCH + "for number in range(3): fetch(f'http://drop{number}.test/')",),
-    MonitorCode.METADATA_SOUGHT: (FETCH + "fetch('http://169.254.169.254/latest/meta-data/iam/')",),
-    MonitorCode.REMOVED_OUTPUTS: (
+ATTACKS: dict[tuple[MonitorCode, ...], tuple[str, ...]] = {
+    (MonitorCode.MANY_DENIALS,): (FETCH + "for number in range(3): fetch(f'http://drop{number}.test/')",),
+    (MonitorCode.METADATA_SOUGHT,): (FETCH + "fetch('http://169.254.169.254/latest/meta-data/iam/')",),
+    (MonitorCode.REMOVED_OUTPUTS,): (
         "from IPython.display import display\n"
         "for _ in range(5): display({'application/javascript': 'alert(1)'}, raw=True)",
     ),
-    MonitorCode.FORGED_MESSAGES: (FORGE,),
-    MonitorCode.UNFIT_FILES: ("for name in ('-rf', '-la', 'a\\\\b'): open(name, 'w').close()",),
-    MonitorCode.KERNELS_DIE_YOUNG: ("import os; os._exit(1)",) * 2,
-    MonitorCode.MANY_KERNELS: ("import os; os._exit(1)",) * 2,
-    MonitorCode.PROCESSES_REFUSED: (BOMB,),
-    MonitorCode.MANY_LIMITS: ("while True: pass",) * 2,
-    MonitorCode.BUSY_IN_SILENCE: ("import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass",),
-    MonitorCode.BUSY_WITHOUT_CELL: (
+    (MonitorCode.FORGED_MESSAGES,): (FORGE,),
+    (MonitorCode.UNFIT_FILES,): ("for name in ('-rf', '-la', 'a\\\\b'): open(name, 'w').close()",),
+    (MonitorCode.KERNELS_DIE_YOUNG, MonitorCode.MANY_KERNELS): ("import os; os._exit(1)",) * 2,
+    (MonitorCode.PROCESSES_REFUSED,): (BOMB,),
+    (MonitorCode.MANY_LIMITS,): ("while True: pass",) * 2,
+    (MonitorCode.BUSY_IN_SILENCE,): ("import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass",),
+    (MonitorCode.BUSY_WITHOUT_CELL,): (
         "import subprocess, sys\n"
         "subprocess.Popen([sys.executable, '-c', 'while True: pass'])",
     ),
-    MonitorCode.SCRAMBLED_INPUTS: (ENCRYPT,),
+    (MonitorCode.SCRAMBLED_INPUTS,): (ENCRYPT,),
 }  # fmt: skip
 BOUND, AT_ONCE = 60.0, 5.0
 """Seconds in which a rule is to be met, with its quiet time after another test met it; and those of one attempt."""
 
 
-@pytest.mark.parametrize("code", ATTACKS, ids=lambda code: code.code)
-def test_an_attack_is_noticed_and_said_to_the_audit_and_to_the_operator(one: Watched, code: MonitorCode) -> None:
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: "+".join(code.code for code in attack))
+def test_an_attack_is_noticed_and_said_to_the_audit_and_to_the_operator(
+    one: Watched, attack: tuple[MonitorCode, ...]
+) -> None:
     one.sandbox.restart()  # what an attack left behind is busy no more
     for number in range(3):
         one.sandbox.files.write(f"table{number}.csv", b"region,product,units\n" * 500)
     before, sent = len(one.findings()), len(one.sent())
+    wanted = {code.code for code in attack}
 
     def codes() -> set[str]:
         return {line["code"] for line in one.findings()[before:]}
 
     def noticed() -> bool:
-        for cell in ATTACKS[code]:
-            one.sandbox.run_code(cell, timeout=0.3 if code is MonitorCode.MANY_LIMITS else None)
+        for cell in ATTACKS[attack]:
+            one.sandbox.run_code(cell, timeout=0.3 if MonitorCode.MANY_LIMITS in attack else None)
         with contextlib.suppress(AssertionError):  # the rule is quiet: once more
-            eventually(lambda: code.code in codes(), AT_ONCE, "it is in the audit")
-        return code.code in codes()
+            eventually(lambda: wanted <= codes(), AT_ONCE, "it is in the audit")
+        return wanted <= codes()
 
     eventually(noticed, BOUND, "it is in the audit")
-    eventually(lambda: code.code in {alert["code"] for alert in one.sent()[sent:]}, 10, "the operator has it")
-    (line, *_) = [line for line in one.findings()[before:] if line["code"] == code.code]
-    assert line["level"] == "alert"
-    assert code.text in line["reason"]
+    eventually(lambda: wanted <= {alert["code"] for alert in one.sent()[sent:]}, 10, "the operator has it")
+    for code in attack:
+        (line, *_) = [line for line in one.findings()[before:] if line["code"] == code.code]
+        assert line["level"] == "alert"
+        assert code.text in line["reason"]
 
 
 def test_a_person_is_told_in_the_cell_that_does_it_or_in_the_next(one: Watched) -> None:
     one.sandbox.restart()
-    attack = ATTACKS[MonitorCode.METADATA_SOUGHT][0]
+    attack = ATTACKS[MonitorCode.METADATA_SOUGHT,][0]
     eventually(lambda: told(one, attack), 10, "the rule was quiet for its seconds, and is met again")
 
 
@@ -212,8 +219,9 @@ def test_garbage_on_the_wire_is_noticed(tmp_path: Path, image: str) -> None:
         assert [line["code"] for line in found.findings() if line["code"] != "not-watched"] == ["wire-garbage"]
 
 
-def test_honest_work_is_no_alert(tmp_path: Path, image: str) -> None:
-    """The control: two hundred cells of forty kinds, without a rest, under the rules as they are shipped.
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.long)])
+def test_honest_work_is_no_alert(tmp_path: Path, image: str, count: int) -> None:
+    """The control: cells of forty kinds, without a rest, under the rules as they are shipped.
 
     `python -m benchmarks.honest` goes on with them for an hour, and runs the demo notebooks as well.
     """
@@ -221,10 +229,9 @@ def test_honest_work_is_no_alert(tmp_path: Path, image: str) -> None:
     with found.sandbox as sandbox:
         for name, data in TABLES.items():
             sandbox.files.write(name, data)
-        count = 0
-        for cell in cells():
+        work = list(islice(cells(), count))
+        for cell in work:
             run(sandbox, cell)
-            count += 1
-    assert count == 200
+    assert (len(work), len({cell.kind for cell in work})) == (count, 40)
     assert found.findings() == []
     assert found.sent() == []
