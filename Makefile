@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-kubernetes cluster cluster-down test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -158,6 +158,26 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/engines/test_contract.py tests/container/engines/test_pause.py tests/plugins/qemu/container \
 		tests/plugins/serve/container/test_snapshots_on_qemu.py tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
+
+# As root. KUBECONFIG=FILE means the cluster that it names, and none is made here. NODES=2 starts a second node.
+NODES := 1
+cluster: $(VENV)/.for-tests ## Kubernetes from its sources on this machine; half an hour and 14 GB the first time, then seconds
+ifdef KUBECONFIG
+	@echo "--- taking the cluster of KUBECONFIG=$(KUBECONFIG); none is started here"
+else
+	@$(MAKE) --no-print-directory setup
+	@echo "--- building and starting Kubernetes: half an hour on two processors the first time, then seconds"
+	@$(BIN)/python -m tests.cluster up --nodes $(NODES)
+endif
+
+cluster-down: $(VENV)/.for-tests ## end that cluster; its programs stay for the next time
+	@echo "--- ending the cluster of this machine"
+	@$(BIN)/python -m tests.cluster down
+
+test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the one of KUBECONFIG
+	@echo "--- running the tests of the engine kubernetes"
+	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" env -u SANDBOX_KERNEL_TEST_ENGINE \
+		$(BIN)/python -m pytest -p no:cacheprovider tests/plugins/kubernetes/cluster $(PYTEST_ARGS)
 
 # Its images and roots are two gigabytes of downloads where nothing is there yet, and stay.
 test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap, and a kernelspec of one's own; 15 minutes with the builds

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from .build import VERSION, build, cache
+from .build import VERSION, build, cache, install
 from .configuration import Configuration
 from .control_plane import ControlPlane
 from .network import MAX_NODES, Network
@@ -18,7 +18,7 @@ from .nodes import Node
 from .programs import Programs
 
 IMAGES = ("sandbox-kernel:base", "sandbox-kernel:data")
-NODES = 2
+NODES = 1
 
 
 class Cluster:
@@ -97,6 +97,7 @@ def main() -> int:
     begin = time.monotonic()
     cluster = Cluster(MAX_NODES if given.command == "down" else given.nodes, given.number)
     if given.command in {"build", "up"}:
+        install()
         build()
     if given.command == "up":
         cluster.up()

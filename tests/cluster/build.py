@@ -52,6 +52,36 @@ OTHERS = (
 """What single tests take: built when one of them asks."""
 
 
+PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "ipset": "ipset",
+    "conntrack": "conntrack",
+    "sysctl": "procps",
+    "openssl": "openssl",
+    "gcc": "gcc",
+    "/usr/include/stdio.h": "libc6-dev",
+}
+"""What Debian has of it, by a program or a file that each brings."""
+
+
+def install() -> None:
+    """Install what is missing of Debian's packages."""
+    names = [package for what, package in PACKAGES.items() if shutil.which(what) is None and not Path(what).exists()]
+    if not names:
+        return
+    if shutil.which("apt-get") is None:
+        raise SystemExit(f"the cluster needs what Debian has in {', '.join(names)}, and this machine has no apt-get")
+    print(f"--- installing {', '.join(names)}", flush=True)
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120", *names]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+        subprocess.run(["apt-get", "update"], stdout=subprocess.DEVNULL, check=False)
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
 def build() -> Path:
     """Build what is missing of a cluster; return the folder of the programs. Minutes the first time."""
     programs = _folder()
@@ -108,7 +138,7 @@ def _pause(programs: Path) -> None:
 
 def _run(command: list[str], folder: Path) -> str:
     if shutil.which(command[0]) is None:
-        raise SystemExit(f"the cluster is built with {command[0]}, which is not here")
+        raise SystemExit(f"the cluster is built with {command[0]}, which is not here (Go: 1.26 or newer)")
     # What the programs are made of is written beside this file, and no checkout of the machine's has a say in it.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
