@@ -114,7 +114,7 @@ class Node:
         words = ("delete", "pods", "--all-namespaces", f"--field-selector=spec.nodeName={self.name}", "--wait=false")
         self._control.kubectl(*words, "--grace-period=1", check=False)
         until = time.monotonic() + REMOVE_SECONDS
-        while self.ctr("containers", "list", "-q", check=False).split() and time.monotonic() < until:
+        while self.ctr("tasks", "list", "-q", check=False).split() and time.monotonic() < until:
             time.sleep(0.2)
 
     def _shims(self) -> list[int]:
