@@ -50,7 +50,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
-    "reap": {"sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay"},
+    "reap": {
+        "sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay",
+        "sandbox-kernel reap --follow --engine kubernetes": "go on, and delete pods within a second of their end",
+    },
     "snapshots": {
         "sandbox-kernel snapshots": "name, age, size, engine and image of each",
         "sandbox-kernel snapshots delete before-the-model": "one less",

@@ -184,7 +184,9 @@ def parser(*others: Plugin) -> Parser:
     _where(command("uninstall", subcommands.uninstall_kernelspec, settings=False), "remove it", NAME)
     _doctor(command("doctor", subcommands.doctor))
     command("ps", subcommands.ps, shown=OF_AN_ENGINE).add_argument("--json", action="store_true", help="print JSON")
-    command("reap", subcommands.reap, shown=OF_AN_ENGINE)
+    command("reap", subcommands.reap, shown=OF_AN_ENGINE).add_argument(
+        "--follow", action="store_true", help="go on, and remove sandboxes as they end, until SIGTERM"
+    )
     subcommands.add_snapshot_options(command("snapshots", subcommands.snapshots, shown=subcommands.OF_SNAPSHOTS))
     _pages(command("settings", subcommands.show_settings), "settings")
     _pages(command("codes", subcommands.codes, settings=False), "codes")

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import textwrap
 import time
@@ -22,6 +23,8 @@ from ..config.sources import SETTINGS, from_files, from_files_for_all
 from ..core.codes import TABLE, EndCode, SnapshotCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, FileNotThere, SandboxError
 from ..core.model import PYTHON_KERNEL, Settings, format_bytes
+from ..core.tasks import Tasks
+from ..engines.abilities import Reaping
 from ..engines.inspectable import Inspectable, Listed
 from ..engines.select import (
     AUTO,
@@ -55,6 +58,8 @@ FOLDERS = ("uploads", "downloads")
 """Settings that `setup` gives the kernel, each the name of a folder beside the notebook."""
 SECONDS_FOR_LISTS = 90.0
 """How long `ps` and `reap` wait for the engine."""
+SECONDS_BETWEEN_REAPS = 10.0
+"""With `reap --follow`, where an engine does not tell of ends."""
 
 
 def name_of(pid: int | None) -> str:
@@ -399,12 +404,40 @@ def reap(options: argparse.Namespace) -> int:
     """
     from ..files.snapshots import Store
 
+    if options.follow:
+        return _reap_on(options)
     count = engine_call(options, "reap")
     if count:
         print(f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
     gone = Store.of(check(from_files_for_all() | options.values)).tidy()  # may be refused, which keeps no sandbox
     if gone or not count:
         print(f"removed {gone} {'snapshot' if gone == 1 else 'snapshots'}" if gone else "nothing to remove")
+    return FINE
+
+
+def _reap_on(options: argparse.Namespace) -> int:
+    """Go on until SIGTERM or SIGINT, and print what goes."""
+
+    def told(name: str) -> None:
+        print(f"removed {name}", flush=True)
+
+    async def follow() -> None:
+        engine = await make_engine_of_all(check(options.values))
+        if isinstance(engine, Reaping):
+            await engine.reap_on(told)
+        while True:
+            if count := await engine.reap():
+                told(f"{count} {'sandbox' if count == 1 else 'sandboxes'}")
+            await asyncio.sleep(SECONDS_BETWEEN_REAPS)
+
+    async def until_told() -> None:
+        following, loop = Tasks().hold(follow(), "reap"), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, following.cancel)
+        with suppress(asyncio.CancelledError):
+            await following
+
+    asyncio.run(until_told())
     return FINE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from .codes import EndCode, UsageCode
+from .codes import Code, EndCode, UsageCode
 from .errors import ConfigurationError
 
 T = TypeVar("T")
@@ -335,6 +335,8 @@ class ExitReason:
     """Four are a broker's, of a sandbox that it keeps. "nested_ended" is that of an agent in a sandbox that goes on."""
     exit_code: int | None = None
     detail: str = ""
+    code: Code | None = None
+    """What an engine calls this end, where it has a name of its own; `detail` is its text then."""
 
 
 def format_bytes(count: float) -> str:

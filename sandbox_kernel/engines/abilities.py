@@ -5,7 +5,7 @@ An engine, and each of its containers, has an attribute `abilities`; one without
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -94,6 +94,14 @@ class Sampled(Protocol):
 
     async def sample(self) -> SandboxSample:
         """Return what the machine's kernel says of it now, whatever the sandbox says of itself. Bounded."""
+
+
+@runtime_checkable
+class Reaping(Protocol):
+    """An engine that hears of the ends of sandboxes, also of those that are not this process's."""
+
+    async def reap_on(self, told: Callable[[str], None]) -> None:
+        """Remove sandboxes as they end, until cancelled; call `told` with the name of each. Raises `EngineError`."""
 
 
 @runtime_checkable

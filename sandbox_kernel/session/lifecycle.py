@@ -107,6 +107,8 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
         return SandboxDied(
             EndCode.OUT_OF_SCRATCH.note(why=detail), limit=limit, setting="scratch_size", kept=Survived.NOTHING
         )
+    if reason.code is not None:
+        return SandboxDied(Note(reason.code, detail or reason.code.text), kept=Survived.NOTHING)
     if reason.kind == "nested_ended":
         return SandboxDied(EndCode.CONTEXT_DIED, kept=Survived.FILES)
     if reason.kind == "engine_lost":

@@ -491,7 +491,8 @@ class Caller:
     # --- what it is told ---
 
     def _ended(self, reason: ExitReason) -> None:
-        self._say({**asdict(reason), "op": "ended"})
+        said = {"kind": reason.kind, "exit_code": reason.exit_code, "detail": reason.detail}
+        self._say({**said, "code": reason.code and reason.code.code, "op": "ended"})
 
     def _say(self, said: Answer, fd: int | None = None) -> None:
         try:

@@ -15,5 +15,6 @@ made.
 - `pod_pipe`: The stdin and stdout of a pod on one socket, as all other parts know a container's.
 - `cluster_namespace`: One namespace of one cluster: the client and the watch that all pods of a process share.
 - `container`: One running pod: its pipe, why it ended, and whether the cluster made what it was asked for.
+- `pod_reaper`: Deletes pods as they end, whose owners were killed.
 - `engine`: Start, list, reap, and what the cluster says of itself.
 """

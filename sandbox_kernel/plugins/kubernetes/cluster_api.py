@@ -23,15 +23,18 @@ from ...core.errors import ConfigurationError, EngineError, EngineUnavailable
 from .codes import KubernetesCode
 from .pod_endings import SAID
 
-REQUEST_SECONDS = 30.0
+REQUEST_SECONDS = 10.0
 ANSWER_BYTES = 64 << 20
-LINE_BYTES = 16 << 20
+LINE_BYTES = 4 << 20
 """Of one event of a watch; an object of a cluster has 1.5 MiB at most."""
+WATCH_SECONDS = 120
+"""How long one watch goes on. The next one begins where it ended; a connection that says nothing any more ends, too."""
 PROTOCOL = "v5.channel.k8s.io"
 """The first that can say that stdin is at its end (Kubernetes 1.30)."""
 HEARTBEAT_SECONDS = 10.0
 """How often the API server is asked over an attached connection whether it is there."""
-TRIES, AGAIN_SECONDS = 5, 0.2
+TRIES, AGAIN_SECONDS, MAX_AGAIN_SECONDS = 5, 0.2, 5.0
+"""How often is asked, and how long is waited in between: what the API server asks for, within bounds."""
 NO_RUNTIME = re.compile(r'RuntimeClass "?([^" ]+)"? not found')
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 """Where a pod has what its account signs in with."""
@@ -43,6 +46,7 @@ class ClusterRefused(EngineError):
     def __init__(self, note: Note, status: int, *, setting: str | None = None) -> None:
         super().__init__(note, setting=setting)
         self.status = status
+        self.again_seconds = AGAIN_SECONDS
 
 
 def refusal(status: int, said: Mapping[str, Any], namespace: str) -> ClusterRefused:
@@ -109,11 +113,12 @@ class ClusterApi:
             try:
                 return await self._request(method, path, body, query=query, namespace=namespace, kind=kind)
             except ClusterRefused as error:
+                pause = error.again_seconds
                 # What was refused for being too much was not done; what failed may have been.
                 again = error.status == 429 or (method in {"GET", "DELETE"} and error.status in {500, 503, 504})
                 if not again or not left:
                     raise
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     async def _request(
@@ -130,25 +135,27 @@ class ClusterApi:
                 method, self._url(path, query), data=data, headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 text = await _whole(answer, ANSWER_BYTES)
-                status = answer.status
+                status, pause = answer.status, answer.headers.get("Retry-After", "")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unreachable(error) from error
-        try:
-            said = json.loads(text) if text else {}
-        except ValueError:
-            said = {"message": text[:SAID].decode("utf-8", "replace")}
-        if not isinstance(said, dict):
-            raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER)
+        said = parsed(text) if text else {}
         if status >= 300:
-            raise refusal(status, said, namespace)
+            refused = refusal(status, said or {"message": text[:SAID].decode("utf-8", "replace")}, namespace)
+            if pause.isascii() and pause.isdigit():
+                refused.again_seconds = min(float(pause[:9]), MAX_AGAIN_SECONDS)
+            raise refused
+        if said is None:
+            raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER)
         return said
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
         """Yield the events of a watch until it ends. Raises `EngineError`."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=REQUEST_SECONDS, sock_read=WATCH_SECONDS + REQUEST_SECONDS
+        )
         try:
             async with self._session.get(
-                self._url(path, {**query, "watch": "1"}),
+                self._url(path, {**query, "watch": "1", "timeoutSeconds": str(WATCH_SECONDS)}),
                 headers=await self._headers(),
                 timeout=timeout,
                 allow_redirects=False,
@@ -156,16 +163,18 @@ class ClusterApi:
                 if answer.status >= 300:
                     said = (await answer.content.read(SAID)).decode("utf-8", "replace")
                     raise refusal(answer.status, {"message": said}, "")
-                kept = b""
+                kept = bytearray()
                 async for data in answer.content.iter_any():
-                    *lines, kept = (kept + data).split(b"\n")
-                    if len(kept) > LINE_BYTES:
-                        raise EngineError(EndCode.ENGINE_UNKNOWN_ANSWER)
+                    *lines, last = data.split(b"\n")
                     for line in lines:
-                        event = json.loads(line) if line else None
-                        if isinstance(event, dict):
-                            yield event
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                        kept += line
+                        if kept:
+                            yield _event(bytes(kept))
+                        kept.clear()
+                    kept += last
+                    if len(kept) > LINE_BYTES:
+                        raise _unknown("an event of a watch is too long", f"{LINE_BYTES} bytes")
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unreachable(error) from error
 
     async def attach(self, namespace: str, pod: str, container: str) -> aiohttp.ClientWebSocketResponse:
@@ -191,6 +200,8 @@ class ClusterApi:
     @property
     def _session(self) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = self._client.rest_client.pool_manager
+        if session.closed:
+            raise EngineError(EndCode.ENGINE_LOST)
         return session
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
@@ -200,6 +211,51 @@ class ClusterApi:
         headers = {"Accept": "application/json"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"])
         return headers
+
+
+def parsed(text: bytes) -> dict[str, Any] | None:
+    """Return the object that a text is; None for all else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def listed(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the objects of a list. Raises `EngineError` for what is none."""
+    found = answer.get("items") or []
+    if not isinstance(found, list) or not all(map(_is_object, found)):
+        raise _unknown("a list of the cluster's is none")
+    return found
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    """Return an event of a watch. Raises `EngineError` for what is none."""
+    event = parsed(line)
+    if event is None or not isinstance(event.get("object"), dict):
+        raise _unknown("an event of a watch is none")
+    if event.get("type") != "ERROR" and not _is_object(event["object"]):
+        raise _unknown("an event of a watch has no object")
+    return event
+
+
+def _is_object(found: object) -> bool:
+    """Return whether it has what is read of each pod, in its type; what a pod's spec says is compared as a whole."""
+    if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
+        return False
+    status = found.get("status", {})
+    if not isinstance(status, dict):
+        return False
+    rows = [status.get(name) or [] for name in ("containerStatuses", "conditions")]
+    if not all(isinstance(row, list) and all(isinstance(one, dict) for one in row) for row in rows):
+        return False
+    states = [one.get("state", {}) for one in rows[0]]
+    return all(isinstance(one, dict) and all(isinstance(word, dict) for word in one.values()) for one in states)
+
+
+def _unknown(words: str, limit: str | None = None) -> EngineError:
+    return EngineError(EndCode.ENGINE_UNKNOWN_ANSWER, words, limit=limit)
 
 
 async def _whole(answer: aiohttp.ClientResponse, most: int) -> bytes:

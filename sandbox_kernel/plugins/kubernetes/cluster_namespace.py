@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, MutableMapping
+from datetime import datetime
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
+from ...core.errors import EngineError
+from ...core.tasks import Tasks
 from ...core.version import __version__
+from ...engines.inspectable import Listed
 from ...engines.owner_process import Owner, host_name
-from .cluster_api import ClusterApi, ClusterRefused
+from .cluster_api import ClusterApi, ClusterRefused, listed
 from .pod import LABEL
+from .pod_endings import is_over
 from .pod_watch import PodWatch
 from .settings import KubernetesSettings
 
+OURS = f"app.kubernetes.io/name={LABEL}"
+REAP_AGE_SECONDS = 30
+TIDY_SECONDS, TIDY_EACH_SECONDS = 10.0, 30.0
+"""How long what is left is looked for beside other work, and how often."""
+MAX_LISTED = 5000
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
 class Cluster:
     """One namespace of one cluster, for all pods of this process that one loop has."""
 
-    _all: ClassVar[dict[tuple[int, KubernetesSettings], Cluster]] = {}
+    _all: ClassVar[MutableMapping[asyncio.AbstractEventLoop, dict[KubernetesSettings, Cluster]]] = WeakKeyDictionary()
 
-    def __init__(self, api: ClusterApi, key: tuple[int, KubernetesSettings], owner: Owner) -> None:
-        self.api, self._key = api, key
-        self.namespace = key[1].kubernetes_namespace
+    def __init__(self, api: ClusterApi, settings: KubernetesSettings, owner: Owner) -> None:
+        self.api, self._settings = api, settings
+        self.namespace = settings.kubernetes_namespace
         self.labels = {
             f"{LABEL}/host": host_name()[:63],
             f"{LABEL}/owner": f"{owner.pid}-{owner.started}",
@@ -32,26 +46,63 @@ class Cluster:
         self.watch = PodWatch(api, self.namespace, selector)
         self.users = 0
         """Who needs it."""
+        self._tasks = Tasks()
+        self._tidy_at = 0.0
 
     @classmethod
     async def join(cls, settings: KubernetesSettings, owner: Owner) -> Cluster:
         """Return the one of these settings, for one more user. Raises `EngineError`."""
-        key = (id(asyncio.get_running_loop()), settings)
-        if (found := cls._all.get(key)) is None:
-            made = cls(await ClusterApi.connect(settings.kubernetes_context), key, owner)
-            found = cls._all.setdefault(key, made)
-            if found is not made:
+        here = cls._all.setdefault(asyncio.get_running_loop(), {})
+        while (found := here.get(settings)) is None:
+            made = cls(await ClusterApi.connect(settings.kubernetes_context), settings, owner)
+            if settings in here:
                 await made.api.close()
+            else:
+                here[settings] = made
         found.users += 1
         return found
+
+    @classmethod
+    def open_here(cls) -> list[Cluster]:
+        """Return those that the running loop has."""
+        return list(cls._all.get(asyncio.get_running_loop(), {}).values())
 
     async def leave(self) -> None:
         """One user less; the last one closes it."""
         self.users -= 1
         if self.users == 0:
-            self._all.pop(self._key, None)
-            await self.watch.close()
-            await self.api.close()
+            self._all[asyncio.get_running_loop()].pop(self._settings, None)
+            await asyncio.shield(self._close())
+
+    async def _close(self) -> None:
+        await self._tasks.close()
+        await self.watch.close()
+        await self.api.close()
+
+    # --- what others have left ---
+
+    def tidy_soon(self) -> None:
+        """Delete what owners of this machine have left, in the background; bounded."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_EACH_SECONDS
+            self._tasks.start(self._tidy(), "delete pods that have ended")
+
+    async def _tidy(self) -> None:
+        with contextlib.suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(TIDY_SECONDS):
+                await self.reap(labelSelector=f"{OURS},{LABEL}/host={self.labels[f'{LABEL}/host']}")
+
+    async def ours(self, **query: str) -> list[dict[str, Any]]:
+        """Return the pods of sandboxes; what else has their label is none of them."""
+        asked = {"labelSelector": OURS, "limit": str(MAX_LISTED), **query}
+        found = listed(await self.api.request("GET", self.pods, query=asked, namespace=self.namespace))
+        return [pod for pod in found if is_sandbox(pod)]
+
+    async def reap(self, **query: str) -> list[str]:
+        """Delete the pods that nobody has any more: see `is_left`. Return their names. Raises `EngineError`."""
+        left = [str(pod["metadata"]["name"]) for pod in await self.ours(**query) if is_left(pod)]
+        return [name for name in left if await self.remove(name)]
 
     async def pod(self, name: str) -> dict[str, Any] | None:
         """Return what the cluster says of a pod; None if there is none."""
@@ -75,3 +126,41 @@ class Cluster:
     @property
     def pods(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods"
+
+
+def is_sandbox(pod: Mapping[str, Any]) -> bool:
+    return Owner.parse(str(pod["metadata"].get("name"))) is not None
+
+
+def is_left(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod has ended, has an owner that was a process of this host and is dead, or never ran.
+
+    A pod that no node takes has no end of its own. Its owner waits `start_timeout`, which is written on it.
+    """
+    one = row(pod)
+    if is_over(pod) or (one.owner_alive is False and one.age_seconds >= REAP_AGE_SECONDS):
+        return True
+    waits = str((pod["metadata"].get("annotations") or {}).get(f"{LABEL}/start-timeout", ""))[:9]
+    return one.state == "pending" and waits.isdecimal() and one.age_seconds >= int(waits) + REAP_AGE_SECONDS
+
+
+def row(pod: Mapping[str, Any]) -> Listed:
+    """Return what a pod says of itself."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    owner = Owner.parse(metadata["name"])
+    here = labels.get(f"{LABEL}/host") == host_name()[:63]
+    began = datetime.fromisoformat(str(metadata["creationTimestamp"]).replace("Z", "+00:00"))
+    container = pod["spec"]["containers"][0]
+    memory = str(((container.get("resources") or {}).get("limits") or {}).get("memory", ""))
+    return Listed(
+        session=labels.get(f"{LABEL}/session", ""),
+        container=metadata["name"],
+        owner_pid=owner.pid if owner else None,
+        owner_alive=owner.alive() if owner and here else None,
+        state=str((pod.get("status") or {}).get("phase", "")).lower(),
+        age_seconds=max(0, int(time.time() - began.timestamp())),
+        image=container["image"],
+        memory_bytes=int(memory) if memory.isdecimal() else 0,
+        version=labels.get(f"{LABEL}/version", ""),
+    )

@@ -38,7 +38,7 @@ class KubernetesCode(Code):
     POD_NOT_STARTED = "failure", "the node does not start the pod: {why}", _CLUSTER
     POD_SLOW = "limit", "the pod does not run in time: {why}", "Raise start_timeout, or look at the node."
     # --- its end ---
-    POD_EVICTED = "failure", "the node evicted the pod: {why}", _ROOM
+    POD_EVICTED = "failure", "the cluster evicted the pod: {why}", _ROOM
     POD_DEADLINE = "limit", "the pod reached its lifetime", "Raise kubernetes_lifetime, and run the cells again."
     POD_DELETED = "failure", "somebody deleted the pod", "Run the cells again."
     NODE_LOST = "failure", "the pod's node is gone: {why}", "Run the cells again: they get another node."

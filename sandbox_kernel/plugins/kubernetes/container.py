@@ -18,7 +18,7 @@ from ...core.tasks import Tasks
 from ...engines.attestation import checks, demand
 from ...engines.base import Check, Handover, Inspection
 from ...engines.pipe import OverPipe
-from .pod_endings import SIGKILLED, ending, is_over
+from .pod_endings import SIGKILLED, ending, is_going, is_over, lost
 from .pod_pipe import PodPipe
 from .pod_witness import process_line, witness
 
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from .cluster_namespace import Cluster
 
 KILL_SECONDS = 4.0
-CONCLUDE_SECONDS = 6.0
+CONCLUDE_SECONDS = 3.0
 """How long the cluster may take to say why a pod ended whose pipe is at its end: its node looks each second."""
+LOOK_SECONDS = 1.0
+"""How long a last look may take, where the cluster said nothing by itself. A session waits 5 s for the reason."""
+GOING_SECONDS = 3.0
+"""How long a pod that somebody deletes may still say something. A node that is there takes two."""
 LAST_WORDS_SECONDS = 0.5
 
 
@@ -43,8 +47,9 @@ class PodContainer(OverPipe):
         self._lent = False
         self._pod: Mapping[str, Any] | None = None
         self._changed = asyncio.Event()
-        self._deleted = False
-        self._removed = False
+        self._deleted = self._settled = False
+        self._deleting: asyncio.Task[None] | None = None
+        self._losing: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[ExitReason] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
         cluster.watch.hear(self.id, self._hear)
@@ -82,16 +87,7 @@ class PodContainer(OverPipe):
         """
         self._end(ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner"))
         await self._wire.close()
-        if self._removed:
-            return
-        try:
-            async with asyncio.timeout(KILL_SECONDS):
-                await self._cluster.remove(self.id)
-        except TimeoutError as error:
-            raise EngineError(
-                EndCode.CONTAINER_NOT_REMOVED, "the cluster did not delete the pod", limit=f"{KILL_SECONDS:.0f} s"
-            ) from error
-        await self._gone()
+        await asyncio.shield(self._delete())
 
     def abandon(self) -> None:
         self._wire.abandon()
@@ -108,45 +104,73 @@ class PodContainer(OverPipe):
 
     # --- why it ended -----------------------------------------------------------------------------------------------
 
-    def _hear(self, pod: Mapping[str, Any] | None) -> None:
-        self._pod, self._deleted = pod or self._pod, pod is None
+    def _hear(self, pod: Mapping[str, Any] | None, gone: bool) -> None:
+        self._pod, self._deleted = pod or self._pod, gone
         self._changed.set()
-        if self._deleted:
-            self._wire.pipe.finish()  # its node ends it; nothing that comes counts any more
-            self._wire.broken.set()
+        if gone:
+            self._lose()
+        elif pod is not None and is_going(pod) and self._losing is None:
+            # A node that is gone says nothing, and the connection through it may stay.
+            self._losing = asyncio.get_running_loop().call_later(GOING_SECONDS, self._lose)
+
+    def _lose(self) -> None:
+        self._settled = True
+        self._wire.pipe.finish()  # its node ends it; nothing that comes counts any more
+        self._wire.broken.set()
 
     async def _conclude(self) -> None:
         """Tell from what the cluster says why the pod ended."""
         await self._wire.broken.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONCLUDE_SECONDS):
-                while not self._deleted and not (self._pod is not None and is_over(self._pod)):
+                while not (self._ended.done() or self._is_settled()):
                     self._changed.clear()
                     await self._changed.wait()
-        if self._deleted:
-            self._end(ending(None, self._wire.why))
-        elif self._pod is not None and is_over(self._pod):
-            self._end(ending(self._pod, self._wire.why))
-        else:
-            try:
-                self._end(ending(await self._cluster.pod(self.id), self._wire.why))
-            except EngineError as error:
-                self._end(ExitReason(kind="engine_lost", detail=error.message))
-        with contextlib.suppress(EngineError):  # what is left is the cluster's to delete, as for a crash
-            await self._cluster.remove(self.id)
-            await self._gone()
+        if self._ended.done():
+            return  # its owner ends it, and deletes it
+        try:
+            if not self._is_settled():
+                async with asyncio.timeout(LOOK_SECONDS):
+                    found = await self._cluster.pod(self.id)
+                self._pod, self._deleted = found or self._pod, found is None
+            self._end(ending(self._pod, self._wire.why, deleted=self._deleted))
+        except (EngineError, TimeoutError):
+            self._end(lost(self._wire.why))
+        with contextlib.suppress(EngineError):  # what is left ends by itself, and is deleted as a dead owner's is
+            await asyncio.shield(self._delete())
 
-    async def _gone(self) -> None:
-        if not self._removed:
-            self._removed = True
+    def _is_settled(self) -> bool:
+        """Return whether the cluster has said all that it will."""
+        return self._settled or (self._pod is not None and is_over(self._pod))
+
+    def _delete(self) -> asyncio.Task[None]:
+        """Delete the pod and let go of the cluster, once for all who want that."""
+        if self._deleting is None:
+            self._deleting = self._tasks.hold(self._delete_and_leave(), f"delete {self.id}")
+            self._deleting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return self._deleting
+
+    async def _delete_and_leave(self) -> None:
+        if self._losing is not None:
+            self._losing.cancel()
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                await self._cluster.remove(self.id)
+        except TimeoutError as error:
+            raise EngineError(
+                EndCode.CONTAINER_NOT_REMOVED, "the cluster did not delete the pod", limit=f"{KILL_SECONDS:.0f} s"
+            ) from error
+        finally:
             self._cluster.watch.forget(self.id)
             await self._cluster.leave()
 
     def _blind(self, error: BaseException) -> None:
         """Give the pod up, whose end would not be noticed."""
         self._pipe.close()
+        self._delete()
         self._end(ExitReason(kind="engine_lost", detail=f"sandbox_kernel failed at what the cluster said: {error!r}"))
 
     def _end(self, reason: ExitReason) -> None:
         if not self._ended.done():
             self._ended.set_result(reason)
+            self._changed.set()

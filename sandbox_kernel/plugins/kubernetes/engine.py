@@ -5,26 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
+from ...core.tasks import Tasks
 from ...engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
-from ...engines.owner_process import Owner, host_name
+from ...engines.owner_process import Owner
 from . import pod_endings, pod_gate
-from .cluster_namespace import Cluster
+from .cluster_api import listed
+from .cluster_namespace import Cluster, row
+from .codes import KubernetesCode
 from .container import PodContainer
-from .pod import CONTAINER, LABEL, Pod, document
+from .pod import CONTAINER, Pod, document
 from .pod_pipe import PodPipe
+from .pod_reaper import Reaper
 from .settings import KubernetesSettings
 
-REAP_AGE_SECONDS = 30
-Rows = list[dict[str, Any]]
-OURS = f"app.kubernetes.io/name={LABEL}"
+UNDO_SECONDS = 5.0
+"""How long a start that failed may take to leave nothing."""
+OWN_POD = ("POD_NAME", "POD_UID", "POD_NAMESPACE")
+"""Where a pod has what it is called, by the downward API, if its makers wrote that into its manifest."""
 
 
 class KubernetesEngine:
@@ -39,42 +42,14 @@ class KubernetesEngine:
     async def start(self, spec: SandboxSpec) -> PodContainer:
         """Make a pod, attach to it, and tell it what to run. A start that fails, or is cancelled, leaves no pod."""
         cluster = await Cluster.join(self._settings, self._owner)
-        name = self._owner.container_name(spec.session_id.lower())
+        starting = _Start(cluster, self._owner.container_name(spec.session_id.lower()), spec)
         try:
-            asked = document(spec, self._place(cluster, name))
-            await cluster.watch.listen()
-            return await self._start(cluster, asked, spec)
+            asked = document(spec, self._place(cluster, starting.name))
+            cluster.tidy_soon()
+            return await starting.run(asked)
         except BaseException:
-            await asyncio.shield(self._undo(cluster, name))
+            await asyncio.shield(starting.undo())
             raise
-
-    async def _start(self, cluster: Cluster, asked: Mapping[str, Any], spec: SandboxSpec) -> PodContainer:
-        name = str(asked["metadata"]["name"])
-        seen: list[Mapping[str, Any] | None] = [None]
-        changed = asyncio.Event()
-
-        def heard(pod: Mapping[str, Any] | None) -> None:
-            seen[0] = pod
-            changed.set()
-
-        cluster.watch.hear(name, heard)
-        await cluster.api.request("POST", cluster.pods, asked, namespace=cluster.namespace)
-        try:
-            async with asyncio.timeout(spec.limits.start_timeout):
-                while seen[0] is None or not pod_endings.is_running(seen[0]):
-                    await changed.wait()
-                    changed.clear()
-                    if seen[0] is not None and (error := pod_endings.never(seen[0])) is not None:
-                        raise error
-        except TimeoutError as error:
-            raise pod_endings.slow(seen[0], spec.limits.start_timeout) from error
-        wire = PodPipe(await cluster.api.attach(cluster.namespace, name, CONTAINER))
-        try:
-            await wire.pipe.send(pod_gate.told(spec))
-        except BaseException:
-            await wire.close()
-            raise
-        return PodContainer(cluster, asked, wire)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> PodContainer:
         raise _not_adopted()
@@ -84,14 +59,16 @@ class KubernetesEngine:
 
     async def reap(self) -> int:
         """Delete pods that have ended, and those whose owner was a process of this host that is dead."""
-        count = 0
         async with self._cluster() as cluster:
-            for pod in await self._ours(cluster):
-                one = _listed(pod)
-                lost = one.owner_alive is False and one.age_seconds >= REAP_AGE_SECONDS
-                if lost or pod_endings.is_over(pod):
-                    count += await cluster.remove(one.container)
-        return count
+            return len(await cluster.reap())
+
+    async def reap_on(self, told: Callable[[str], None]) -> None:
+        """Delete pods as they end, until it is cancelled; `told` is called with each name. Raises `EngineError`.
+
+        It raises what the cluster refuses at the beginning; later it waits for an API server that is away.
+        """
+        async with self._cluster() as cluster:
+            await Reaper(cluster, told).run()
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -101,7 +78,7 @@ class KubernetesEngine:
 
     async def list(self) -> tuple[Listed, ...]:
         async with self._cluster() as cluster:
-            return tuple(map(_listed, await self._ours(cluster)))
+            return tuple(map(row, await cluster.ours()))
 
     async def info(self) -> EngineInfo:
         async with self._cluster() as cluster:
@@ -112,7 +89,7 @@ class KubernetesEngine:
             version=str(version.get("gitVersion", "")),
             api_version="v1",
             architecture={"amd64": "x86_64", "arm64": "aarch64"}.get(platform, platform),
-            runtimes=frozenset(str(one["metadata"]["name"]) for one in runtimes.get("items") or ()),
+            runtimes=frozenset(str(one["metadata"].get("name")) for one in listed(runtimes)),
             default_runtime="the nodes' own",
             seccomp=True,
             limited=frozenset({"memory", "swap", "cpus", "pids"}),
@@ -135,7 +112,8 @@ class KubernetesEngine:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _place(self, cluster: Cluster, name: str) -> Pod:
-        return Pod(name, cluster.namespace, int(self._settings.kubernetes_lifetime), cluster.labels)
+        lifetime = int(self._settings.kubernetes_lifetime)
+        return Pod(name, cluster.namespace, lifetime, cluster.labels, owner=own_pod(cluster.namespace))
 
     @contextlib.asynccontextmanager
     async def _cluster(self) -> Any:
@@ -145,41 +123,80 @@ class KubernetesEngine:
         finally:
             await cluster.leave()
 
-    async def _ours(self, cluster: Cluster) -> Rows:
-        found = await cluster.api.request(
-            "GET", cluster.pods, query={"labelSelector": OURS}, namespace=cluster.namespace
-        )
-        return list(found.get("items") or ())
 
-    async def _undo(self, cluster: Cluster, name: str) -> None:
-        cluster.watch.forget(name)
-        with contextlib.suppress(EngineError):
-            await cluster.remove(name)
-        await cluster.leave()
+class _Start:
+    """One pod on its way."""
+
+    def __init__(self, cluster: Cluster, name: str, spec: SandboxSpec) -> None:
+        self.name = name
+        self._cluster, self._spec = cluster, spec
+        self._pod: Mapping[str, Any] | None = None
+        self._gone = False
+        self._changed = asyncio.Event()
+        self._tasks = Tasks()
+        self._making: asyncio.Task[dict[str, Any]] | None = None
+
+    async def run(self, asked: Mapping[str, Any]) -> PodContainer:
+        """Return the pod once it has been told what to run. Raises `EngineError`."""
+        seconds = self._spec.limits.start_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._run(asked)
+        except TimeoutError as error:
+            raise pod_endings.slow(self._pod, seconds) from error
+
+    async def _run(self, asked: Mapping[str, Any]) -> PodContainer:
+        cluster = self._cluster
+        await cluster.watch.listen()
+        cluster.watch.hear(self.name, self._hear)
+        making = cluster.api.request("POST", cluster.pods, asked, namespace=cluster.namespace)
+        self._making = self._tasks.hold(making, f"make {self.name}")
+        await asyncio.shield(self._making)
+        while self._pod is None or not pod_endings.is_running(self._pod):
+            await self._changed.wait()
+            self._changed.clear()
+            if self._pod is not None and (error := pod_endings.never(self._pod)) is not None:
+                raise error
+            if self._gone and self._pod is not None:
+                raise EngineError(KubernetesCode.POD_DELETED)
+        try:
+            wire = PodPipe(await cluster.api.attach(cluster.namespace, self.name, CONTAINER))
+        except EngineError as error:
+            raise pod_endings.never(self._pod) or error from error
+        try:
+            await wire.pipe.send(pod_gate.told(self._spec))
+        except BaseException:
+            await wire.close()
+            raise
+        return PodContainer(cluster, asked, wire)
+
+    def _hear(self, pod: Mapping[str, Any] | None, gone: bool) -> None:
+        self._pod, self._gone = pod or self._pod, gone
+        self._changed.set()
+
+    async def undo(self) -> None:
+        """Delete the pod, which may be about to be made; bounded."""
+        self._cluster.watch.forget(self.name)
+        try:
+            async with asyncio.timeout(UNDO_SECONDS):
+                if self._making is not None:
+                    await asyncio.wait([self._making])  # what is deleted before it is there would come all the same
+                    self._making.cancelled() or self._making.exception()
+                    await self._cluster.remove(self.name)
+        except (EngineError, TimeoutError):
+            pass  # its gate ends it after a minute, and it is deleted as that of a dead owner is
+        finally:
+            await self._tasks.close()
+            await self._cluster.leave()
+
+
+def own_pod(namespace: str, environment: Mapping[str, str] = os.environ) -> dict[str, str] | None:
+    """Return the name and uid of the pod that this process runs in, where that pod can own others in a namespace."""
+    name, uid, here = (environment.get(one, "") for one in OWN_POD)
+    return {"name": name, "uid": uid} if name and uid and here == namespace else None
 
 
 def _not_adopted() -> EngineError:
     return EngineError(
         EndCode.CONTAINER_NOT_ADOPTED, "no pod can be adopted: its pipe ends with the process that has it"
-    )
-
-
-def _listed(pod: Mapping[str, Any]) -> Listed:
-    """Return what a pod says of itself."""
-    metadata = pod["metadata"]
-    labels = metadata.get("labels") or {}
-    owner = Owner.parse(metadata["name"])
-    here = labels.get(f"{LABEL}/host") == host_name()[:63]
-    began = datetime.fromisoformat(str(metadata["creationTimestamp"]).replace("Z", "+00:00"))
-    container = pod["spec"]["containers"][0]
-    return Listed(
-        session=labels.get(f"{LABEL}/session", ""),
-        container=metadata["name"],
-        owner_pid=owner.pid if owner else None,
-        owner_alive=owner.alive() if owner and here else None,
-        state=str((pod.get("status") or {}).get("phase", "")).lower(),
-        age_seconds=max(0, int(time.time() - began.timestamp())),
-        image=container["image"],
-        memory_bytes=int(((container.get("resources") or {}).get("limits") or {}).get("memory", 0)),
-        version=labels.get(f"{LABEL}/version", ""),
     )

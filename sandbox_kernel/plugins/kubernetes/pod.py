@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -59,7 +60,10 @@ def document(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
     if pod.owner is not None:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "controller": False, **pod.owner}]
     body: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(spec, pod)}
-    metadata["annotations"] = {f"{LABEL}/spec": digest(body["spec"])}
+    metadata["annotations"] = {
+        f"{LABEL}/spec": digest(body["spec"]),
+        f"{LABEL}/start-timeout": str(math.ceil(spec.limits.start_timeout)),
+    }
     return body
 
 

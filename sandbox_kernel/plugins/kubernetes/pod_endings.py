@@ -16,6 +16,8 @@ SAID = 300
 NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"}
 NODE_GONE = {"NodeLost", "NodeShutdown", "Terminated", "Shutdown"}
+WITH_ITS_NODE = {"DeletionByTaintManager", "DeletionByPodGC"}
+"""Who deletes the pods of a node that is gone; others make room, or empty a node."""
 SIGKILLED = 128 + 9
 
 
@@ -36,6 +38,11 @@ def is_over(pod: Mapping[str, Any]) -> bool:
     return phase in {"Succeeded", "Failed"} or "terminated" in container_state(pod)
 
 
+def is_going(pod: Mapping[str, Any]) -> bool:
+    """Return whether somebody has it deleted."""
+    return bool((pod.get("metadata") or {}).get("deletionTimestamp"))
+
+
 def never(pod: Mapping[str, Any]) -> EngineError | None:
     """Return why a pod that does not run will not; None while it may."""
     waiting = container_state(pod).get("waiting") or {}
@@ -44,7 +51,7 @@ def never(pod: Mapping[str, Any]) -> EngineError | None:
         return ImageMissing(KubernetesCode.POD_IMAGE_NOT_THERE.note(why=message or word), setting="image")
     if word in NO_START:
         return EngineError(KubernetesCode.POD_NOT_STARTED.note(why=message or word), setting="image")
-    if is_over(pod):
+    if is_over(pod) or is_going(pod):
         note = _note_of(pod)
         return EngineError(note)
     return None
@@ -64,22 +71,35 @@ def slow(pod: Mapping[str, Any] | None, seconds: float) -> EngineError:
     return EngineError(KubernetesCode.POD_SLOW.note(why=said), limit=limit, setting="start_timeout")
 
 
-def ending(pod: Mapping[str, Any] | None, broke: str) -> ExitReason:
-    """Return why a pod that ran has ended; `pod` is None if it was deleted. `broke` says why the pipe ended."""
-    if pod is None:
-        return ExitReason(kind="killed", exit_code=SIGKILLED, detail=KubernetesCode.POD_DELETED.text)
-    done = container_state(pod).get("terminated") or {}
+def ending(pod: Mapping[str, Any] | None, broke: str, *, deleted: bool) -> ExitReason:
+    """Return why a pod that ran has ended.
+
+    `pod` is the last that the cluster said of it, `deleted` whether it has been deleted since; `broke` says why the
+    pipe ended.
+    """
+    done = container_state(pod or {}).get("terminated") or {}
     code, word = done.get("exitCode"), str(done.get("reason", ""))
     if word == "OOMKilled":
         return ExitReason(kind="out_of_memory", exit_code=SIGKILLED)
-    status = pod.get("status") or {}
-    if str(status.get("reason", "")) or (pod.get("metadata") or {}).get("deletionTimestamp"):
-        return ExitReason(kind="killed", exit_code=SIGKILLED, detail=_note_of(pod).text)
+    if pod is not None and (str((pod.get("status") or {}).get("reason", "")) or is_going(pod)):
+        return _named(_note_of(pod))
     if isinstance(code, int) and code != SIGKILLED:
         return ExitReason(kind="exited", exit_code=code)
     if code == SIGKILLED:
         return ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended from outside")
-    return ExitReason(kind="engine_lost", detail=KubernetesCode.ATTACH_LOST.note(why=broke).text)
+    if pod is None or deleted:
+        return _named(KubernetesCode.POD_DELETED.note())
+    return lost(broke)
+
+
+def lost(broke: str) -> ExitReason:
+    """Return why a pod has ended of which the cluster says nothing but that its pipe broke."""
+    note = KubernetesCode.ATTACH_LOST.note(why=broke)
+    return ExitReason(kind="engine_lost", detail=note.text, code=note.code)
+
+
+def _named(note: Note) -> ExitReason:
+    return ExitReason(kind="killed", exit_code=SIGKILLED, detail=note.text, code=note.code)
 
 
 def _note_of(pod: Mapping[str, Any]) -> Note:
@@ -92,10 +112,11 @@ def _note_of(pod: Mapping[str, Any]) -> Note:
         return KubernetesCode.POD_DEADLINE.note()
     if word in NODE_GONE:
         return KubernetesCode.NODE_LOST.note(why=message or word)
-    if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        disrupted = [one for one in status.get("conditions") or () if one.get("type") == "DisruptionTarget"]
-        if disrupted:
-            return KubernetesCode.NODE_LOST.note(why=str(disrupted[0].get("message", ""))[:SAID])
+    if is_going(pod):
+        for one in status.get("conditions") or ():
+            if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+                code = KubernetesCode.NODE_LOST if one.get("reason") in WITH_ITS_NODE else KubernetesCode.POD_EVICTED
+                return code.note(why=str(one.get("message") or one.get("reason") or "it is not said why")[:SAID])
         return KubernetesCode.POD_DELETED.note()
     done = container_state(pod).get("terminated") or {}
     said = str(done.get("message") or message or done.get("reason") or "it is not said why")[:SAID]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 import weakref
@@ -18,6 +17,7 @@ import aiohttp
 
 from ...core.tasks import Tasks
 from ...engines.pipe import TAIL_BYTES, Pipe, Plain
+from .cluster_api import parsed
 from .pod_endings import SAID
 
 STDIN, STDOUT, STDERR, STATUS, CLOSED = 0, 1, 2, 3, 255
@@ -95,10 +95,9 @@ class PodPipe:
             self._stream.stderr += data[1:]
             del self._stream.stderr[:-TAIL_BYTES]
         elif kind == STATUS:
-            with contextlib.suppress(ValueError, AttributeError):
-                said = json.loads(data[1:])
-                if said.get("status") != "Success":
-                    self.why = str(said.get("message", ""))[:SAID] or self.why
+            said = parsed(data[1:])
+            if said is not None and said.get("status") != "Success":
+                self.why = str(said.get("message", ""))[:SAID] or self.why
 
     async def _to_pod(self) -> None:
         try:

@@ -9,13 +9,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.tasks import Tasks
-from .cluster_api import ClusterApi
+from .cluster_api import ClusterApi, listed
 
 Pod = Mapping[str, Any]
-Heard = Callable[[Pod | None], None]
+Heard = Callable[[Pod | None, bool], None]
+"""Takes the last that is known of a pod, and whether it is gone."""
 AGAIN_SECONDS = 0.5
+CHANGES = {"ADDED", "MODIFIED", "DELETED"}
 GONE = 410
 """What is asked for is older than the API server remembers."""
 
@@ -23,7 +26,9 @@ GONE = 410
 class PodWatch:
     """Pods with certain labels, in one namespace."""
 
-    def __init__(self, api: ClusterApi, namespace: str, selector: str) -> None:
+    def __init__(self, api: ClusterApi, namespace: str, selector: str, heard: Heard | None = None) -> None:
+        """`heard` hears of each of them, whatever its name."""
+        self._all = heard
         self._api, self._namespace = api, namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._selector = selector
@@ -36,11 +41,11 @@ class PodWatch:
         """Return once it hears. Raises `EngineError` if the API server does not let it."""
         if self._running is None or self._listening is None or self._running.done():
             self._listening = asyncio.get_running_loop().create_future()
-            self._running = self._tasks.start(self._listen(), "hear of pods")
+            self._running = self._tasks.start(self._listen(), "hear of pods", failed=self._deaf)
         await asyncio.shield(self._listening)
 
     def hear(self, name: str, heard: Heard) -> None:
-        """Call `heard` with the pod of a name whenever it changes, and with None when it was deleted."""
+        """Call `heard` with the pod of a name whenever it changes, and when it was deleted."""
         self._heard[name] = heard
 
     def forget(self, name: str) -> None:
@@ -48,6 +53,12 @@ class PodWatch:
 
     async def close(self) -> None:
         await self._tasks.close()
+        self._deaf(EngineError(EndCode.ENGINE_LOST))
+
+    def _deaf(self, error: BaseException) -> None:
+        if self._listening is not None and not self._listening.done():
+            self._listening.set_exception(error)
+            self._listening.exception()  # there may be nobody left to take it
 
     async def _listen(self) -> None:
         version = ""
@@ -63,20 +74,25 @@ class PodWatch:
             except EngineError as error:
                 version = ""
                 if self._listening is not None and not self._listening.done():
-                    self._listening.set_exception(error)
+                    self._deaf(error)
                     return
             await asyncio.sleep(AGAIN_SECONDS if not version else 0)
 
     async def _list(self) -> str:
+        awaited = dict(self._heard)  # of what is made meanwhile, the list may say nothing
         found = await self._api.request(
             "GET", self._path, query={"labelSelector": self._selector}, namespace=self._namespace
         )
-        pods = {str(one["metadata"]["name"]): one for one in found.get("items") or ()}
+        pods = {str(one["metadata"]["name"]): one for one in listed(found)}
         if self._listening is not None and not self._listening.done():
             self._listening.set_result(None)
-        for name, heard in list(self._heard.items()):
-            heard(pods.get(name))
-        return str(found["metadata"]["resourceVersion"])
+        for name, heard in awaited.items():
+            if self._heard.get(name) is heard:
+                heard(pods.get(name), name not in pods)
+        if self._all is not None:
+            for pod in pods.values():
+                self._all(pod, False)
+        return str((found.get("metadata") or {}).get("resourceVersion", ""))
 
     def _take(self, event: Mapping[str, Any], version: str) -> str:
         """Take in one event; return from where to go on, and nothing where that is not known."""
@@ -85,6 +101,7 @@ class PodWatch:
             return ""
         metadata = pod.get("metadata") or {}
         heard = self._heard.get(str(metadata.get("name", "")))
-        if heard is not None and kind != "BOOKMARK":
-            heard(None if kind == "DELETED" else pod)
+        for one in (heard, self._all):
+            if one is not None and kind in CHANGES:
+                one(pod, kind == "DELETED")
         return str(metadata.get("resourceVersion") or version)

@@ -22,6 +22,7 @@ from ....engines.attestation import LOOKED_AT, checks, demand, same
 from ....engines.base import Check, Handover, Inspection
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.user_ids import UID_RANGE
+from ... import index
 from ..codes import BrokerCode
 from . import packets
 from .channel import Channel
@@ -224,9 +225,15 @@ class BrokerContainer(OverPipe):
     def _hear(self, said: dict[str, Any]) -> None:
         if said.get("op") != "ended" or said.get("kind") not in KINDS:
             return
-        code, detail = said.get("exit_code"), said.get("detail")
-        code = code if type(code) is int else None
-        self._end(ExitReason(kind=said["kind"], exit_code=code, detail=detail if isinstance(detail, str) else ""))
+        code, detail, name = said.get("exit_code"), said.get("detail"), said.get("code")
+        ended = ExitReason(
+            kind=said["kind"],
+            exit_code=code if type(code) is int else None,
+            detail=detail if isinstance(detail, str) else "",
+        )
+        with contextlib.suppress(KeyError):  # an engine of another package has codes of its own
+            ended = replace(ended, code=index.code(name) if isinstance(name, str) else None)
+        self._end(ended)
         self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
 
     async def _lost(self) -> None:
