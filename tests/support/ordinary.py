@@ -18,8 +18,8 @@ from tests.support import ROOT
 from tests.support.kernels import eventually
 from tests.support.roots import root_of_tests
 
-USER = 64123
-"""Of nobody."""
+USER = 64123 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Of nobody, and another one for each process that tests: some of the kernel's counts are a user's."""
 SUBORDINATE = 1_700_000_000
 """The first of the ids that are subordinate to the user's."""
 
