@@ -14,6 +14,7 @@ made.
 - `pod_watch`: What happens to the pods of this process, heard by one watch for all of them.
 - `pod_pipe`: The stdin and stdout of a pod on one socket, as all other parts know a container's.
 - `cluster_namespace`: One namespace of one cluster: the client and the watch that all pods of a process share.
+- `cluster_conditions`: What a cluster must have before sandboxes belong in it; each piece is tried.
 - `container`: One running pod: its pipe, why it ended, and whether the cluster made what it was asked for.
 - `pod_reaper`: Deletes pods as they end, whose owners were killed.
 - `engine`: Start, list, reap, and what the cluster says of itself.

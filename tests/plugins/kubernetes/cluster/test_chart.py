@@ -197,3 +197,28 @@ def test_pods_of_others_are_refused_by_pod_security_as_well(installed: Installed
     with pytest.raises(subprocess.CalledProcessError) as refused:
         kubectl("create", "--filename=-", given=json.dumps(pod))
     assert 'violates PodSecurity "restricted:latest"' in refused.value.stderr
+
+
+async def test_the_doctor_finds_every_piece_with_the_caller_s_rights(caller: Path):
+    found = await engine().conditions()
+    assert [one for one in found if not one.met] == []
+    assert [one.name for one in found] == ["api server", "rights", "pod security", "admission policy", "network policy"]
+    assert (await engine().info()).version.startswith("v1.")  # which needs no right to read runtime classes
+
+
+async def test_the_doctor_reads_the_network_policy_where_it_may(installed: Installed):
+    found = {one.name: one for one in await engine().conditions()}
+    assert found["network policy"].found == "no connection is allowed, in or out"
+
+
+async def test_control_the_doctor_says_which_pieces_a_namespace_lacks(installed: Installed):
+    bare = KubernetesEngine(KubernetesSettings(kubernetes_namespace=installed.callers))
+    lacks = [one.name for one in await bare.conditions() if not one.met]
+    assert lacks == ["pod security", "admission policy", "network policy"]
+
+
+async def test_control_the_doctor_says_which_rights_a_user_lacks(caller: Path, installed: Installed):
+    bare = KubernetesEngine(KubernetesSettings(kubernetes_namespace=installed.callers))
+    found = {one.name: one for one in await bare.conditions()}
+    assert "create pods, get pods" in found["rights"].found
+    assert not found["admission policy"].met
