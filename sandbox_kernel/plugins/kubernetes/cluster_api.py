@@ -11,12 +11,13 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, Configuration
+from yaml import YAMLError
 
 from ...core.codes import EndCode, Note
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable
@@ -36,6 +37,9 @@ HEARTBEAT_SECONDS = 10.0
 TRIES, AGAIN_SECONDS, MAX_AGAIN_SECONDS = 5, 0.2, 5.0
 """How often is asked, and how long is waited in between: what the API server asks for, within bounds."""
 NO_RUNTIME = re.compile(r'RuntimeClass "?([^" ]+)"? not found')
+SIGN_IN_SECONDS = 60.0
+IMPERSONATED = ("as", "as-uid", "as-groups", "as-user-extra")
+NO_ATTACH = "this user cannot attach to pods (verbs get and create of pods/attach)"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 """Where a pod has what its account signs in with."""
 
@@ -75,28 +79,55 @@ def unreachable(error: BaseException) -> EngineUnavailable:
     return EngineUnavailable(KubernetesCode.CLUSTER_UNREACHABLE.note(why=str(error)[:SAID] or type(error).__name__))
 
 
+def _not_configured(why: str) -> ConfigurationError:
+    return ConfigurationError(KubernetesCode.CLUSTER_NOT_CONFIGURED.note(why=why[:SAID]), setting="kubernetes_context")
+
+
+class Source(NamedTuple):
+    """Where it is written which cluster to use, and how to sign in."""
+
+    file: str | None
+    context: str | None
+
+    async def read(self) -> Configuration:
+        """Return it. Raises `ConfigurationError`."""
+        found = Configuration()
+        try:
+            if self.context is None and self.file is None and os.path.exists(ACCOUNT):  # noqa: ASYNC240, PTH110
+                config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+                return found
+            async with asyncio.timeout(SIGN_IN_SECONDS):  # a program that brings tokens may ask a person
+                loaded = await config.load_kube_config(self.file, context=self.context, client_configuration=found)
+        except TimeoutError as error:
+            raise _not_configured(f"the program that brings tokens took longer than {SIGN_IN_SECONDS:.0f} s") from error
+        except (config.ConfigException, OSError, ValueError, YAMLError) as error:
+            raise _not_configured(str(error)) from error
+        except (AssertionError, AttributeError, KeyError, TypeError) as error:
+            raise _not_configured("the kubeconfig file is not one") from error
+        user = loaded._user  # noqa: SLF001 (the client leaves it out, and would ask with more rights)
+        if user is not None and any(name in user for name in IMPERSONATED):
+            raise _not_configured("the kubeconfig file's user acts as another one (as, as-groups), which is not done")
+        return found
+
+
 class ClusterApi:
     """One cluster, for one loop."""
 
-    def __init__(self, client: ApiClient, address: str) -> None:
+    def __init__(self, client: ApiClient, address: str, source: Source) -> None:
         self.address = address
-        self._client = client
+        self._client, self._source = client, source
+        self._signing = asyncio.Lock()
 
     @classmethod
     async def connect(cls, context: str | None) -> ClusterApi:
         """Find the cluster. Raises `ConfigurationError` where none is named. Nothing is asked yet."""
-        found = Configuration()
-        try:
-            if context is None and "KUBECONFIG" not in os.environ and os.path.exists(ACCOUNT):  # noqa: ASYNC240, PTH110
-                config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
-            else:
-                file = os.environ.get("KUBECONFIG")  # asked now, and not when the client was imported
-                await config.load_kube_config(file, context=context, client_configuration=found)
-        except (config.ConfigException, OSError, ValueError) as error:
-            note = KubernetesCode.CLUSTER_NOT_CONFIGURED.note(why=str(error)[:SAID])
-            raise ConfigurationError(note, setting="kubernetes_context") from error
+        source = Source(os.environ.get("KUBECONFIG"), context)  # asked now, and not when the client was imported
+        found = await source.read()
         found.connection_pool_maxsize = 0  # each sandbox has a connection of its own
-        return cls(ApiClient(found), str(found.host))
+        try:
+            return cls(ApiClient(found), str(found.host), source)
+        except OSError as error:  # a certificate that is none
+            raise _not_configured(str(error)) from error
 
     async def request(
         self,
@@ -110,9 +141,12 @@ class ClusterApi:
     ) -> dict[str, Any]:
         """Return the answer; waits and asks again where the API server says so. Raises `EngineError`."""
         for left in reversed(range(TRIES)):
+            headers = await self._headers()
             try:
-                return await self._request(method, path, body, query=query, namespace=namespace, kind=kind)
+                return await self._request(method, path, body, headers, query=query, namespace=namespace, kind=kind)
             except ClusterRefused as error:
+                if error.status == 401 and left and await self._sign_in_anew(headers):
+                    continue
                 pause = error.again_seconds
                 # What was refused for being too much was not done; what failed may have been.
                 again = error.status == 429 or (method in {"GET", "DELETE"} and error.status in {500, 503, 504})
@@ -122,17 +156,30 @@ class ClusterApi:
         raise AssertionError("the last try returns or raises")
 
     async def _request(
-        self, method: str, path: str, body: object, *, query: Mapping[str, str] | None, namespace: str, kind: str
+        self,
+        method: str,
+        path: str,
+        body: object,
+        headers: Mapping[str, str],
+        *,
+        query: Mapping[str, str] | None,
+        namespace: str,
+        kind: str,
     ) -> dict[str, Any]:
-        headers = await self._headers()
         data = None
         if body is not None:
             data = json.dumps(body).encode()
-            headers["Content-Type"] = kind
+            headers = {**headers, "Content-Type": kind}
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         try:
             async with self._session.request(
-                method, self._url(path, query), data=data, headers=headers, timeout=timeout, allow_redirects=False
+                method,
+                self._url(path, query),
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                **self._way,
             ) as answer:
                 text = await _whole(answer, ANSWER_BYTES)
                 status, pause = answer.status, answer.headers.get("Retry-After", "")
@@ -159,6 +206,7 @@ class ClusterApi:
                 headers=await self._headers(),
                 timeout=timeout,
                 allow_redirects=False,
+                **self._way,
             ) as answer:
                 if answer.status >= 300:
                     said = (await answer.content.read(SAID)).decode("utf-8", "replace")
@@ -182,17 +230,20 @@ class ClusterApi:
         query = {"container": container, "stdin": "true", "stdout": "true", "stderr": "true", "tty": "false"}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/attach"
         try:
-            return await self._session.ws_connect(
+            wire: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
                 self._url(path, query),
                 headers=await self._headers(),
                 protocols=(PROTOCOL,),
                 heartbeat=HEARTBEAT_SECONDS,
                 max_msg_size=1 << 20,
+                **self._way,
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise refusal(error.status, {"message": error.message}, namespace) from error
+            said = NO_ATTACH if error.status == 403 else error.message  # what it says there is not handed on
+            raise refusal(error.status, {"message": said}, namespace) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unreachable(error) from error
+        return wire
 
     async def close(self) -> None:
         await self._client.close()
@@ -204,12 +255,36 @@ class ClusterApi:
             raise EngineError(EndCode.ENGINE_LOST)
         return session
 
+    @property
+    def _way(self) -> Any:
+        """How the file says to get there: by a proxy, and by which name the API server shows itself."""
+        client = self._client.rest_client
+        return {"proxy": client.proxy, "server_hostname": client.server_hostname}
+
+    async def _sign_in_anew(self, refused: Mapping[str, str]) -> bool:
+        """Read again what to sign in with, once for all that were refused; return whether it is something else.
+
+        Tokens that a program brings end after minutes, and the client reads them once.
+        """
+        async with self._signing:
+            if await self._headers() == refused:
+                try:
+                    found = await self._source.read()
+                except ConfigurationError:  # what the API server says is the answer
+                    return False
+                if str(found.host) == self.address:  # no cluster gets another one's token
+                    self._client.configuration.api_key = found.api_key
+            return await self._headers() != refused
+
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
         return f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
 
     async def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        try:
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        except (config.ConfigException, OSError) as error:  # a pod's own token is a file that the cluster replaces
+            raise unreachable(error) from error
         return headers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Mapping, MutableMapping
 from datetime import datetime
@@ -26,17 +27,19 @@ REAP_AGE_SECONDS = 30
 TIDY_SECONDS, TIDY_EACH_SECONDS = 10.0, 30.0
 """How long what is left is looked for beside other work, and how often."""
 MAX_LISTED = 5000
+Key = tuple[KubernetesSettings, str | None]
+"""Its settings, and the kubeconfig file that they are read with."""
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
 class Cluster:
     """One namespace of one cluster, for all pods of this process that one loop has."""
 
-    _all: ClassVar[MutableMapping[asyncio.AbstractEventLoop, dict[KubernetesSettings, Cluster]]] = WeakKeyDictionary()
+    _all: ClassVar[MutableMapping[asyncio.AbstractEventLoop, dict[Key, Cluster]]] = WeakKeyDictionary()
 
-    def __init__(self, api: ClusterApi, settings: KubernetesSettings, owner: Owner) -> None:
-        self.api, self._settings = api, settings
-        self.namespace = settings.kubernetes_namespace
+    def __init__(self, api: ClusterApi, key: Key, owner: Owner) -> None:
+        self.api, self._key = api, key
+        self.namespace = key[0].kubernetes_namespace
         self.labels = {
             f"{LABEL}/host": host_name()[:63],
             f"{LABEL}/owner": f"{owner.pid}-{owner.started}",
@@ -53,12 +56,13 @@ class Cluster:
     async def join(cls, settings: KubernetesSettings, owner: Owner) -> Cluster:
         """Return the one of these settings, for one more user. Raises `EngineError`."""
         here = cls._all.setdefault(asyncio.get_running_loop(), {})
-        while (found := here.get(settings)) is None:
-            made = cls(await ClusterApi.connect(settings.kubernetes_context), settings, owner)
-            if settings in here:
+        key = settings, os.environ.get("KUBECONFIG")
+        while (found := here.get(key)) is None:
+            made = cls(await ClusterApi.connect(settings.kubernetes_context), key, owner)
+            if key in here:
                 await made.api.close()
             else:
-                here[settings] = made
+                here[key] = made
         found.users += 1
         return found
 
@@ -71,7 +75,7 @@ class Cluster:
         """One user less; the last one closes it."""
         self.users -= 1
         if self.users == 0:
-            self._all[asyncio.get_running_loop()].pop(self._settings, None)
+            self._all[asyncio.get_running_loop()].pop(self._key, None)
             await asyncio.shield(self._close())
 
     async def _close(self) -> None:

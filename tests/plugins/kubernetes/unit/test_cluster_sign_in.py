@@ -1,0 +1,177 @@
+"""How a cluster is found and signed in to: tokens that end, proxies, and files that ask for what is not done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.plugins.kubernetes.cluster_api import TRIES, ClusterApi, ClusterRefused
+from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
+from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
+from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
+from tests.plugins.kubernetes.scripted_api import ScriptedApi, refused
+from tests.support.patience import within
+
+NOWHERE = "http://127.0.0.1:9"
+EXECUTED = "client.authentication.k8s.io/v1"
+PROGRAM = """\
+#!/bin/sh
+echo x >> {counted}
+n=$(wc -l < {counted})
+echo '{{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {{"token": "'t$n'"}}}}'
+"""
+
+
+class Gate:
+    """Lets those in who have one of its tokens, and keeps what each came with."""
+
+    def __init__(self, api: ScriptedApi) -> None:
+        self.tokens: set[str] = set()
+        self.seen: list[tuple[str, str]] = []
+        """Host and token of each request."""
+        api.faults["look"] = self._look
+
+    async def _look(self, request: web.Request) -> web.StreamResponse | None:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.seen.append((request.host, token))
+        return web.json_response({"gitVersion": "v1"}) if token in self.tokens else refused(401, "Unauthorized")
+
+
+def kubeconfig(folder: Path, server: str, user: Mapping[str, Any], **cluster: str) -> str:
+    """Write a file that names a cluster, and return its name. JSON is YAML."""
+    document = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me"}}],
+        "clusters": [{"name": "it", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "me", "user": dict(user)}],
+    }
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    return str(file)
+
+
+def overwrite(file: str, content: str) -> None:
+    Path(file).write_text(content, encoding="utf-8")
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[list[ClusterApi]]:
+    found: list[ClusterApi] = []
+    yield found
+    for one in found:
+        await one.close()
+
+
+async def connected(opened: list[ClusterApi]) -> ClusterApi:
+    opened.append(await ClusterApi.connect(None))
+    return opened[-1]
+
+
+async def test_a_token_that_has_ended_is_brought_again(
+    api: ScriptedApi, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program brings t1, then t2, and so on."""
+    program = tmp_path / "tokens"
+    program.write_text(PROGRAM.format(counted=tmp_path / "counted"), encoding="utf-8")
+    program.chmod(0o700)
+    user = {"exec": {"command": str(program), "apiVersion": EXECUTED}}
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, api.url, user))
+    gate = Gate(api)
+    async with within(20):
+        found = await connected(opened)
+        gate.tokens = {"t1"}
+        await found.request("GET", "/version")
+        gate.tokens = {"t2"}
+        await found.request("GET", "/version")
+        await found.request("GET", "/version")
+        assert [token for _, token in gate.seen] == ["t1", "t1", "t2", "t2"]
+        # The control: what no token opens is refused, after so many tries.
+        gate.tokens, gate.seen = set(), []
+        with pytest.raises(ClusterRefused) as caught:
+            await found.request("GET", "/version")
+        assert (caught.value.code, len(gate.seen)) == (KubernetesCode.CLUSTER_FORBIDS, TRIES)
+
+
+async def test_a_token_goes_to_no_other_cluster(
+    api: ScriptedApi, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, api.url, {"token": "mine"}))
+    gate = Gate(api)
+    gate.tokens = {"theirs"}
+    async with within(20):
+        found = await connected(opened)
+        kubeconfig(tmp_path, NOWHERE, {"token": "theirs"})
+        with pytest.raises(ClusterRefused):
+            await found.request("GET", "/version")
+        kubeconfig(tmp_path, api.url, {"token": "theirs"})  # the control
+        await found.request("GET", "/version")
+    assert [token for _, token in gate.seen] == ["mine", "mine", "theirs"]
+
+
+async def test_a_proxy_of_the_file_is_used(
+    api: ScriptedApi, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = kubeconfig(tmp_path, "http://cluster.invalid", {"token": "mine"}, **{"proxy-url": api.url})
+    monkeypatch.setenv("KUBECONFIG", file)
+    gate = Gate(api)
+    gate.tokens = {"mine"}
+    async with within(20):
+        await (await connected(opened)).request("GET", "/version")
+    assert gate.seen == [("cluster.invalid", "mine")]
+
+
+FILES: Mapping[str, str | Mapping[str, Any]] = {
+    "nothing": "",
+    "no YAML": "a: [",
+    "a text": "x",
+    "a list": "[]",
+    "no context": json.dumps({"current-context": "it", "contexts": [], "clusters": [], "users": []}),
+    "another user": {"as": "somebody", "token": "x"},
+    "another group": {"as": "somebody", "as-groups": ["those"], "token": "x"},
+    "no program": {"exec": {"command": "/nowhere/tokens", "apiVersion": EXECUTED}},
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+async def test_a_file_that_cannot_be_followed_is_refused(
+    what: str, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = FILES[what]
+    file = kubeconfig(tmp_path, NOWHERE, {} if isinstance(content, str) else content)
+    monkeypatch.setenv("KUBECONFIG", file)
+    if isinstance(content, str):
+        await connected(opened)  # the control
+        overwrite(file, content)
+    with pytest.raises(ConfigurationError) as caught:
+        await connected(opened)
+    assert (caught.value.code, caught.value.setting) == (KubernetesCode.CLUSTER_NOT_CONFIGURED, "kubernetes_context")
+
+
+async def test_a_certificate_that_is_none_is_refused(
+    opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca").write_text("no certificate", encoding="utf-8")
+    file = kubeconfig(tmp_path, "https://127.0.0.1:9", {}, **{"certificate-authority": str(tmp_path / "ca")})
+    monkeypatch.setenv("KUBECONFIG", file)
+    with pytest.raises(ConfigurationError):
+        await connected(opened)
+
+
+async def test_another_file_is_another_cluster(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, settings = Owner.of(1), KubernetesSettings()
+    one, same = await Cluster.join(settings, owner), await Cluster.join(settings, owner)
+    assert one is same
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, NOWHERE, {}))
+    other = await Cluster.join(settings, owner)
+    assert (one.api.address, other.api.address) == (api.url, NOWHERE)
+    for joined in (one, same, other):
+        await joined.leave()
