@@ -33,6 +33,7 @@ class Programs:
                 env={**os.environ, **(environment or {})},
             )
         self._file(name).write_text(f"{process.pid} {_began(process.pid)}")
+        process.returncode = 0  # it outlives this object, which would complain of that
 
     def pid(self, name: str) -> int | None:
         """Return the number of one that runs."""
