@@ -39,6 +39,8 @@ QUIET = {"lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "si
 """Interfaces that lead nowhere: besides them there are none, unless an engine gives each container one."""
 REACH_SECONDS = 0.15
 """How long something may take to answer. What is near does in a millisecond."""
+POLICY_SECONDS = 5.0
+"""How long a network's rules may take to hold for a new container. What answers until then is asked again."""
 
 CAPABILITIES = {
     "inheritable": "CapInh",
@@ -242,6 +244,14 @@ def _interfaces() -> list[str] | None:
 
 
 def _reached() -> list[str]:
+    """Return what answers, once nothing does or the network has had its time to close."""
+    end = time.monotonic() + POLICY_SECONDS
+    while (found := _answering()) and time.monotonic() < end:
+        time.sleep(REACH_SECONDS)
+    return found
+
+
+def _answering() -> list[str]:
     """Return which of the addresses that are always there, where there is a network, answer: all of them must not.
 
     These are the API server, which tells each container its address; names' servers; the machine that the network goes

@@ -109,7 +109,10 @@ class Container(Protocol):
         """Raise `AttestationFailed`, with one sentence for each difference, unless all is as `spec` says."""
 
     def detach(self) -> Handover:
-        """Give the pipe away, for a restart: after this the container belongs to the one that gets the `Handover`."""
+        """Give the pipe away, for a restart: after this the container belongs to the one that gets the `Handover`.
+
+        Raises `EngineError` if no other process can have it; it is as it was, then.
+        """
 
 
 class Lendable(Container, Protocol):

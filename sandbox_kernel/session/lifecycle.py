@@ -236,7 +236,7 @@ class Lifecycle:
         await self._remove(self._link.container)
 
     async def park(self) -> Handover:
-        """Give it away, with a new kernel starting in it already. Raises `SandboxDied`."""
+        """Give it away, with a new kernel starting in it already. Raises `SandboxDied`, or `EngineError`."""
         link, task = self._link, self._task
         if link is None or task is None or not self.ready:
             raise SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
@@ -244,9 +244,9 @@ class Lifecycle:
         await link.ask("park", timeout=EXIT_SECONDS)
         if link.pending:
             raise SandboxDied(EndCode.PARKED_AND_SPOKE)
+        handover = link.container.detach()
         self._go(Event.PARK)
         self._link = None
-        handover = link.container.detach()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return handover

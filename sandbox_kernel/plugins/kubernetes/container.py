@@ -35,6 +35,12 @@ GOING_SECONDS = 3.0
 LAST_WORDS_SECONDS = 0.5
 
 
+def not_adopted() -> EngineError:
+    return EngineError(
+        EndCode.CONTAINER_NOT_ADOPTED, "no pod can be adopted: its pipe ends with the process that has it"
+    )
+
+
 class PodContainer(OverPipe):
     """A running pod. Made by `KubernetesEngine.start` only."""
 
@@ -70,7 +76,7 @@ class PodContainer(OverPipe):
 
     async def look(self, spec: SandboxSpec) -> Inspection:
         """Return what the cluster says of it, compared with `spec`."""
-        found = await self._cluster.pod(self.id)
+        found = None if self._deleting is not None else await self._cluster.pod(self.id)
         if found is None or is_over(found):
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         statuses = (found.get("status") or {}).get("containerStatuses") or [{}]
@@ -93,8 +99,8 @@ class PodContainer(OverPipe):
         self._wire.abandon()
 
     def detach(self) -> Handover:
-        """Give the pipe away: it is moved by this process, and ends with it."""
-        return self.lend()
+        """Raise `EngineError`: the pipe is moved by this process, and ends with it."""
+        raise not_adopted()
 
     def lend(self) -> Handover:
         """Give the pipe away; its new owner gets the last output, too."""

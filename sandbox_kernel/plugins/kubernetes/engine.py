@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
@@ -19,7 +18,7 @@ from .cluster_api import ClusterRefused, listed
 from .cluster_conditions import conditions
 from .cluster_namespace import Cluster, row
 from .codes import KubernetesCode
-from .container import PodContainer
+from .container import PodContainer, not_adopted
 from .pod import CONTAINER, Pod, document
 from .pod_pipe import PodPipe
 from .pod_reaper import Reaper
@@ -53,7 +52,7 @@ class KubernetesEngine:
             raise
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> PodContainer:
-        raise _not_adopted()
+        raise not_adopted()
 
     async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
         """Do nothing: this process moves a pod's pipe, whoever has its other end, and the pod ends with either."""
@@ -206,9 +205,3 @@ def own_pod(namespace: str, environment: Mapping[str, str] = os.environ) -> dict
     """Return the name and uid of the pod that this process runs in, where that pod can own others in a namespace."""
     name, uid, here = (environment.get(one, "") for one in OWN_POD)
     return {"name": name, "uid": uid} if name and uid and here == namespace else None
-
-
-def _not_adopted() -> EngineError:
-    return EngineError(
-        EndCode.CONTAINER_NOT_ADOPTED, "no pod can be adopted: its pipe ends with the process that has it"
-    )

@@ -9,6 +9,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.pip_extras import install_words
 from ...engines.select import EngineProvider
+from ...engines.wall import Cell, Wall
 from ..api import Plugin
 from .codes import KubernetesCode
 
@@ -22,6 +23,30 @@ _MEMORY = "the node's own way to mount memory; a pod has no setuid files and no 
 _FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "overlay", "zfs", "tmpfs")
 _NODE_S = " or ".join(f"/etc/hosts ({kind}, writable), /root/end ({kind}, writable)" for kind in _FILE_SYSTEMS)
 _BY_USER = "the kernel counts them by the pod's user, see there"
+
+WALL = Wall(
+    name="Kubernetes",
+    settings="engine = kubernetes",
+    engine="kubernetes",
+    for_whom="teams that have a cluster already, and more users than one machine has room for",
+    kernel="the node's kernel, behind the node's filter and ours; with a runtime class, gVisor's or a machine's own",
+    stops="the same as runc; the network is the cluster's to close, and each sandbox looks whether it is closed",
+    leaves="the same as runc; files within /proc that tell of the node are not covered (its configuration, the names "
+    "of its kernel's functions, its pressure); a packet that nobody answers can be sent, and is dropped",
+    needs="a cluster whose network enforces policies, a namespace with the manifests of the page, and an image that "
+    "its nodes find",
+    costs="a cold start takes about a second; what is asked for is kept free for the session; computing costs nothing",
+    enforces={
+        "network": Cell("yes", "by the cluster's policy; a sandbox that is answered is refused"),
+        "user": Cell("partly", "one of a hundred million by chance; owners do not ask each other"),
+        "sys": Cell("no", "read-only, and facts about the machine are masked"),
+        "kernel": Cell("no", "unless a runtime class brings one"),
+        "calls": Cell("no", "the node has a list of its own, RuntimeDefault"),
+        "files-number": Cell("no", "they count as memory"),
+        "threads": Cell("yes", "by the pod's user"),
+        "ends": Cell("partly", "by its pipe, the agent's clock and its lifetime; else by its owner's machine"),
+    },
+)
 
 
 class KubernetesProvider(EngineProvider):
@@ -67,6 +92,9 @@ class KubernetesProvider(EngineProvider):
         from .settings import KubernetesSettings
 
         return KubernetesEngine(settings.of(KubernetesSettings))
+
+    def walls(self) -> tuple[Wall, ...]:
+        return (WALL,)
 
 
 PLUGIN = Plugin(

@@ -32,6 +32,11 @@ DIFFERENT: dict[str, dict[str, frozenset[str]]] = {
     "runsc": {name: frozenset({word}) for name, word in DIFFERENCES.items()},
     "bubblewrap": _ON_BUBBLEWRAP,
     "bubblewrap-best-effort": _ON_BUBBLEWRAP,
+    **{
+        name: {attack: frozenset({word}) for attack, word in getattr(each, "escapes", {}).items()}
+        for name, each in ON_BUBBLEWRAP.items()
+        if name not in {BUBBLEWRAP.name, WITHOUT_A_CGROUP.name}
+    },
 }
 """For each runtime, the attacks that end there otherwise than with runc, and how."""
 

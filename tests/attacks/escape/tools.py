@@ -18,7 +18,7 @@ from sandbox_kernel.escape.attacks import kit
 from sandbox_kernel.escape.canaries import laid
 from tests.attacks.escape.alterations import ALTERATIONS, Alteration
 from tests.attacks.escape.weaker import weakened
-from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins
+from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins, report_sources
 from tests.support.patience import SLOWNESS, within
 
 BATCH_SECONDS = 150.0
@@ -30,7 +30,24 @@ EMULATED = 8
 """How many times as long an attack may take on a machine that is emulated."""
 ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT, *of_plugins())}
 
+FILTERED = """
+import ctypes, sys
+filters = {"__name__": "syscall_filters"}
+exec(sys.argv[1], filters)
+if not filters["_put"](ctypes.CDLL(None, use_errno=True), bytes.fromhex(sys.argv[2])):
+    sys.exit("the system did not take the filter")
+"""
+"""Put the list of system calls around the attacks, as the agent does around kernels."""
+
 Outcomes = dict[str, tuple[str, str]]
+
+
+def driver(under: Bubblewrap) -> tuple[str, ...]:
+    """Return the program of the attacks; where the engine puts no list of system calls around it, with one."""
+    if getattr(under, "filtered_by_the_agent", False):
+        _, source, calls = report_sources()
+        return ("python3", "-I", "-c", FILTERED + PROGRAM, source, calls)
+    return ("python3", "-I", "-c", PROGRAM)
 
 
 def spec_for(
@@ -62,7 +79,7 @@ async def run_once(
 ) -> Outcomes:
     """Run attacks in one container until all have ended, or one has ended the container; `fields` are the spec's."""
     if under := ON_BUBBLEWRAP.get(runtime):
-        spec = under.spec(command=("python3", "-I", "-c", PROGRAM), **fields)
+        spec = under.spec(command=driver(under), **fields)
         return await _attacked(await under.make().start(spec), spec, names, given)
     spec, engine = spec_for(runtime, **fields), DockerEngine()
     body = container_arguments(spec)

@@ -52,6 +52,15 @@ async def launch(under_test: EngineUnderTest) -> AsyncIterator[Launch]:
         await container.kill()
 
 
+@pytest.fixture
+async def swept(under_test: EngineUnderTest) -> AsyncIterator[Callable[[str], None]]:
+    """Take the sessions whose containers a test that fails would leave."""
+    sessions: list[str] = []
+    yield sessions.append
+    for session_id in sessions:
+        await under_test.sweep(session_id)
+
+
 async def gone(under_test: EngineUnderTest, session_id: str, seconds: float = 10) -> None:
     async with within(seconds):
         while await under_test.left(session_id):  # noqa: ASYNC110 (it happens in another process)
@@ -234,9 +243,9 @@ import asyncio, os, sys
 {source}
 from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
-    session_id, image, runtime, kept, *command = sys.argv[1:]
-    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=300_012_345,
-                       runtime=runtime or None, limits_kept=kept)
+    session_id, image, runtime, kept, cpus, *command = sys.argv[1:]
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(cpus=float(cpus)), command=tuple(command),
+                       uid=300_012_345, runtime=runtime or None, limits_kept=kept)
     container = await Engine().start(spec)
     print("up", flush=True)
     sys.stdin.read()
@@ -247,7 +256,7 @@ asyncio.run(main())
 @contextlib.contextmanager
 def an_owner(under_test: EngineUnderTest, spec: SandboxSpec) -> Iterator[subprocess.Popen[bytes]]:
     program = OWNER.format(source=under_test.source)
-    words = [spec.session_id, spec.image, spec.runtime or "", spec.limits_kept]
+    words = [spec.session_id, spec.image, spec.runtime or "", spec.limits_kept, str(spec.limits.cpus)]
     command = [sys.executable, "-c", program, *words, *spec.command]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -335,9 +344,12 @@ with socket.socket(fileno=int(sys.argv[1])) as way:
 """
 
 
-async def test_another_process_keeps_it_and_a_third_adopts_it(under_test: EngineUnderTest) -> None:
+async def test_another_process_keeps_it_and_a_third_adopts_it(
+    under_test: EngineUnderTest, swept: Callable[[str], None]
+) -> None:
     """The pipe survives in a pipe holder when its first owner lets go, unread bytes included."""
     engine, spec = under_test.make(), under_test.spec()
+    swept(spec.session_id)
     container = await engine.start(spec)
     mine, theirs = socket.socketpair()
     with mine, theirs:
@@ -365,8 +377,11 @@ async def test_another_process_keeps_it_and_a_third_adopts_it(under_test: Engine
         await adopted.kill()
 
 
-async def test_what_was_given_away_ends_with_whoever_has_it(under_test: EngineUnderTest) -> None:
+async def test_what_was_given_away_ends_with_whoever_has_it(
+    under_test: EngineUnderTest, swept: Callable[[str], None]
+) -> None:
     spec = under_test.spec()
+    swept(spec.session_id)
     container = await under_test.make().start(spec)
     os.close(container.detach().fd)
     await gone(under_test, spec.session_id)

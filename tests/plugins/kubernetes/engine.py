@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.plugins.kubernetes.engine import KubernetesEngine
+from sandbox_kernel.plugins.kubernetes.settings import NAMESPACE
 from tests.cluster.__main__ import Cluster
 from tests.support.engines import DATASET, ECHO, SMALL, UNSEEN, new_spec
 
@@ -29,8 +32,49 @@ def kubectl(*words: str, given: str | None = None) -> str:
     return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout
 
 
+def closed(namespace: str) -> str:
+    """Return a namespace whose pods reach nothing, as kubectl takes it."""
+    kind = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "nothing", "namespace": namespace},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [kind, policy]})
+
+
+@cache
+def prepare(config: str) -> None:
+    """Have the namespace of sandboxes in a cluster, and its policy."""
+    kubectl("apply", "-f", "-", given=closed(NAMESPACE))
+
+
 CPUS = 0.5
 """Of each pod: what is asked for is kept free, and a node of the tests has two."""
+DISK = "test_scratch_on_a_disk_is_bounded_and_goes_with_the_sandbox"
+CPUS_OF_NOBODY = "test_more_cpus_than_the_machine_has_are_no_error"
+NO_PROGRAM = "test_a_command_that_is_not_there_leaves_nothing"
+HANDED_OVER = (
+    "test_another_process_keeps_it_and_a_third_adopts_it",
+    "test_what_was_given_away_ends_with_whoever_has_it",
+)
+CUT = "a pod's pipe is moved by the process that has it, and ends with it"
+
+DROPPED = "each pod has an interface; the cluster's policy drops what is sent, and the sender is not told"
+SHOWN = "no runtime of a pod's covers a file within /proc; what it shows is of the machine, and nobody's data"
+COUNTED = "a pod's folders in memory have a size and no number of files; the limit of memory counts them"
+ESCAPES = {
+    DROPPED: ("udp_to_the_network", "broadcast", "multicast"),
+    SHOWN: (
+        "the_keys_of_others",
+        "the_kernel_s_symbols",
+        "the_kernel_s_configuration",
+        "what_the_machine_s_pressure_wakes",
+    ),
+    COUNTED: ("empty_files_without_end",),
+}
+"""Attacks that find something in a pod, by why that is no way out. All others end as with Docker."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +87,25 @@ class Kubernetes:
         default_factory=lambda: {
             UNSEEN: "its processes are another machine's",
             DATASET: "its nodes have none of this machine's folders",
+            DISK: "its nodes have none of this machine's disks",
+            **dict.fromkeys(HANDED_OVER, CUT),
+            NO_PROGRAM: "the gate starts it, in a pod that runs already: it ends with 127 and says why",
+            CPUS_OF_NOBODY: "what it asks for is kept free, so a node must have it",
         }
     )
     unenforced: Mapping[str, str] = field(default_factory=dict)
+    filtered_by_the_agent: bool = True
+    """Its list of system calls is the agent's alone; a node has another one of its own."""
+    escapes: Mapping[str, str] = field(
+        default_factory=lambda: {name: "worked" for names in ESCAPES.values() for name in names}
+    )
+    """How attacks end that end otherwise than with Docker."""
 
     def absent(self) -> str | None:
         if (found := kubeconfig()) is None:
             return "there is no cluster: make cluster"
         os.environ["KUBECONFIG"] = found
+        prepare(found)
         return None
 
     def make(self) -> KubernetesEngine:
@@ -61,14 +116,17 @@ class Kubernetes:
         return new_spec(code, *arguments, **fields, limits=replace(limits, cpus=min(limits.cpus, CPUS)))
 
     async def left(self, session_id: str) -> list[str]:
-        return [row.container for row in await self.make().list() if row.session == session_id]
+        """Return those that run or may: what has ended is deleted by the next look."""
+        over = {"succeeded", "failed"}
+        rows = await self.make().list()
+        return [row.container for row in rows if row.session == session_id and row.state not in over]
 
     async def end_from_outside(self, container: Container) -> None:
-        kubectl("--namespace=sandboxes", "delete", "pod", container.id, "--grace-period=0", "--force")
+        kubectl(f"--namespace={NAMESPACE}", "delete", "pod", container.id, "--grace-period=0", "--force")
 
     async def sweep(self, session_id: str) -> None:
         for name in await self.left(session_id):
-            kubectl("--namespace=sandboxes", "delete", "pod", name, "--grace-period=0", "--force")
+            kubectl(f"--namespace={NAMESPACE}", "delete", "pod", name, "--grace-period=0", "--force")
 
 
 UNDER_TEST = Kubernetes()
