@@ -255,7 +255,8 @@ def _answering() -> list[str]:
     """Return which of the addresses that are always there, where there is a network, answer: all of them must not.
 
     These are the API server, which tells each container its address; names' servers; the machine that the network goes
-    through, and its kubelet; and what clouds tell their machines. An answer is a connection as well as its refusal.
+    through, and its kubelet; and what clouds tell their machines. An answer is a connection: its refusal is what some
+    networks send for what their policy drops, and the API server and kubelets always listen.
     """
     wanted = [
         ("169.254.169.254", 80),
@@ -285,7 +286,7 @@ def _answering() -> list[str]:
         except OSError:
             code = code or errno.EINPROGRESS
         one.close()
-        if code in (0, errno.ECONNREFUSED):
+        if code == 0:
             found.append(name)
     return found
 
