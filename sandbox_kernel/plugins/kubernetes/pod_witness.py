@@ -44,6 +44,19 @@ FALSE_IF_ABSENT = frozenset({
 })  # fmt: skip
 """Fields that a cluster may leave out where they are false. All others that are missing have another meaning."""
 
+FOR_A_RUNTIME = (
+    "container.apparmor.security.beta.kubernetes.io/",
+    "seccomp",
+    "cri-o",
+    "crio.io",
+    "io.katacontainers.",
+    "dev.gvisor.",
+    "io.containerd.",
+    "nri.io",
+    "cdi.k8s.io/",
+)
+"""What names of annotations have that runtimes take their orders from: beside the pod's fields, and stronger."""
+
 
 def witness(spec: SandboxSpec, asked: Mapping[str, Any], found: Mapping[str, Any]) -> Inspection:
     """Compare a pod as the cluster has it with the one that was asked for."""
@@ -59,6 +72,7 @@ def process_line(spec: SandboxSpec, report: object) -> Check:
 def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Check]:
     wanted, has = asked["spec"], found.get("spec") or {}
     yield same("cluster: spec", digest(wanted), at(found, "metadata", "annotations", f"{LABEL}/spec"))
+    yield from _described(asked["metadata"], found.get("metadata"))
     yield same("cluster: running", True, is_running(found))
     for name in sorted(set(wanted) | set(has)):
         if name not in {"containers", "volumes", "tolerations"}:
@@ -71,6 +85,16 @@ def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Ch
         yield _line("cluster: container's ", name, one, other, None)
     restarts = [at(status, "restartCount") for status in as_list(at(found, "status", "containerStatuses"))]
     yield same("cluster: restarts", [0], restarts)
+
+
+def _described(asked: Mapping[str, Any], found: object) -> Iterator[Check]:
+    """Labels choose the policies of the network; annotations are none of a runtime's, whatever else they say."""
+    labels = {name: at(found, "labels", name) for name in asked["labels"]}
+    yield same("cluster: labels", dict(asked["labels"]), labels)
+    annotations = at(found, "annotations")
+    names = sorted(map(str, annotations)) if isinstance(annotations, Mapping) else []
+    orders = [name for name in names if any(word in name for word in FOR_A_RUNTIME)]
+    yield same("cluster: annotations for a runtime", [], orders)
 
 
 def _line(of: str, name: str, wanted: Mapping[str, Any], found: Mapping[str, Any], default: object) -> Check:

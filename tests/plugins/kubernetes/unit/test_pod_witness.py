@@ -246,3 +246,41 @@ def test_one_that_does_not_run_or_runs_again_or_was_asked_for_otherwise_differs(
     pod = running(asked_for())
     pod["metadata"]["annotations"]["sandbox-kernel/spec"] = "of another"
     assert [line.name for line in different(pod)] == ["cluster: spec"]
+
+
+ORDERS = (
+    "container.apparmor.security.beta.kubernetes.io/sandbox",
+    "seccomp.security.alpha.kubernetes.io/pod",
+    "seccomp-profile.kubernetes.cri-o.io/sandbox",
+    "io.kubernetes.cri-o.userns-mode",
+    "cpu-quota.crio.io",
+    "io.katacontainers.config.hypervisor.kernel_params",
+    "dev.gvisor.flag.network",
+    "devices.nri.io/container.sandbox",
+    "cdi.k8s.io/gpu",
+)
+
+
+@each("name", ORDERS)
+def test_an_annotation_that_a_runtime_obeys_differs(name: str) -> None:
+    pod = running(asked_for())
+    pod["metadata"]["annotations"][name] = "unconfined"
+    assert [line.name for line in different(pod)] == ["cluster: annotations for a runtime"]
+
+
+def test_an_annotation_of_a_network_or_an_admission_plugin_does_not_differ() -> None:
+    pod = running(asked_for())
+    pod["metadata"]["annotations"] |= {"cni.projectcalico.org/podIP": "x", "kubernetes.io/limit-ranger": "x"}
+    assert different(pod) == []
+
+
+@each("name", sorted(asked_for()["metadata"]["labels"]))
+def test_a_label_that_is_missing_or_another_one_differs(name: str) -> None:
+    """A policy of the network chooses pods by their labels. One more is nothing less: the control."""
+    pod = running(asked_for())
+    pod["metadata"]["labels"]["more"] = "x"
+    assert different(pod) == []
+    pod["metadata"]["labels"][name] = "x"
+    assert [line.name for line in different(pod)] == ["cluster: labels"]
+    del pod["metadata"]["labels"][name]
+    assert [line.name for line in different(pod)] == ["cluster: labels"]
