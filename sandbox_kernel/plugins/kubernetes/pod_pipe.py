@@ -64,8 +64,11 @@ class PodPipe:
         """Close a child's copies: else a pod would outlive the parent for as long as the child."""
         self._ours.close()
         if (number := self._number()) >= 0:
+            # The socket is its transport's, which closes this number some day, whatever has it by then.
             with contextlib.suppress(OSError):
-                os.close(number)
+                nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+                os.dup2(nothing, number, inheritable=False)
+                os.close(nothing)
 
     def _number(self) -> int:
         found = self._wire.get_extra_info("socket")
