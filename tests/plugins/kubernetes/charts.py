@@ -16,7 +16,7 @@ from tests.cluster.__main__ import Cluster
 from tests.plugins.kubernetes.engine import kubeconfig, kubectl
 
 FOLDER = Path(__file__).parents[3] / "system/kubernetes"
-CHART, MANIFESTS = FOLDER / "chart", FOLDER / "sandboxes.yaml"
+CHART, MANIFESTS, EXAMPLES = FOLDER / "chart", FOLDER / "sandboxes.yaml", FOLDER / "examples"
 RELEASE = "sandbox-kernel"
 OLDEST = "1.30.0"
 """The oldest Kubernetes that the chart is for."""
