@@ -10,6 +10,7 @@ runs.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `lease_files`: What outlives the server of the sandboxes that do.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
+- `replicas`: Several servers, each of which has sandboxes of its own.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
 - `e2b`: E2B's wire, and how it finds the sandbox that a request is for.
 - `e2b_control`: E2B's wire outside of a sandbox: made, found, listed, paused, ended.

@@ -20,6 +20,7 @@ from .codes import ServeCode
 from .domain import SandboxHosts
 from .guard import Guard
 from .mcp_wire import McpWire
+from .replicas import Questions
 from .requests import answer, error
 from .tenants import Tenant, Tenants
 from .token_file import METRICS, Tokens
@@ -52,6 +53,7 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
         guard.route("GET", "/metrics", _metrics, guard.observer),
         *(route for wire in (*WIRES, mcp.routes) for route in wire(guard)),
     ]
+    asked = [] if tenants.replicas is None else [Middleware(Questions)]
     ours = answer(openapi.page(routes))
 
     async def described(request: Request) -> Response:
@@ -60,7 +62,11 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
 
     return Starlette(
         routes=[Route("/healthz", _healthz), Route("/openapi.json", described), *routes],
-        middleware=[Middleware(RequestFilter, known=known), Middleware(SandboxHosts, known=known, inside=inside)],
+        middleware=[
+            Middleware(RequestFilter, known=known),
+            *asked,
+            Middleware(SandboxHosts, known=known, inside=inside),
+        ],
         exception_handlers=refused,
         lifespan=lifespan,
     )

@@ -11,6 +11,7 @@ import asyncio
 import importlib.util
 import logging
 import shlex
+import ssl
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,6 @@ from ..mcp.server_process import asked_to_end, closed_in_time, count, require_pa
 from .codes import ServeCode
 
 if TYPE_CHECKING:
-    import ssl
-
     from .certificates import Certificates
     from .place import Place
     from .tenants import ServeLimits
@@ -71,6 +70,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a domain below which clients find the server and each sandbox by names (E2B_DOMAIN): api.NAME and *.NAME "
         "must lead to the server. Without --tls-cert, the server makes a certificate and an authority for it, which is "
         "kept beside the token file (without a NAME: %(const)s)",
+    )
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="NAME[:PORT]",
+        help="further servers with the same tokens and names, each with sandboxes of its own: a name that leads to all "
+        "of them, as that of a headless service, or an address. A request for a sandbox of theirs is passed on. With "
+        "TLS, their certificates are checked by this name; may be repeated",
     )
     parser.add_argument(
         "--template",
@@ -178,6 +186,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from .jupyter_front import front_of
     from .lease_files import LeaseFiles
     from .place import Place
+    from .replicas import Replicas, parsed
     from .tenants import Tenants
 
     domain = None if options.domain is None else checked(options.domain)
@@ -199,6 +208,9 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     offered, why_not = await _kept(offered)
     files = LeaseFiles(path.absolute().with_name(f"{path.name}.sandboxes")) if why_not is None else None
     tenants = Tenants(offered, limits, files, datasets)
+    if options.peers:
+        trust = ssl.create_default_context() if context else None
+        tenants.replicas = Replicas(parsed(options.peers, listener.getsockname()[1]), trust)
     tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
     web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
     found = await tenants.take_over(tokens.names)  # with the tools of its wires
@@ -263,8 +275,6 @@ def tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
 
 
 def _context() -> ssl.SSLContext:
-    import ssl
-
     return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
 

@@ -10,14 +10,20 @@ from starlette.routing import BaseRoute
 from . import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
 from .codes import ServeCode
 from .guard import Guard, Who
+from .replicas import Locus
 from .requests import Refusal, one_header
-from .tenants import Lease, Tenants
+from .tenants import Lease, Tenant, Tenants
 
 
 def routes(guard: Guard) -> Iterable[BaseRoute]:
     """Yield all routes of the wire."""
+
+    def where(request: HTTPConnection, tenant: Tenant) -> Locus | None:
+        identity = request.path_params.get("sandbox_id")
+        return None if identity is None else Locus(is_here=guard.tenants.has(tenant, identity))
+
     for method, path, handler in e2b_control.ROUTES:
-        yield guard.route(method, path, handler)
+        yield guard.route(method, path, handler, where=where)
     yield from in_sandboxes(guard)
 
 

@@ -19,6 +19,7 @@ from ...core.model import Settings
 from ...sdk.values import SandboxQuery
 from . import e2b_snapshots
 from .codes import ServeCode
+from .replicas import is_forwarded
 from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
 from .tenants import DEFAULT_SECONDS, OUTSIDE, TEMPLATE, Lease, Tenant, Tenants, narrowed
 
@@ -151,15 +152,19 @@ async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     query = SandboxQuery(metadata=metadata, started_after=after)
     template = asked.get("template")
     found = [
-        lease
+        _described(lease)
         for lease in tenants.all_of(tenant)
         if query.matches(lease.sandbox.info)
         and template in {None, "", lease.template}
         and (not states or lease.state in states)
     ]
-    found.sort(key=lambda lease: str(lease.sandbox.info.started_at), reverse=asked.get("order") != "asc")
+    if tenants.replicas is not None:
+        if is_forwarded(request):
+            return answer(found)
+        found = await tenants.replicas.united(request, found, "sandboxID")
+    found.sort(key=lambda row: str(row.get("startedAt")), reverse=asked.get("order") != "asc")
     shown, more = page_of(request, found)
-    return answer([_described(lease) for lease in shown], headers=more)
+    return answer(shown, headers=more)
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -111,7 +111,12 @@ def signed_for(request: Request, tenants: Tenants) -> Lease:
         if hmac.compare_digest(right.encode(), signature.encode(errors="backslashreplace")):
             found = lease
     if found is None:
-        raise Refusal(401, ServeCode.TOKEN_UNKNOWN, "The signature of the address is not right, or its time is over")
+        raise Refusal(
+            401,
+            ServeCode.TOKEN_UNKNOWN,
+            "The signature of the address is not right, or its time is over",
+            elsewhere=True,
+        )
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...core.errors import SandboxError
@@ -19,10 +19,13 @@ from ...session.requests.queue import caller
 from ..mcp.web_server import refuse
 from .codes import ServeCode
 from .metrics import wire_of
+from .replicas import Locus, asking
 from .requests import Refusal, one_header, refusal_of
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS, Tokens
 
+WhereIs = Callable[[Any, Any], "Locus | None"]
+"""Says where the sandbox of a request is that `who` found somebody for; None if the request is for none."""
 Who = Callable[[Any], Any]
 """Finds out whose a request is: a `Tenant`, or a `Lease` of one. Raises `Refusal`."""
 SCHEMES = ("bearer", "token")
@@ -75,27 +78,60 @@ class Guard:
         who: Who | None = None,
         *,
         scheme: str = "token",
+        where: WhereIs | None = None,
     ) -> Route:
         """Return a route whose handler takes the request, all tenants, and what `who` found: the tenant by default.
 
+        `where` says which sandbox a tenant's request is for, which another replica may have.
+
         The handler returns a response, or raises `Refusal` or `SandboxError`. `scheme` says on our page what opens it.
         """
-        return Route(path, Guarded(self.tenants, who or self.tenant, handler, scheme), methods=[method])
+        return Route(path, Guarded(self.tenants, who or self.tenant, handler, scheme, where), methods=[method])
 
-    def socket(self, path: str, handler: Callable[..., Awaitable[None]], who: Who | None = None) -> WebSocketRoute:
+    def socket(
+        self,
+        path: str,
+        handler: Callable[..., Awaitable[None]],
+        who: Who | None = None,
+        *,
+        where: WhereIs | None = None,
+    ) -> WebSocketRoute:
         """Return a route of a WebSocket, whose handler takes it, all tenants, and what `who` found.
 
         The handler accepts it. What it raises before is an answer of HTTP, and after that the reason of the close. It
         counts as a request under way until the handler returns.
         """
-        return WebSocketRoute(path, _GuardedSocket(self.tenants, who or self.tenant, handler))
+        return WebSocketRoute(path, _GuardedSocket(self.tenants, who or self.tenant, handler, where))
 
 
 class _Shared:
-    def __init__(self, tenants: Tenants, who: Who, handler: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(
+        self, tenants: Tenants, who: Who, handler: Callable[..., Awaitable[Any]], where: WhereIs | None
+    ) -> None:
         self._tenants = tenants
         self._who = who
         self._handler = handler
+        self._where = where
+
+    async def _found(self, request: HTTPConnection) -> tuple[Any, ASGIApp | None]:
+        """Return what `who` finds, and what answers in this replica's place. Raises `Refusal`."""
+        replicas = self._tenants.replicas
+        if replicas is None:
+            return self._who(request), None
+        try:
+            found = self._who(request)
+        except Refusal as refusal:
+            if not refusal.elsewhere:
+                raise
+            other = await replicas.other(request.scope, Locus(is_here=False))
+            if other is None:
+                raise
+            return None, other
+        if isinstance(found, Lease):
+            locus: Locus | None = Locus(is_here=True)
+        else:
+            locus = None if self._where is None else self._where(request, found)
+        return found, await replicas.other(request.scope, locus, widen=bool(getattr(found, "name", "")))
 
     @contextmanager
     def _counted(self, found: Any, path: str) -> Iterator[Tenant]:
@@ -125,17 +161,25 @@ class Guarded(_Shared):
     """One route."""
 
     def __init__(
-        self, tenants: Tenants, who: Who, handler: Callable[..., Awaitable[Any]], scheme: str = "token"
+        self,
+        tenants: Tenants,
+        who: Who,
+        handler: Callable[..., Awaitable[Any]],
+        scheme: str = "token",
+        where: WhereIs | None = None,
     ) -> None:
-        super().__init__(tenants, who, handler)
+        super().__init__(tenants, who, handler, where)
         self.handler = handler
         self.scheme = scheme
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:
-            found = self._who(request)
-            with self._counted(found, request.url.path) as tenant:
+            found, other = await self._found(request)
+            if other is not None:
+                await other(scope, receive, send)
+                return
+            with asking(request), self._counted(found, request.url.path) as tenant:
                 response = await self._answer(request, found, tenant)
                 await response(scope, receive, send)
         except Refusal as refusal:
@@ -154,7 +198,10 @@ class _GuardedSocket(_Shared):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
         try:
-            found = self._who(socket)
+            found, other = await self._found(socket)
+            if other is not None:
+                await other(scope, receive, send)
+                return
             with self._counted(found, socket.url.path) as tenant:
                 refusal = await self._refusal(socket, found, tenant)
         except Refusal as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
@@ -28,5 +29,5 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
         return jupyter_rest.find(guard.tenants, tenant(request), request.path_params["kernel_id"])
 
     for method, path, handler in jupyter_rest.ROUTES:
-        yield guard.route(method, PREFIX + path, handler, tenant)
+        yield guard.route(method, PREFIX + path, handler, tenant, where=partial(jupyter_rest.where, guard.tenants))
     yield guard.socket(f"{PREFIX}/api/kernels/{{kernel_id}}/channels", channels, lease)

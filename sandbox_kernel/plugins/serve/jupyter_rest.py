@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from ...core.codes import UsageCode
@@ -24,6 +24,7 @@ from ...sdk.client import session_of
 from .codes import ServeCode
 from .jupyter_channels import is_own, shut_down
 from .jupyter_front import front_of
+from .replicas import Locus
 from .requests import Refusal, answer, json_of
 from .tenants import TEMPLATE, Lease, Tenant, Tenants
 
@@ -55,7 +56,15 @@ def find(tenants: Tenants, tenant: Tenant, identity: str) -> Lease:
     for lease in tenants.all_of(tenant):
         if identity in {kernel_id(lease), lease.id}:
             return lease
-    raise Refusal(404, ServeCode.NO_SUCH_SANDBOX, f"Kernel does not exist: {identity[:64]}")
+    raise Refusal(404, ServeCode.NO_SUCH_SANDBOX, f"Kernel does not exist: {identity[:64]}", elsewhere=True)
+
+
+def where(tenants: Tenants, request: HTTPConnection, tenant: Tenant) -> Locus | None:
+    """Say whether the kernel of a request is here."""
+    identity = request.path_params.get("kernel_id")
+    if identity is None:
+        return None
+    return Locus(is_here=any(identity in {kernel_id(one), one.id} for one in tenants.all_of(tenant)))
 
 
 def _found(request: Request, tenants: Tenants, tenant: Tenant) -> Lease:
@@ -176,7 +185,10 @@ async def status(request: Request, tenants: Tenants, tenant: Tenant) -> Response
 
 async def kernels(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
     """List all sandboxes of the tenant."""
-    return answer([_described(lease) for lease in tenants.all_of(tenant)])
+    found = [_described(lease) for lease in tenants.all_of(tenant)]
+    if tenants.replicas is not None:
+        found = await tenants.replicas.united(request, found, "id")
+    return answer(found)
 
 
 async def sessions(request: Request, tenants: Tenants, tenant: Tenant) -> Response:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
@@ -26,6 +26,7 @@ from .forms import files_of, form_of
 from .guard import Guard
 from .librechat_files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
 from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
+from .replicas import Locus
 from .requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
 from .streams import Download, begun
 from .tenants import TEMPLATE, Lease, Tenant, Tenants
@@ -75,6 +76,10 @@ class LibreChat:
 
     def of(self, tenant: Tenant) -> OfTenant:
         return self._of.setdefault(tenant.name, OfTenant())
+
+    def where(self, request: HTTPConnection, tenant: Tenant) -> Locus:
+        """Say whether this replica has what is kept of a tenant: files, conversations and programs are at one."""
+        return Locus(is_here=tenant.name in self._of, name=f"{tenant.name}/{WIRE}")
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
@@ -360,4 +365,4 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
         ("GET", "/sessions/{session_id}/objects/{file_id}", wire.show),
         ("DELETE", "/sessions/{session_id}/objects/{file_id}", wire.remove),
     ):
-        yield guard.route(method, PREFIX + path, _said(handler))
+        yield guard.route(method, PREFIX + path, _said(handler), where=wire.where)

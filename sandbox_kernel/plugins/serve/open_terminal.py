@@ -87,5 +87,5 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
     for path, public in PUBLIC:
         yield Route(PREFIX + path, public, methods=["GET"])
     for method, path, work in ROUTES:
-        yield guard.route(method, PREFIX + path, users.handler(work))
-    yield guard.socket(PREFIX + open_terminal_sockets.SOCKET, sockets.handle, sockets.who)
+        yield guard.route(method, PREFIX + path, users.handler(work), where=users.where)
+    yield guard.socket(PREFIX + open_terminal_sockets.SOCKET, sockets.handle, sockets.who, where=users.where_shell_is)

@@ -21,6 +21,7 @@ from ...sdk.folder_entries import EntryInfo, FileType
 from ...sdk.sandbox_paths import folder_of
 from .codes import ServeCode
 from .e2b_home import HOME
+from .replicas import Locus
 from .requests import Body, Refusal, answer, improper, json_of, one_header, refusal_of
 from .tenants import Lease, Tenant, Tenants
 
@@ -149,8 +150,7 @@ class Users:
 
     async def box(self, request: HTTPConnection, tenants: Tenants, tenant: Tenant) -> Box:
         """Return the sandbox of the user who asks; it is made if there is none. Raises `Refusal`, `SandboxError`."""
-        user, context = header(request, "X-User-Id"), header(request, "X-Terminal-Context-Id")
-        digest = hashlib.sha256(f"{len(user)}:{user}{context}".encode()).hexdigest()[:32]
+        user, digest = _user_of(request)
         seconds = min(SECONDS, tenants.limits.lifetime)
         lease = await tenants.named(tenant, f"{WIRE}/{digest}", seconds, makes_room=tenants.limits.idle_makes_room)
         for key in [key for key, box in self._boxes.items() if not box.lease.is_there]:
@@ -159,6 +159,20 @@ class Users:
         if known is None or known.lease is not lease:
             known = self._boxes[tenant.name, digest] = Box(lease, user)
         return known
+
+    def where(self, request: HTTPConnection, tenant: Tenant) -> Locus | None:
+        """Say whether the sandbox of the user who asks is here, or on its way."""
+        try:
+            name = f"{WIRE}/{_user_of(request)[1]}"
+        except Refusal:  # which the handler tells as this wire does
+            return None
+        there = name in tenant.making or any(one.name == name and one.is_there for one in tenant.leases.values())
+        return Locus(is_here=there, name=f"{tenant.name}/{name}")
+
+    def where_shell_is(self, request: HTTPConnection, nobody: Tenant) -> Locus | None:
+        """Say whether the shell of a WebSocket is here. Its id is random; who asks proves itself behind that."""
+        identity = request.path_params["session_id"]
+        return Locus(is_here=any(identity in box.terminals and box.lease.is_there for box in self._boxes.values()))
 
     def boxes(self, tenant: Tenant) -> list[Box]:
         """Return the sandboxes of a tenant's users."""
@@ -176,6 +190,12 @@ class Users:
                 return refused(error, tenant)
 
         return handle
+
+
+def _user_of(request: HTTPConnection) -> tuple[str, str]:
+    """Return the user who asks, and what the sandbox is called. Raises `Refusal`."""
+    user, context = header(request, "X-User-Id"), header(request, "X-Terminal-Context-Id")
+    return user, hashlib.sha256(f"{len(user)}:{user}{context}".encode()).hexdigest()[:32]
 
 
 def refused(error: Refusal | SandboxError, tenant: Tenant) -> Response:

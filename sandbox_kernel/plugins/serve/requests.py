@@ -45,8 +45,10 @@ NO_CONTEXT = "context-unknown"
 class Refusal(Exception):
     """A request that is not served; `status` is HTTP's."""
 
-    def __init__(self, status: int, code: Code, words: str | None = None) -> None:
+    def __init__(self, status: int, code: Code, words: str | None = None, *, elsewhere: bool = False) -> None:
+        """`elsewhere` says that another replica may serve it, which has the sandbox."""
         super().__init__(words or code.text.capitalize())
+        self.elsewhere = elsewhere
         self.status = status
         self.code = code
 

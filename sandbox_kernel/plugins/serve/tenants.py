@@ -30,6 +30,7 @@ from ...sdk.values import SandboxInfo
 from .codes import ServeCode
 from .lease_files import KeptLease, LeaseFiles
 from .metrics import Figures, Now, wire_of
+from .replicas import Replicas
 from .requests import Refusal
 from .token_file import METRICS
 
@@ -200,6 +201,8 @@ class Tenants:
         """Cells, and ends of sandboxes."""
         self.strangers = 0
         """Requests without a token that is known."""
+        self.replicas: Replicas | None = None
+        """The other servers, where there are some."""
         self._closed = False
 
     def settings_for(self, name: str | None, settings: Settings) -> Settings:
@@ -219,12 +222,16 @@ class Tenants:
                 self.tasks.start(self.end(lease), "the end of a sandbox that was lost")
         return [lease for lease in tenant.leases.values() if lease.is_there]
 
+    def has(self, tenant: Tenant, identity: str) -> bool:
+        """Return whether a sandbox of a tenant is there."""
+        lease = tenant.leases.get(identity)
+        return lease is not None and lease.is_there
+
     def find(self, tenant: Tenant, identity: str) -> Lease:
         """Return a sandbox of a tenant. Raises `Refusal`."""
-        lease = tenant.leases.get(identity)
-        if lease is None or not lease.is_there:
+        if not self.has(tenant, identity):
             raise Refusal(404, ServeCode.NO_SUCH_SANDBOX, f"Sandbox {identity[:64]!r} was not found")
-        return lease
+        return tenant.leases[identity]
 
     def find_by_token(self, identity: str, kind: str, token: str) -> Lease:
         """Return the sandbox whose token of a kind this is.
@@ -237,7 +244,7 @@ class Tenants:
                 own: str = getattr(lease, kind)
                 if hmac.compare_digest(own.encode(), token.encode(errors="backslashreplace")):
                     return lease
-        raise Refusal(502, ServeCode.NO_SUCH_SANDBOX)
+        raise Refusal(502, ServeCode.NO_SUCH_SANDBOX, elsewhere=True)
 
     def now(self, names: Iterable[str] | None = None) -> list[Now]:
         """Return what tenants have now: those of these names, or all that have come."""
@@ -359,7 +366,7 @@ class Tenants:
         are keywords of `AsyncSandbox`: `metadata`, `envs`, `tools`. Raises `Refusal`, and `SandboxError` if none can be
         started.
         """
-        self._check_room(tenant)
+        self._check_room(tenant, elsewhere=await self._elsewhere(tenant))
         tenant.starting += 1
         began = time.monotonic()
         try:
@@ -436,7 +443,7 @@ class Tenants:
     async def fork(self, lease: Lease, count: int, lifetime: float) -> list[Lease]:
         """Return copies of a sandbox, which are its tenant's: all, or it raises `Refusal` or `SandboxError`."""
         tenant = lease.tenant
-        self._check_room(tenant, count)
+        self._check_room(tenant, count, await self._elsewhere(tenant))
         tenant.starting += count
         try:
             made = await lease.sandbox.fork(count, timeout=lifetime)
@@ -564,13 +571,18 @@ class Tenants:
             self._kept.close()
         return max(ends, default=None)
 
-    def _check_room(self, tenant: Tenant, count: int = 1) -> None:
+    async def _elsewhere(self, tenant: Tenant) -> int:
+        """Return how many sandboxes a tenant has at other replicas, as far as they say."""
+        return 0 if self.replicas is None else await self.replicas.sandboxes(tenant.leases)
+
+    def _check_room(self, tenant: Tenant, count: int = 1, elsewhere: int = 0) -> None:
         if self._closed:
             raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
         counts = {one.name: len(self.all_of(one)) + one.starting for one in self._tenants.values()}
-        if counts.get(tenant.name, 0) + count > self.limits.sandboxes_per_tenant:
+        if counts.get(tenant.name, 0) + elsewhere + count > self.limits.sandboxes_per_tenant:
             limit = self.limits.sandboxes_per_tenant
-            words = f"You have {counts.get(tenant.name, 0)} sandboxes, and the limit is {limit}. Kill one of them"
+            has = counts.get(tenant.name, 0) + elsewhere
+            words = f"You have {has} sandboxes, and the limit is {limit}. Kill one of them"
             raise Refusal(429, ServeCode.SANDBOXES_OF_TENANT, words)
         if sum(counts.values()) + count > self.limits.sandboxes:
             words = f"The server has {self.limits.sandboxes} sandboxes, which is its limit, all users taken together"

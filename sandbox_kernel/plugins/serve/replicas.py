@@ -1,0 +1,492 @@
+"""Several servers behind one address: each has its own sandboxes, and passes on what is for another's.
+
+A replica that is asked for a sandbox which it does not have asks its peers, with the credentials of the request, and
+passes the request to the one that has it. That one checks the credentials again: no replica believes another. A request
+that was passed on is not passed on again. Peers that do not answer in time are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Container, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import h11
+import orjson
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.typing import Subprotocol
+
+from ...core import json_memory
+from ...core.codes import EndCode
+from ...core.errors import ConfigurationError
+from ...core.tasks import Tasks
+from ..mcp.web_server import known
+from .codes import ServeCode
+from .requests import Refusal
+
+MAX_PEERS = 32
+"""Addresses that are asked, all names of `--peers` together."""
+MAX_ASKS = 32
+"""Questions to peers at a time; others wait."""
+RESOLVE_SECONDS = 3.0
+RESOLVED_SECONDS = 5.0
+"""How long the addresses of a name are taken to be right."""
+CONNECT_SECONDS = 2.0
+ASK_SECONDS = 3.0
+"""For the whole answer to one question."""
+HEAD_BYTES = 64 << 10
+PIECE_BYTES = 64 << 10
+"""Read of a peer at a time: the next when the client has taken this one."""
+LIST_BYTES = 4 << 20
+"""Of the list of one peer."""
+LIST_MEMORY = 32 << 20
+"""Bytes that it may cost once it is parsed."""
+MAX_INFORMATION = 8
+"""Answers before the answer (1xx)."""
+MESSAGE_BYTES = 64 << 20
+"""Of one message of a peer's WebSocket."""
+END_SECONDS = 5.0
+
+ASKED = "/replica/"
+"""Before the path of a request whose sandbox is asked for, with `http` or `websocket` between them."""
+_ASKS = "sandbox-kernel.asks"
+FORWARDED = b"x-sandbox-kernel-forwarded"
+REPLICA = b"x-sandbox-kernel-replica"
+"""In the answer to a question: which replica that is."""
+_HOP = frozenset(
+    b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade "
+    b"transfer-encoding".split()
+)
+_ID = re.compile(rb"[0-9a-f]{16}")
+_PEER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Locus:
+    """Where the sandbox of a request is, as far as this replica knows."""
+
+    is_here: bool
+    name: str = ""
+    """By which any replica could make it; empty for one that is where it is, or nowhere."""
+
+
+class Peer(NamedTuple):
+    address: str
+    port: int
+    name: str
+    """By which its certificate is checked."""
+
+
+class _Garbage(Exception):
+    """A peer that does not speak HTTP, or not within bounds."""
+
+
+_FAILURES = (OSError, TimeoutError, h11.ProtocolError, _Garbage)  # ssl.SSLError is an OSError
+
+
+def parsed(given: Sequence[str], port: int) -> list[tuple[str, int]]:
+    """Return names and ports of peers. Raises `ConfigurationError`."""
+    found = []
+    for one in given:
+        match = _PEER.fullmatch(one)
+        number = int(match[2] or port) if match is not None else 0
+        if match is None or not 1 <= number <= 65535:
+            words = "a peer is a name or an address, and a port if it is another than this server's: replicas:8443"
+            raise ConfigurationError(EndCode.WRONG_SETTING, words, value=repr(one), setting="peers")
+        found.append((match[1].strip("[]"), number))
+    return found
+
+
+_asking: ContextVar[HTTPConnection | None] = ContextVar("asking", default=None)
+
+
+@contextmanager
+def asking(request: HTTPConnection) -> Iterator[None]:
+    """Have `Replicas.sandboxes` be asked with the credentials of a request meanwhile."""
+    token = _asking.set(request)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def is_forwarded(request: HTTPConnection) -> bool:
+    return any(name == FORWARDED for name, _ in request.scope["headers"])
+
+
+class Replicas:
+    """The other servers."""
+
+    def __init__(self, peers: Sequence[tuple[str, int]], tls: ssl.SSLContext | None = None) -> None:
+        self.id = secrets.token_hex(8)
+        self._given = peers
+        self._tls = tls
+        self._known: tuple[float, list[Peer]] = (-RESOLVED_SECONDS, [])
+        self._asks = asyncio.Semaphore(MAX_ASKS)
+        self._tasks = Tasks()
+
+    async def other(self, scope: Scope, locus: Locus | None, *, widen: bool = True) -> ASGIApp | None:
+        """Return what answers a request in place of this replica's handler; None if this one answers.
+
+        `widen` says whether a WebSocket has proven whose it is.
+        """
+        if scope.get(_ASKS):
+            return _Said(204 if locus is not None and locus.is_here else 404, self.id)
+        if locus is None or locus.is_here or is_forwarded(HTTPConnection(scope)):
+            return None
+        peer = await self._holder(scope, locus.name)
+        return None if peer is None else _Forward(self, peer, widen)
+
+    async def united(self, request: HTTPConnection, own: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+        """Return a list with what peers have for the same request; `key` is the field of a row that names it."""
+        if is_forwarded(request):
+            return own
+        return list({str(row[key]): row for row in (*await self._rows(request.scope), *own) if key in row}.values())
+
+    async def sandboxes(self, own: Container[str]) -> int:
+        """Return how many sandboxes the tenant of this request has at peers, as far as they say."""
+        request = _asking.get()
+        if request is None:
+            return 0
+        headers = [one for one in _headers(request.scope) if one[0] != b"content-length"]
+        headers += [(b"x-api-key", one.encode("latin-1")) for one in request.query_params.getlist("token")[:1]]
+        scope = {"type": "http", "path": "/v2/sandboxes", "headers": headers}
+        found = {str(row.get("sandboxID")) for row in await self._rows(scope)}
+        return sum(one not in own for one in found)
+
+    async def _rows(self, scope: Scope) -> list[dict[str, Any]]:
+        found = await asyncio.gather(*(self._list(peer, scope) for peer in await self._peers()))
+        return [row for rows in found for row in rows]
+
+    async def _holder(self, scope: Scope, name: str) -> Peer | None:
+        """Return the peer that has a sandbox. Where none does, the one that is to make it; None is this replica."""
+        asks = [self._tasks.hold(self._ask(peer, scope), "a question to a peer") for peer in await self._peers()]
+        owners: dict[str, Peer | None] = {self.id: None}
+        try:
+            for ask in asyncio.as_completed(asks):
+                said = await ask
+                if said is None or said[1] == self.id:
+                    continue
+                if said[2]:
+                    return said[0]
+                owners[said[1]] = said[0]
+        finally:
+            for one in asks:
+                one.cancel()
+        if not name:
+            return None
+        return owners[max(owners, key=lambda one: hashlib.sha256(f"{one} {name}".encode()).digest())]
+
+    async def _ask(self, peer: Peer, scope: Scope) -> tuple[Peer, str, bool] | None:
+        """Ask a peer whether it has the sandbox of a request; None for one that does not say."""
+        path = f"{ASKED}{scope['type']}".encode() + _target(scope)
+        try:
+            async with self._asks, asyncio.timeout(ASK_SECONDS), self.connected(peer) as wire:
+                headers = [one for one in _headers(scope) if one[0] != b"content-length"]
+                await wire.send(h11.Request(method=scope.get("method", "GET"), target=path, headers=headers))
+                await wire.send(h11.EndOfMessage())
+                head = await wire.head()
+        except _FAILURES:
+            return None
+        said = next((value for name, value in head.headers if name == REPLICA), b"")
+        return (peer, said.decode(), head.status_code == 204) if _ID.fullmatch(said) else None
+
+    async def _list(self, peer: Peer, scope: Scope) -> list[dict[str, Any]]:
+        content = b""
+        try:
+            async with self._asks, asyncio.timeout(ASK_SECONDS), self.connected(peer) as wire:
+                headers = [*_headers(scope), (FORWARDED, b"1")]
+                await wire.send(h11.Request(method="GET", target=_target(scope), headers=headers))
+                await wire.send(h11.EndOfMessage())
+                if (await wire.head()).status_code != 200:
+                    return []
+                async for piece in wire.body():
+                    content += piece
+                    if len(content) > LIST_BYTES:
+                        return []
+            if json_memory.heavy(content, LIST_MEMORY) is not None:
+                return []
+            found = orjson.loads(content)
+        except (*_FAILURES, orjson.JSONDecodeError):
+            return []
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+    async def _peers(self) -> list[Peer]:
+        """Return the addresses of all peers; this replica may be one of them."""
+        when, found = self._known
+        if time.monotonic() - when >= RESOLVED_SECONDS:
+            resolved = await asyncio.gather(*(self._resolved(*one) for one in self._given))
+            found = list(dict.fromkeys(peer for some in resolved for peer in some))[:MAX_PEERS]
+            self._known = time.monotonic(), found
+        return found
+
+    async def _resolved(self, name: str, port: int) -> list[Peer]:
+        try:
+            async with asyncio.timeout(RESOLVE_SECONDS):
+                found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        except (OSError, TimeoutError, UnicodeError):
+            return []
+        return [Peer(str(address[0]), port, name) for *_, address in found]
+
+    @asynccontextmanager
+    async def connected(self, peer: Peer) -> AsyncIterator[_Wire]:
+        """Give a connection of HTTP. Raises `OSError`, `TimeoutError`."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(
+                peer.address,
+                peer.port,
+                limit=PIECE_BYTES,
+                ssl=self._tls,
+                server_hostname=peer.name if self._tls else None,
+            )
+        _keep_alive(writer.get_extra_info("socket"))
+        try:
+            yield _Wire(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    async def websocket(self, peer: Peer, scope: Scope) -> Any:
+        """Return a WebSocket to a peer. Raises `OSError`, `TimeoutError`, `WebSocketException`."""
+        left_out = {b"host", b"user-agent", b"content-length"}
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in [*_headers(scope), (FORWARDED, b"1")]
+            if name not in left_out and not name.startswith(b"sec-websocket-")
+        ]
+        given = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        scheme = "ws" if self._tls is None else "wss"
+        more: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls, "server_hostname": peer.name}
+        found = await connect(
+            f"{scheme}://{given[b'host']}{_target(scope).decode('latin-1')}",
+            host=peer.address,
+            port=peer.port,
+            additional_headers=headers,
+            user_agent_header=given.get(b"user-agent"),
+            subprotocols=[Subprotocol(one) for one in scope.get("subprotocols", ())] or None,
+            compression=None,
+            proxy=None,
+            open_timeout=ASK_SECONDS,
+            close_timeout=END_SECONDS,
+            max_size=MESSAGE_BYTES,
+            max_queue=1,
+            **more,
+        )
+        _keep_alive(found.transport.get_extra_info("socket"))
+        return found
+
+
+class Questions:
+    """Takes the questions of peers: each meets the route of the request that it is about, up to its handler."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(ASKED):
+            kind, _, path = scope["path"].removeprefix(ASKED).partition("/")
+            if kind not in {"http", "websocket"}:
+                await Response(status_code=404)(scope, receive, send)
+                return
+            scope = {**scope, "type": kind, "path": f"/{path}", _ASKS: True}
+            scope.pop("raw_path", None)
+        await self._app(scope, receive, send)
+
+
+class _Said:
+    """The answer to a question."""
+
+    def __init__(self, status: int, identity: str) -> None:
+        self._response = Response(status_code=status, headers={REPLICA.decode(): identity, "Connection": "close"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._response({**scope, "type": "http"}, receive, send)
+
+
+class _Wire:
+    """A connection to a peer, as a client of HTTP."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
+
+    async def send(self, event: h11.Event) -> None:
+        if content := self._http.send(event):
+            self._writer.write(content)
+            await self._writer.drain()
+
+    async def head(self) -> h11.Response:
+        for _ in range(MAX_INFORMATION):
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                return event
+        raise _Garbage
+
+    async def body(self) -> AsyncIterator[bytes]:
+        while isinstance(event := await self._next(), h11.Data):
+            yield bytes(event.data)
+
+    async def _next(self) -> Any:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(PIECE_BYTES))
+        if event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+            raise _Garbage
+        return event
+
+
+class _Forward:
+    """Passes one request, or one WebSocket, to the peer that has its sandbox."""
+
+    def __init__(self, replicas: Replicas, peer: Peer, widen: bool) -> None:
+        self._replicas, self._peer, self._widen = replicas, peer, widen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._socket(WebSocket(scope, receive, send))
+        else:
+            await self._request(scope, receive, send)
+
+    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def counted(message: Any) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            async with self._replicas.connected(self._peer) as wire:
+                headers, has_body = [*_headers(scope), (FORWARDED, b"1")], _has_body(scope)
+                if has_body and not any(name == b"content-length" for name, _ in headers):
+                    headers.append((b"transfer-encoding", b"chunked"))
+                await wire.send(h11.Request(method=scope["method"], target=_target(scope), headers=headers))
+                sends = asyncio.create_task(_send_body(wire, receive))
+                answers = asyncio.create_task(self._answer(wire, counted))
+                try:
+                    await asyncio.wait({sends, answers}, return_when=asyncio.FIRST_COMPLETED)
+                    if answers.done() or sends.exception() is not None:  # a peer may refuse a body before its end
+                        await answers
+                finally:  # the client has gone otherwise
+                    for one in (sends, answers):
+                        one.cancel()
+                    await asyncio.gather(sends, answers, return_exceptions=True)
+        except _FAILURES:
+            if not begun:
+                await _gone().response()(scope, receive, send)
+
+    @staticmethod
+    async def _answer(wire: _Wire, send: Send) -> None:
+        head = await wire.head()
+        passed = [(name, value) for name, value in head.headers if name not in _HOP]
+        await send({"type": "http.response.start", "status": head.status_code, "headers": passed})
+        async for piece in wire.body():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _socket(self, client: WebSocket) -> None:
+        try:
+            peer = await self._replicas.websocket(self._peer, client.scope)
+        except InvalidStatus as refused:
+            said = refused.response
+            response = Response(bytes(said.body or b""), said.status_code, media_type=said.headers.get("Content-Type"))
+            await client.send_denial_response(response)
+            return
+        except (OSError, TimeoutError, WebSocketException):
+            await client.send_denial_response(_gone().response())
+            return
+        try:
+            await client.accept(peer.subprotocol)
+            if self._widen:
+                known(client)
+            up = asyncio.create_task(_to_peer(client, peer))
+            down = asyncio.create_task(_to_client(client, peer))
+            try:
+                await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in (up, down):
+                    one.cancel()
+                await asyncio.gather(up, down, return_exceptions=True)
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await peer.close()
+        if client.client_state.name == "CONNECTED" and client.application_state.name == "CONNECTED":
+            code = peer.close_code if peer.close_code not in {None, 1005, 1006, 1015} else 1011
+            await client.close(code, peer.close_reason or "")
+
+
+async def _send_body(wire: _Wire, receive: Receive) -> None:
+    """Pass a body on, and return when the client has gone. Raises what a connection raises."""
+    more = True
+    while (message := await receive())["type"] != "http.disconnect":
+        if not more:
+            continue
+        if message.get("body"):
+            await wire.send(h11.Data(data=message["body"]))
+        if not (more := message.get("more_body", False)):
+            await wire.send(h11.EndOfMessage())
+
+
+async def _to_peer(client: WebSocket, peer: Any) -> None:
+    with suppress(ConnectionClosed):
+        while (message := await client.receive())["type"] != "websocket.disconnect":
+            content = message.get("bytes")
+            await peer.send(message.get("text", "") if content is None else content)
+
+
+async def _to_client(client: WebSocket, peer: Any) -> None:
+    with suppress(ConnectionClosed):
+        while True:
+            message = await peer.recv()
+            known(client)  # the peer lets no stranger come so far
+            if isinstance(message, str):
+                await client.send_text(message)
+            else:
+                await client.send_bytes(message)
+
+
+def _gone() -> Refusal:
+    return Refusal(502, ServeCode.NO_SUCH_SANDBOX)
+
+
+def _has_body(scope: Scope) -> bool:
+    names = {name for name, _ in scope["headers"]}
+    return b"content-length" in names or b"transfer-encoding" in names
+
+
+def _headers(scope: Scope) -> Headers:
+    """Return the headers of a request that are for whoever answers it, with the client's Host."""
+    hops = set(_HOP)
+    for name, value in scope["headers"]:
+        if name == b"connection":
+            hops |= {one.strip().lower() for one in value.split(b",")}
+    return [(name, value) for name, value in scope["headers"] if name not in hops and name != FORWARDED]
+
+
+def _target(scope: Scope) -> bytes:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("ascii", "backslashreplace")
+    query: bytes = scope.get("query_string", b"")
+    return raw.partition(b"?")[0] + (b"?" + query if query else b"")
+
+
+def _keep_alive(connection: Any) -> None:
+    """Have the end of a peer's machine be noticed, of which no packet says anything."""
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,223 @@
+"""Peers that are hostile, broken or not there cost a bounded time and memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.types import Message, Scope
+
+from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.plugins.serve import replicas
+from sandbox_kernel.plugins.serve.replicas import Locus, Replicas, parsed
+from tests.support.patience import within
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ID = "0123456789abcdef"
+HAS = f"HTTP/1.1 204 No Content\r\nx-sandbox-kernel-replica: {ID}\r\n\r\n".encode()
+HAS_NOT = f"HTTP/1.1 404 Not Found\r\nx-sandbox-kernel-replica: {ID}\r\ncontent-length: 0\r\n\r\n".encode()
+
+
+def scope(path: str = "/sandboxes/s", *headers: tuple[bytes, bytes]) -> Scope:
+    return {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), *headers],
+    }
+
+
+@asynccontextmanager
+async def peer(*answers: bytes, endless: bytes = b"", silent: bool = False) -> AsyncIterator[int]:
+    """Give the port of a peer that says one thing after another, to one connection each, and the last to all others."""
+    said = list(answers)
+    open_ones: set[asyncio.StreamWriter] = set()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.add(writer)
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said.pop(0) if len(said) > 1 else b"".join(said))
+            while endless:
+                writer.write(endless)
+                await writer.drain()
+            await writer.drain()
+            if silent:
+                await reader.read()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+            open_ones.discard(writer)
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for one in list(open_ones):
+            one.transport.abort()
+        async with within(10):
+            await server.wait_closed()
+
+
+def to(*ports: int) -> Replicas:
+    return Replicas([("127.0.0.1", port) for port in ports])
+
+
+NOWHERE = Locus(is_here=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "endless"),
+    [
+        (b"garbage\r\n\r\n", b""),
+        (b"", b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (b"HTTP/1.1 204 No Content\r\nx-sandbox-kernel-replica: ../x\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\nx: ", b"y" * 65536),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["garbage", "nothing", "no-name", "a-name-that-is-none", "an-endless-head", "no-end-of-continue"],
+)
+async def test_a_peer_that_speaks_no_answer_is_left_out(answer: bytes, endless: bytes) -> None:
+    async with within(20), peer(answer, endless=endless) as bad, peer(HAS) as good:
+        assert await to(bad).other(scope(), NOWHERE) is None
+        assert await to(bad, good).other(scope(), NOWHERE) is not None
+
+
+async def test_a_peer_that_is_silent_is_left_out_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "ASK_SECONDS", 0.2)
+    async with within(20), peer(b"", silent=True) as bad:
+        assert await to(bad).other(scope(), NOWHERE) is None
+
+
+async def test_a_name_that_leads_nowhere_is_no_peer() -> None:
+    async with within(20):
+        assert await Replicas([("name.invalid", 80)]).other(scope(), NOWHERE) is None
+
+
+async def answered(app: Any, asked: Scope, *, body: bytes = b"") -> list[Message]:
+    """Return what an application sends for a request whose client stays."""
+    sent: list[Message] = []
+    stays = asyncio.Event()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await stays.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(asked, receive, send)
+    return sent
+
+
+async def test_a_peer_that_dies_before_it_answers_is_a_sandbox_that_is_not_there() -> None:
+    async with within(20), peer(HAS, b"") as port:
+        other = await to(port).other(scope(), NOWHERE)
+        sent = await answered(other, scope())
+    assert sent[0]["status"] == 502
+
+
+async def test_an_answer_that_is_cut_has_no_end() -> None:
+    cut = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"
+    whole = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: keep-alive\r\n\r\nfull"
+    for said, ends in ((cut, False), (whole, True)):
+        async with within(20), peer(HAS, said) as port:
+            other = await to(port).other(scope(), NOWHERE)
+            sent = await answered(other, scope())
+        assert sent[0]["status"] == 200
+        assert all(name != b"connection" for name, _ in sent[0]["headers"])
+        assert (not sent[-1].get("more_body", False)) == ends
+
+
+async def test_an_endless_answer_ends_with_its_client() -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    came = asyncio.Event()
+
+    async def receive() -> Message:
+        if not came.is_set():
+            await came.wait()
+        return {"type": "http.disconnect"}
+
+    pieces: list[int] = []
+
+    async def send(message: Message) -> None:
+        pieces.append(len(message.get("body", b"")))
+        if sum(pieces) > 1 << 20:
+            came.set()
+        await asyncio.sleep(0)
+
+    async with within(20), peer(HAS, endless=b"") as _, _endless(head) as port:
+        other = await to(port).other(scope(), NOWHERE)
+        assert other is not None
+        await other(scope(), receive, send)
+    assert max(pieces) <= replicas.PIECE_BYTES
+
+
+@asynccontextmanager
+async def _endless(head: bytes) -> AsyncIterator[int]:
+    """Give a peer that has the sandbox, and whose answer has no end."""
+    asked = 0
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            if asked == 1:
+                writer.write(HAS)
+                await writer.drain()
+                return
+            writer.write(head)
+            while True:
+                writer.write(b"1000\r\n" + b"z" * 0x1000 + b"\r\n")
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"nothing", b'{"a": 1}', b"[1, 2]", b'[{"other": 1}]', b"[" * 100_000, b" " * (replicas.LIST_BYTES + 1)],
+    ids=["no-json", "no-list", "no-objects", "no-names", "brackets", "too-large"],
+)
+async def test_a_list_that_is_none_is_empty(content: bytes) -> None:
+    said = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
+    good = b'HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n[{"id": "x"}]'.replace(b"12", b"13")
+    async with within(20), peer(said) as bad, peer(good) as port:
+        found = await to(bad, port).united(HTTPConnection(scope("/v2/sandboxes")), [{"id": "own"}], "id")
+    assert sorted(row["id"] for row in found) == ["own", "x"]
+
+
+async def test_a_name_is_made_at_one_replica_whichever_is_asked() -> None:
+    """Each of two replicas knows both ids, and takes the same one."""
+    owners = set()
+    async with within(20), peer(HAS_NOT) as port:
+        own = to(port)
+        for name in "abcdefgh":
+            own.id = "f" * 16
+            owners.add(await own.other(scope(), Locus(is_here=False, name=name)) is None)
+    assert owners == {True, False}
+
+
+def test_what_is_no_peer_is_refused() -> None:
+    assert parsed(["replicas", "10.0.0.1:9", "[::1]:9"], 8) == [("replicas", 8), ("10.0.0.1", 9), ("::1", 9)]
+    for wrong in ("", "http://a", "a:0", "a:99999", "a b"):
+        with pytest.raises(ConfigurationError):
+            parsed([wrong], 8)
