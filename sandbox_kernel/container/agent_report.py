@@ -256,7 +256,8 @@ def _answering() -> list[str]:
 
     These are the API server, which tells each container its address; names' servers; the machine that the network goes
     through, and its kubelet; and what clouds tell their machines. An answer is a connection: its refusal is what some
-    networks send for what their policy drops, and the API server and kubelets always listen.
+    networks send for what their policy drops, and the API server and kubelets always listen. Of IPv6, of which each
+    interface gives itself an address, the family itself must be closed.
     """
     wanted = [
         ("169.254.169.254", 80),
@@ -264,7 +265,7 @@ def _answering() -> list[str]:
         (os.environ.get("SANDBOX_KERNEL_NODE", ""), 10250),
     ]
     servers = [line.split()[1] for line in (_read("/etc/resolv.conf") or "").splitlines() if line[:11] == "nameserver "]
-    wanted += [(server, 53) for server in servers if not server.startswith("127.")]
+    wanted += [(server, 53) for server in servers if not server.startswith("127.") and ":" not in server]
     for line in (_read("/proc/net/route") or "").splitlines()[1:]:
         fields = line.split()
         if len(fields) > 2 and fields[2] != "00000000":
@@ -273,7 +274,7 @@ def _answering() -> list[str]:
     tries = []
     for address, port in dict.fromkeys(wanted):
         if address:
-            one = _socket.socket(_socket.AF_INET6 if ":" in address else _socket.AF_INET, _socket.SOCK_STREAM)
+            one = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
             one.setblocking(False)
             tries.append((f"{address}:{port}", one, one.connect_ex((address, port))))
     if any(code == errno.EINPROGRESS for _, _, code in tries):
@@ -288,6 +289,11 @@ def _answering() -> list[str]:
         one.close()
         if code == 0:
             found.append(name)
+    try:
+        _socket.socket(_socket.AF_INET6, _socket.SOCK_STREAM).close()
+        found.append("IPv6")
+    except OSError:
+        pass
     return found
 
 

@@ -116,3 +116,30 @@ def test_the_alarm_covers_an_owner_that_stops_in_the_middle() -> None:
         gate.stdin.write(told(SHOWS)[:20])
         gate.stdin.flush()
         assert gate.wait(timeout=60) == -signal.SIGALRM
+
+
+FAMILIES = """
+import errno, socket
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_STREAM | socket.SOCK_CLOEXEC):
+        try:
+            socket.socket(family, kind).close()
+            print(family.name, "opens")
+        except OSError as error:
+            print(family.name, errno.errorcode[error.errno])
+"""
+
+
+def families(output: bytes) -> set[str]:
+    return set(output.decode().splitlines())
+
+
+def test_no_socket_of_ipv6_is_opened_behind_it(gate: subprocess.Popen[bytes]) -> None:
+    output, errors = gate.communicate(told(FAMILIES), timeout=60)
+    assert errors == b""
+    assert families(output) == {"AF_INET opens", "AF_INET6 EAFNOSUPPORT", "AF_UNIX opens"}
+
+
+def test_control_without_it_ipv6_is_not_closed() -> None:
+    found = subprocess.run([sys.executable, "-I", "-c", FAMILIES], capture_output=True, check=True).stdout
+    assert "AF_INET6 EAFNOSUPPORT" not in families(found)
