@@ -60,8 +60,10 @@ except OSError as error:
     sys.stderr.write("%s: %s\\n" % (told["command"][0], error.strerror))
     sys.exit(127)
 """
-"""The filter: `socket` of the family 10 (AF_INET6) fails with EAFNOSUPPORT, of whatever kind. The agent finds whether the kernel
-took it; the numbers of other architectures end at the agent's own filter."""
+"""The filter: `socket` of the family 10 (AF_INET6) fails with EAFNOSUPPORT, of whatever kind.
+
+The agent finds whether the kernel took it; the numbers of other architectures end at the agent's own filter.
+"""
 NOT_THERE = 127
 """The exit code of a pod whose program cannot be started, as shells have it; its stderr says why."""
 
