@@ -21,6 +21,7 @@ from .cluster_api import parsed
 from .pod_endings import SAID
 
 STDIN, STDOUT, STDERR, STATUS, CLOSED = 0, 1, 2, 3, 255
+CLOSE_SECONDS = 1.0
 CHUNK_BYTES = 32 << 10
 """What the node hands on at once."""
 
@@ -48,8 +49,9 @@ class PodPipe:
         """End the connection; bounded."""
         self.pipe.close()
         await self._tasks.close()
-        with contextlib.suppress(aiohttp.ClientError, OSError):
-            await self._wire.close()
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):  # it reads until the other side closes, whatever that sends
+                await self._wire.close()
         self._ours.close()
 
     def abandon(self) -> None:

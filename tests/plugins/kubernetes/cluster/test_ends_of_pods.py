@@ -152,6 +152,7 @@ async def test_control_without_a_follower_the_pod_stays_until_it_is_reaped() -> 
     assert owner.stdout is not None
     name = (await owner.stdout.readline()).decode().strip()
     owner.kill()
+    await owner.stdout.read()
     await owner.wait()
     async with within(20):
         while "Succeeded" not in await run(IN, "get", "pod", name, "--output=jsonpath={.status.phase}"):
