@@ -316,6 +316,7 @@ class Agent:
         The answer is another agent's beginning: a report of itself, and that its kernel is ready.
         """
         self.claimable = False
+        self.lease.renew()
         self.event("hello", report=dict(self.look(), nonce=nonce), number=self.kernels)
         if self.kernel is not None and self.kernel.ready:
             self.event("kernel_ready", number=self.kernels)
@@ -385,7 +386,7 @@ class Agent:
             if STDIN in ready:
                 self.lease.renew()
                 self.receive()
-            elif silent:
+            elif silent and not (self.claimable and "unattended" in self.config):
                 os._exit(0)
             if wake_read in ready:
                 os.read(wake_read, 4096)

@@ -250,6 +250,7 @@ def agent_command(
     python: str = PYTHON,
     source: str | None = None,
     warm: bool = False,
+    unattended: bool = False,
     preload: tuple[str, ...] = (),
     extension: Extension | None = None,
     **options: Any,
@@ -257,7 +258,8 @@ def agent_command(
     """Return the container's command for a session; `options` are those of `agent_config`.
 
     A `warm` one is started before anybody wants it, and waits to be claimed;
-    its first kernel has imported `preload` by then, and no later one, which somebody waits for.
+    its first kernel has imported `preload` by then, and no later one, which somebody waits for. An `unattended` one
+    has nobody who speaks to it until then.
     """
     config = agent_config(limits, inside, **options)
     modules = MODULES
@@ -270,6 +272,8 @@ def agent_command(
         config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
     if warm:
         config["warm"] = True
+    if unattended:
+        config["unattended"] = True
     if extension is not None:
         config["extension"] = True
         config["first"] = ["--before=" + extension.line]
@@ -302,11 +306,13 @@ def command_of(
     limits: Limits,
     *,
     warm: bool = False,
+    unattended: bool = False,
     preload: tuple[str, ...] = (),
     extension: Extension | None = None,
 ) -> tuple[str, ...]:
     """Return the command of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
-    return agent_command(limits, options.inside, warm=warm, preload=preload, extension=extension, **_named(options))
+    ahead: dict[str, Any] = {"warm": warm, "unattended": unattended, "preload": preload}
+    return agent_command(limits, options.inside, extension=extension, **ahead, **_named(options))
 
 
 def nested_config(spec: SandboxSpec, folder: str) -> dict[str, Any]:

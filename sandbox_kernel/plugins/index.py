@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "contexts": (),
     "data": ("volumes",),
     "frameworks": (),
-    "kubernetes": (),
+    "kubernetes": ("warm-pool",),
     "mcp": ("mcp",),
     "monitor": (),
     "network": (),
@@ -49,7 +49,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker": ("pool", "preload"),
     "data": ("datasets", "volumes"),
-    "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime"),
+    "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime", "kubernetes_warm_pool"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),

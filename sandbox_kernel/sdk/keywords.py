@@ -45,6 +45,7 @@ class SettingKeywords(TypedDict, total=False):
     kubernetes_context: str | None
     kubernetes_namespace: str | None
     kubernetes_lifetime: str | float | None
+    kubernetes_warm_pool: str | None
     network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
     network_connections: int | None

@@ -32,6 +32,7 @@ class Programs:
                 start_new_session=True,
                 env={**os.environ, **(environment or {})},
             )
+        process.returncode = 0  # it outlives this object, which shall not say so
         self._file(name).write_text(f"{process.pid} {_began(process.pid)}")
         process.returncode = 0  # it outlives this object, which would complain of that
 

@@ -17,5 +17,8 @@ made.
 - `cluster_conditions`: What a cluster must have before sandboxes belong in it; each piece is tried.
 - `container`: One running pod: its pipe, why it ended, and whether the cluster made what it was asked for.
 - `pod_reaper`: Deletes pods as they end, whose owners were killed.
+- `warm_pool`: What a pool of agent-sandbox is made of, and what a session may take from it; pure.
+- `warm_pool_command`: `sandbox-kernel warm-pool`, which writes one.
+- `claimed_pod`: A pod that waited in such a pool: claimed, attached to, and told that it has an owner.
 - `engine`: Start, list, reap, and what the cluster says of itself.
 """

@@ -14,6 +14,7 @@ from ...core.tasks import Tasks
 from ...engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
 from ...engines.owner_process import Owner
 from . import pod_endings, pod_gate
+from .claimed_pod import claim
 from .cluster_api import ClusterRefused, listed
 from .cluster_conditions import conditions
 from .cluster_namespace import Cluster, row
@@ -46,6 +47,10 @@ class KubernetesEngine:
         try:
             asked = document(spec, self._place(cluster, starting.name))
             cluster.tidy_soon()
+            if (prefix := self._settings.kubernetes_warm_pool) is not None:
+                claimed = await claim(cluster, prefix, self._place(cluster, starting.name), spec)
+                if claimed is not None:
+                    return claimed
             return await starting.run(asked)
         except BaseException:
             await asyncio.shield(starting.undo())

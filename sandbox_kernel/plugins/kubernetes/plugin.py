@@ -12,6 +12,7 @@ from ...engines.select import EngineProvider
 from ...engines.wall import Cell, Wall
 from ..api import Plugin
 from .codes import KubernetesCode
+from .warm_pool_command import COMMAND
 
 if TYPE_CHECKING:
     from ...core.model import Settings
@@ -103,4 +104,5 @@ PLUGIN = Plugin(
     codes={"Clusters": KubernetesCode},
     page="docs/kubernetes.md",
     engines=(KubernetesProvider(),),
+    commands=(COMMAND,),
 )

@@ -46,6 +46,8 @@ class Pod(NamedTuple):
     """The caller's own pod in the same namespace, whose end is this one's: its `name` and `uid`."""
     own_users: bool = False
     """Whether the cluster gives a pod user ids of its own."""
+    program: str | None = None
+    """What the gate becomes at once, for a pod that waits for its owner with its kernel up. Nothing of a session."""
 
 
 def document(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
@@ -84,6 +86,8 @@ def pod_spec(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
     wanted = protections(spec)
     places = [(place.path, place.size_bytes) for place in wanted.writable] + [(SHM, wanted.shm_bytes)]
     room = {"cpu": _cpus(spec.limits.cpus), "memory": str(wanted.memory_bytes)}
+    gate = ["python3", "-I", "-S", "-c", pod_gate.SOURCE]
+    gate += [str(WAIT_SECONDS)] if pod.program is None else ["0", pod.program]
     found: dict[str, Any] = {
         # It runs once, ends with its pipe, and is there for so long at most.
         "restartPolicy": "Never",
@@ -121,7 +125,7 @@ def pod_spec(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
                 "name": CONTAINER,
                 "image": spec.image,
                 "imagePullPolicy": "IfNotPresent",
-                "command": ["python3", "-I", "-S", "-c", pod_gate.SOURCE, str(WAIT_SECONDS)],
+                "command": gate,
                 # For the agent alone, which looks whether its node answers it.
                 "env": [{"name": NODE, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.hostIP"}}}],
                 "workingDir": wanted.working_folder,

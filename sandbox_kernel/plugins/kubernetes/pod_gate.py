@@ -33,7 +33,7 @@ def read(count):
             os._exit(0)
         data += more
     return data
-told = eval(read(int(read(8), 16)))
+told = eval(sys.argv[2] if len(sys.argv) > 2 else read(int(read(8), 16)))
 import resource
 for name, most in told["limits"].items():
     which = getattr(resource, "RLIMIT_" + name)
@@ -70,14 +70,19 @@ NOT_THERE = 127
 
 def told(spec: SandboxSpec) -> bytes:
     """Return what the gate is sent: a length in eight hexadecimal digits, and a document of Python's literals."""
-    document = {
+    data = document(spec).encode()
+    return b"%08x" % len(data) + data
+
+
+def document(spec: SandboxSpec) -> str:
+    """Return what the gate is to become, as Python's literals."""
+    found = {
         "command": list(spec.command),
         "environment": dict(spec.environment),
         "kept": KEPT,
         "limits": limits(spec),
     }
-    data = repr(json.loads(json.dumps(document))).encode()
-    return b"%08x" % len(data) + data
+    return repr(json.loads(json.dumps(found)))
 
 
 def limits(spec: SandboxSpec) -> Mapping[str, int]:

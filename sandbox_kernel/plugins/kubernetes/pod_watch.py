@@ -26,12 +26,14 @@ GONE = 410
 class PodWatch:
     """Pods with certain labels, in one namespace."""
 
-    def __init__(self, api: ClusterApi, namespace: str, selector: str, heard: Heard | None = None) -> None:
+    def __init__(
+        self, api: ClusterApi, namespace: str, selector: str, heard: Heard | None = None, *, by: str = "labelSelector"
+    ) -> None:
         """`heard` hears of each of them, whatever its name."""
         self._all = heard
         self._api, self._namespace = api, namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._selector = selector
+        self._selected = {by: selector}
         self._heard: dict[str, Heard] = {}
         self._tasks = Tasks()
         self._running: asyncio.Task[object] | None = None
@@ -66,7 +68,7 @@ class PodWatch:
             try:
                 if not version:
                     version = await self._list()
-                query = {"labelSelector": self._selector, "resourceVersion": version, "allowWatchBookmarks": "true"}
+                query = {**self._selected, "resourceVersion": version, "allowWatchBookmarks": "true"}
                 async for event in self._api.watch(self._path, query):
                     version = self._take(event, version)
                     if not version:
@@ -80,9 +82,7 @@ class PodWatch:
 
     async def _list(self) -> str:
         awaited = dict(self._heard)  # of what is made meanwhile, the list may say nothing
-        found = await self._api.request(
-            "GET", self._path, query={"labelSelector": self._selector}, namespace=self._namespace
-        )
+        found = await self._api.request("GET", self._path, query=self._selected, namespace=self._namespace)
         pods = {str(one["metadata"]["name"]): one for one in listed(found)}
         if self._listening is not None and not self._listening.done():
             self._listening.set_result(None)

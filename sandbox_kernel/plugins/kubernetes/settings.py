@@ -35,6 +35,14 @@ class KubernetesSettings:
         "How long a pod may be there, whatever becomes of its owner, in seconds (or 12h). The cluster ends it then.",
         scope="process",
     )
+    kubernetes_warm_pool: str | None = setting(
+        None,
+        text(re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?"), "the first part of a pool's name", none=True),
+        "The warm pools of agent-sandbox (SandboxWarmPool) from which pods are claimed that wait with their kernel up: "
+        "the first part of their names. `sandbox-kernel warm-pool` writes one for the other settings. Empty: none.",
+        "none",
+        scope="process",
+    )
 
 
 GROUP = "Kubernetes"
