@@ -3,6 +3,8 @@
 What it becomes comes through the pipe. So no object of the cluster has a line of a session's, no secret among them; a
 pod that nobody attaches to ends by itself; and no byte is written before somebody reads.
 
+The gate is process 1 of its pod, which no signal ends that it does not handle: so it handles the alarm.
+
 A pod has no limits of its own for open files and core files, and one for processes that its node shares out. The gate
 sets them, for itself and for all that it becomes. The kernel counts processes by user, and a pod's user is its own.
 
@@ -24,6 +26,7 @@ KEPT = ("PATH", "HOME", "HOSTNAME", "KUBERNETES_SERVICE_HOST", "SANDBOX_KERNEL_N
 
 SOURCE = """\
 import os, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: os._exit(142))
 signal.alarm(int(sys.argv[1]))
 def read(count):
     data = b""

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.kubernetes.charts import EXAMPLES, Installed, install, manifests, uninstall
-from tests.plugins.kubernetes.engine import kubectl
+from sandbox_kernel.plugins.kubernetes.pod import Pod, document
+from tests.plugins.kubernetes.charts import EXAMPLES, Installed, install, manifests, rendered, uninstall
+from tests.plugins.kubernetes.engine import UNDER_TEST, kubectl
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
 
@@ -92,3 +93,20 @@ def test_a_job_of_another_account_gets_no_sandbox(installed: Installed):
     assert "Failed" in kubectl(*asked).split()
     said = " ".join(kubectl("logs", "job/other", where).split())
     assert "the cluster does not let this user do that" in said
+
+
+def test_the_chart_s_reaper_deletes_what_has_ended_by_its_own_rights(installed: Installed):
+    """A pod whose owner never attached ends by itself, and stays until somebody deletes it."""
+    labels = {"sandbox-kernel/host": "elsewhere", "sandbox-kernel/owner": "1-2"}
+    name = "sandbox-kernel-0123456789ab-1-2-01234567"
+    left = document(UNDER_TEST.spec(), Pod(name, NAMESPACE, 3600, labels))
+    left["spec"]["containers"][0]["command"][-1] = "1"
+    kubectl("create", "--filename=-", given=json.dumps(left))
+    asked = ("get", "pods", f"--namespace={NAMESPACE}", "--output=jsonpath={.items[*].status.phase}")
+    eventually(lambda: kubectl(*asked) == "Failed", 60, "the pod has ended")
+    chosen = ("--set", f"namespace={NAMESPACE}", "--set", f"reaper.image={IMAGE}", "--show-only=templates/reaper.yaml")
+    found = manifests(rendered(*chosen, namespace=installed.callers))
+    with_this_checkout(next(one for one in found if one["kind"] == "Deployment")["spec"]["template"]["spec"])
+    assert kubectl(*asked) == "Failed"
+    kubectl("apply", "--filename=-", given="\n---\n".join(map(json.dumps, found)))
+    eventually(lambda: kubectl(*asked) == "", 60, "the reaper deletes it")
