@@ -12,7 +12,8 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio import config
@@ -117,6 +118,12 @@ class ClusterApi:
         self.address = address
         self._client, self._source = client, source
         self._signing = asyncio.Lock()
+        # The client's own session would take names and passwords of ~/.netrc along, and follow where it is sent.
+        traces = aiohttp.TraceConfig()
+        traces.on_request_redirect.append(_sent_elsewhere)
+        self._own = aiohttp.ClientSession(
+            connector=client.rest_client.pool_manager.connector, connector_owner=False, trace_configs=[traces]
+        )
 
     @classmethod
     async def connect(cls, context: str | None) -> ClusterApi:
@@ -246,20 +253,24 @@ class ClusterApi:
         return wire
 
     async def close(self) -> None:
+        """Close all connections, those that are in use, too; who waits for an answer gets none."""
+        await self._own.close()
         await self._client.close()
 
     @property
     def _session(self) -> aiohttp.ClientSession:
-        session: aiohttp.ClientSession = self._client.rest_client.pool_manager
-        if session.closed:
+        if self._own.closed or self._own.connector is None or self._own.connector.closed:
             raise EngineError(EndCode.ENGINE_LOST)
-        return session
+        return self._own
 
     @property
     def _way(self) -> Any:
         """How the file says to get there: by a proxy, and by which name the API server shows itself."""
-        client = self._client.rest_client
-        return {"proxy": client.proxy, "server_hostname": client.server_hostname}
+        client, there = self._client.rest_client, urlsplit(self.address)
+        proxy = client.proxy
+        if proxy is None and not proxy_bypass(there.hostname or ""):
+            proxy = getproxies().get(there.scheme)
+        return {"proxy": proxy, "server_hostname": client.server_hostname}
 
     async def _sign_in_anew(self, refused: Mapping[str, str]) -> bool:
         """Read again what to sign in with, once for all that were refused; return whether it is something else.
@@ -288,6 +299,11 @@ class ClusterApi:
         return headers
 
 
+async def _sent_elsewhere(session: object, context: object, to: aiohttp.TraceRequestRedirectParams) -> None:
+    """What a pod is told goes to the API server that the file names, and to no other."""
+    raise aiohttp.ClientError(f"the API server sends elsewhere: {to.response.headers.get('Location', '')[:SAID]}")
+
+
 def parsed(text: bytes) -> dict[str, Any] | None:
     """Return the object that a text is; None for all else."""
     try:
@@ -298,9 +314,11 @@ def parsed(text: bytes) -> dict[str, Any] | None:
 
 
 def listed(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the objects of a list. Raises `EngineError` for what is none."""
+    """Return the objects of a list. Raises `EngineError` for what is none: nobody is told then that all are gone."""
     found = answer.get("items") or []
-    if not isinstance(found, list) or not all(map(_is_object, found)):
+    metadata = answer.get("metadata")
+    is_one = isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str)
+    if not is_one or not isinstance(found, list) or not all(map(_is_object, found)):
         raise _unknown("a list of the cluster's is none")
     return found
 

@@ -80,8 +80,8 @@ class Cluster:
 
     async def _close(self) -> None:
         await self._tasks.close()
+        await self.api.close()  # first: a watch that is cancelled leaves its connection to be closed by nobody
         await self.watch.close()
-        await self.api.close()
 
     # --- what others have left ---
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 
-from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.owner_process import Owner
-from sandbox_kernel.plugins.kubernetes.cluster_api import TRIES, ClusterApi, ClusterRefused
+from sandbox_kernel.plugins.kubernetes.cluster_api import TRIES, ClusterApi, ClusterRefused, listed
 from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
 from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
 from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
@@ -175,3 +175,44 @@ async def test_another_file_is_another_cluster(
     assert (one.api.address, other.api.address) == (api.url, NOWHERE)
     for joined in (one, same, other):
         await joined.leave()
+
+
+async def test_a_pod_is_attached_where_the_file_says_and_nowhere_else(
+    api: ScriptedApi, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, api.url, {"token": "mine"}))
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse | None:
+        away = request.path.startswith("/elsewhere")
+        return None if away else web.Response(status=302, headers={"Location": f"{api.url}/elsewhere/attach"})
+
+    api.faults["attach"] = elsewhere
+    async with within(20):
+        with pytest.raises(EngineError, match="elsewhere") as caught:
+            await (await connected(opened)).attach("sandboxes", "one", "sandbox")
+        assert caught.value.code is KubernetesCode.CLUSTER_UNREACHABLE
+        assert api.seen["attach"] == 1
+        async with ClientSession() as session, session.ws_connect(f"{api.url}/a/attach"):  # the control
+            assert api.seen["attach"] == 3
+
+
+async def test_no_name_and_password_of_another_file_is_taken_along(
+    api: ScriptedApi, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("default login me password secret\n", encoding="utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, api.url, {"token": "mine"}))
+    gate = Gate(api)
+    gate.tokens = {"mine"}
+    async with within(20):
+        await (await connected(opened)).request("GET", "/version")
+        async with ClientSession(trust_env=True) as session, session.get(f"{api.url}/version"):  # the control
+            pass
+    assert [token[:5] for _, token in gate.seen] == ["mine", "Basic"]
+
+
+@pytest.mark.parametrize("answer", [{}, {"items": None}, {"items": [], "metadata": {}}, {"metadata": []}])
+def test_what_is_no_list_says_of_no_pod_that_it_is_gone(answer: Mapping[str, Any]) -> None:
+    assert listed({"items": None, "metadata": {"resourceVersion": "7"}}) == []  # the control
+    with pytest.raises(EngineError):
+        listed(answer)
