@@ -174,10 +174,11 @@ cluster-down: $(VENV)/.for-tests ## end that cluster; its programs stay for the 
 	@echo "--- ending the cluster of this machine"
 	@$(BIN)/python -m tests.cluster down
 
-test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the one of KUBECONFIG
+test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the one of KUBECONFIG: its contract, every escape, its ends
 	@echo "--- running the tests of the engine kubernetes"
-	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" env -u SANDBOX_KERNEL_TEST_ENGINE \
-		$(BIN)/python -m pytest -p no:cacheprovider tests/plugins/kubernetes/cluster $(PYTEST_ARGS)
+	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=kubernetes \
+		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/kubernetes/cluster \
+		tests/container/engines/test_contract.py tests/attacks/escape/test_attacks.py $(PYTEST_ARGS)
 
 # Its images and roots are two gigabytes of downloads where nothing is there yet, and stay.
 test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap, and a kernelspec of one's own; 15 minutes with the builds
