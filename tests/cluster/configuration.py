@@ -109,6 +109,7 @@ class Configuration:
         self._run(
             *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt"),
             *("-days", "3650", "-subj", "/CN=cluster-of-tests"),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # newer clients take no authority without
         )
 
     def _run(self, *words: str) -> None:
