@@ -187,7 +187,7 @@ def _seccomp(info: EngineInfo) -> Check:
 def _limits(info: EngineInfo) -> Check:
     """Without one of these, a limit of the settings would be ignored, with a warning at best."""
     needed = ("memory", "swap", "cpus", "pids")
-    version = f"cgroup v{info.cgroup_version}"
+    version = f"cgroup v{info.cgroup_version}" if info.cgroup_version else "on its machines"
     missing = [what for what in needed if what not in info.limited]
     if missing == ["swap"] and not _host_has_swap():
         return Check("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
@@ -237,7 +237,7 @@ def _gvisor(info: EngineInfo) -> Check:
 
 def _memory(info: EngineInfo, settings: Settings) -> Check:
     total, wanted = info.memory_bytes, settings.limits.memory
-    found = f"{format_bytes(wanted)} a session, of {format_bytes(total)} of the machine"
+    found = f"{format_bytes(wanted)} a session" + (f", of {format_bytes(total)} of the machine" if total else "")
     if total and wanted > total:
         return Check("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")
     return Check("memory", "ok", found)

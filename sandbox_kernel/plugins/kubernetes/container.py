@@ -62,10 +62,12 @@ class PodContainer(OverPipe):
         self._concluding = self._tasks.start(self._conclude(), f"conclude {self.id}", failed=self._blind)
 
     async def wait(self) -> ExitReason:
-        """Return why the pod ended; `detail` holds the end of its stderr that `receive` has read."""
+        """Return why the pod ended; `detail` holds the end of its stderr."""
         reason = await asyncio.shield(self._ended)
-        if reason.kind != "exited" or self._lent:
+        if reason.kind != "exited":
             return reason
+        if self._lent:  # its stderr comes by a way of its own, and stays here
+            return replace(reason, detail=self._pipe.stderr)
         with contextlib.suppress(TimeoutError):  # the receiver is about to read the last output
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._pipe.ended.wait()
