@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from tests.plugins.serve.container.server import Server
 
+ENGINE = "SANDBOX_KERNEL_TEST_ENGINE"
+"""Names the engine that a whole run has under test."""
 TOKENS = {"ann": "e2b_" + "1" * 40, "bob": "e2b_" + "2" * 40}
 
 
@@ -33,4 +36,5 @@ def options(folder: Path) -> tuple[str, ...]:
     file = folder / "tokens"
     file.touch(mode=0o600)
     file.write_text("".join(f"{name} {token}\n" for name, token in TOKENS.items()))
-    return "--token-file", str(file), "--memory", "512M", "--sandboxes-per-tenant", "3"
+    pods = ("--engine", "kubernetes", "--cpus", "0.5") if os.environ.get(ENGINE) == "kubernetes" else ()
+    return "--token-file", str(file), "--memory", "512M", "--sandboxes-per-tenant", "3", *pods
