@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any
 
+from . import kernel_settings
 from .build import VERSION, build, cache, install
 from .configuration import Configuration
 from .control_plane import ControlPlane
@@ -19,6 +20,7 @@ from .programs import Programs
 
 IMAGES = ("sandbox-kernel:base", "sandbox-kernel:data")
 NODES = 1
+KEPT = cache() / "kernel-settings.json"
 
 
 class Cluster:
@@ -45,6 +47,7 @@ class Cluster:
 
     def up(self) -> None:
         """Start what does not run."""
+        kernel_settings.keep(KEPT)
         self.found.make()
         self.network.begin()
         for node in self.nodes:
@@ -63,6 +66,8 @@ class Cluster:
         self.control.stop()
         self.network.end()
         shutil.rmtree(self.state, ignore_errors=True)
+        if not list(cache().glob("state*")):  # no other cluster's kubelet runs
+            kernel_settings.put_back(KEPT)
 
 
 def _rights() -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_the_first_page_of_help_is_enough_to_find_one_s_way() -> None:
     assert titles == [*help_text.GROUPS, "examples", "settings", "exit codes"]
     for title, names in parser().groups.items():
         [group] = [part for part in parts if part.lstrip().startswith(f"{title}:\n")]
-        assert re.findall(r"^  (\w+) +\S", group, re.MULTILINE) == list(names)
+        assert re.findall(r"^  ([\w-]+) +\S", group, re.MULTILINE) == list(names)
     assert help_text.SOURCES in " ".join(done.stdout.split())
     assert re.search(rf"^  3 +{help_text.EXIT_CODES['3']}$", done.stdout, re.MULTILINE)
     assert all(len(line) <= help_text.WIDTH for line in done.stdout.splitlines())

@@ -58,8 +58,8 @@ COMMAND = Command(
     add_options=add_options,
     group="Checking and maintaining",
     examples={
-        "sandbox-kernel warm-pool --kubernetes-warm-pool warm --replicas 5 | kubectl apply -f -": (
-            "pods that wait with their kernel up, where the cluster has agent-sandbox"
+        "sandbox-kernel warm-pool --kubernetes-warm-pool warm --replicas 5 > pool.json": (
+            "for kubectl apply: pods that wait with their kernel up, where the cluster has agent-sandbox"
         )
     },
 )
