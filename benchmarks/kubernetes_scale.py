@@ -170,7 +170,7 @@ async def session(cluster: Cluster, owner: Owner) -> None:
     pod = Pod(owner.container_name(spec.session_id), cluster.namespace, 86400, cluster.labels)
     changed, seen = asyncio.Event(), dict[str, Any]()
 
-    def heard(found: Mapping[str, Any] | None) -> None:
+    def heard(found: Mapping[str, Any] | None, gone: bool) -> None:
         seen.update(found or {})
         changed.set()
 
@@ -181,7 +181,7 @@ async def session(cluster: Cluster, owner: Owner) -> None:
     while not pod_endings.is_running(seen):
         await changed.wait()
         changed.clear()
-    cluster.watch.hear(pod.name, lambda found: None)
+    cluster.watch.hear(pod.name, lambda found, gone: None)
 
 
 async def until(path: str, cluster: Cluster, well: Callable[[list[Any]], bool]) -> None:

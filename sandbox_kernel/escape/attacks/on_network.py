@@ -33,12 +33,12 @@ def udp_to_the_network() -> object:
     return connect(socket.AF_INET, socket.SOCK_DGRAM, (NOWHERE, 53))
 
 
-@attack(f"{UNREACHABLE} EADDRNOTAVAIL")
+@attack(f"{UNREACHABLE} EADDRNOTAVAIL EAFNOSUPPORT")
 def tcp_over_ipv6() -> object:
     return connect(socket.AF_INET6, socket.SOCK_STREAM, ("2001:db8::1", 80))
 
 
-@attack(UNREACHABLE)
+@attack(f"{UNREACHABLE} EAFNOSUPPORT")
 def tcp_by_an_ipv6_socket() -> object:
     """The same address of IPv4, by the other family's way."""
     return connect(socket.AF_INET6, socket.SOCK_STREAM, (f"::ffff:{NOWHERE}", 80))

@@ -20,7 +20,7 @@ from ...engines.base import Check, Handover, Inspection
 from ...engines.pipe import OverPipe
 from .pod_endings import SIGKILLED, ending, is_going, is_over, lost
 from .pod_pipe import PodPipe
-from .pod_witness import process_line, witness
+from .pod_witness import filter_line, process_line, witness
 
 if TYPE_CHECKING:
     from .cluster_namespace import Cluster
@@ -74,7 +74,7 @@ class PodContainer(OverPipe):
         return replace(reason, detail=self._pipe.stderr)
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
-        return (*checks(spec, report, await self.look(spec)), process_line(spec, report))
+        return (*checks(spec, report, await self.look(spec)), process_line(spec, report), filter_line(report))
 
     async def look(self, spec: SandboxSpec) -> Inspection:
         """Return what the cluster says of it, compared with `spec`."""

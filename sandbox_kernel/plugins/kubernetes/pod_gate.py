@@ -52,9 +52,7 @@ if numbers:
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *line) for line in lines))
     whole = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(lines), ctypes.addressof(code)))
-    libc = ctypes.CDLL(None)
-    libc.prctl(38, 1, 0, 0, 0)
-    libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(whole)), 0, 0)
+    ctypes.CDLL(None).prctl(22, 2, ctypes.c_void_p(ctypes.addressof(whole)), 0, 0)
 signal.alarm(0)
 kept = {name: os.environ[name] for name in told["kept"] if name in os.environ}
 try:
@@ -65,7 +63,8 @@ except OSError as error:
 """
 """The filter: `socket` of the family 10 (AF_INET6) fails with EAFNOSUPPORT, of whatever kind.
 
-The agent finds whether the kernel took it; the numbers of other architectures end at the agent's own filter.
+The agent finds whether the kernel took it, which takes none from a process that could get rights. The numbers of other
+architectures end at the agent's own filter.
 """
 NOT_THERE = 127
 """The exit code of a pod whose program cannot be started, as shells have it; its stderr says why."""

@@ -21,7 +21,7 @@ from .cluster_api import parsed
 from .pod_endings import SAID
 
 STDIN, STDOUT, STDERR, STATUS, CLOSED = 0, 1, 2, 3, 255
-CLOSE_SECONDS = 1.0
+CLOSE_SECONDS, GOODBYE_SECONDS = 1.0, 0.005
 CHUNK_BYTES = 32 << 10
 """What the node hands on at once."""
 
@@ -52,6 +52,8 @@ class PodPipe:
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):  # it reads until the other side closes, whatever that sends
                 await self._wire.close()
+                while self._number() >= 0:  # noqa: ASYNC110 (TLS says goodbye, and its transport tells nobody)
+                    await asyncio.sleep(GOODBYE_SECONDS)
         self._ours.close()
 
     def abandon(self) -> None:

@@ -17,6 +17,8 @@ from .pod_endings import is_running
 from .pod_gate import KEPT
 
 ANY = object()
+OF_THE_GATE = 1
+"""System call filters that the gate puts around what it becomes."""
 DEFAULTS: Mapping[str, object] = {
     "nodeName": ANY,
     "schedulerName": ANY,
@@ -67,6 +69,13 @@ def witness(spec: SandboxSpec, asked: Mapping[str, Any], found: Mapping[str, Any
 def process_line(spec: SandboxSpec, report: object) -> Check:
     """Compare the limit of processes, which is one of the pod's user."""
     return same("processes of the user", [spec.limits.pids] * 2, at(report, "rlimits", "nproc"))
+
+
+def filter_line(report: object) -> Check:
+    """The node put a filter of its own around the gate's; a system that counts the filters of a process counts both."""
+    counted = at(report, "seccomp_filters")
+    ok = counted is None or (type(counted) is int and counted > OF_THE_GATE)
+    return Check("system call filter of the node", "there", "there" if ok else "none", ok)
 
 
 def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Check]:

@@ -90,7 +90,9 @@ WEAKER: dict[str, Weaker] = {
     "variables of services": Weaker(of_pod(enableServiceLinks=True), {"cluster: enableServiceLinks"}),
     "another user": Weaker(of_user(runAsUser=300_000_001), {"cluster: securityContext", "user ids"}),
     "another group": Weaker(of_user(supplementalGroups=[7]), {"cluster: securityContext", "other groups"}),
-    "no filter": Weaker(of_user(seccompProfile={"type": "Unconfined"}), {"cluster: securityContext", "seccomp mode"}),
+    "no filter": Weaker(
+        of_user(seccompProfile={"type": "Unconfined"}), {"cluster: securityContext", "system call filter of the node"}
+    ),
     "rights to be had": Weaker(of_rights(allowPrivilegeEscalation=True), {CONTEXT, "no_new_privs"}),
     "a capability": Weaker(
         of_rights(capabilities={"drop": ["ALL"], "add": ["NET_RAW"]}), {CONTEXT, "bounding capabilities"}

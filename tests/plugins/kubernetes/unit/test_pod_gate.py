@@ -33,7 +33,7 @@ def gate() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def started(seconds: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", "-c", pod_gate.SOURCE, seconds]
+    command = ["setpriv", "--no-new-privs", sys.executable, "-I", "-S", "-c", pod_gate.SOURCE, seconds]
     kept = {"PATH": "/usr/bin", "KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_PORT": "tcp://192.0.2.1"}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=kept)

@@ -6,8 +6,10 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from sandbox_kernel.engines.base import Check
-from sandbox_kernel.plugins.kubernetes.pod_witness import DEFAULTS, FALSE_IF_ABSENT, witness
+from sandbox_kernel.plugins.kubernetes.pod_witness import DEFAULTS, FALSE_IF_ABSENT, filter_line, witness
 from tests.plugins.kubernetes.unit.pods import SPEC, asked_for, running
 from tests.support.cases import each
 
@@ -284,3 +286,8 @@ def test_a_label_that_is_missing_or_another_one_differs(name: str) -> None:
     assert [line.name for line in different(pod)] == ["cluster: labels"]
     del pod["metadata"]["labels"][name]
     assert [line.name for line in different(pod)] == ["cluster: labels"]
+
+
+@pytest.mark.parametrize(("counted", "ok"), [(None, True), (3, True), (2, True), (1, False), (0, False), ("2", False)])
+def test_the_node_s_own_filter_is_wanted_where_filters_are_counted(counted: object, ok: bool) -> None:
+    assert filter_line({"seccomp_filters": counted}).ok is ok
