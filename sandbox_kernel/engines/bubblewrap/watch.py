@@ -63,12 +63,10 @@ def confine(pid: int, most: MayUse) -> None:
     resource.prlimit(pid, resource.RLIMIT_NPROC, (most.pids,) * 2)
 
 
-class UsageWatch:
-    """Calls `over`, on the running loop, when a sandbox uses more memory or processes than it may."""
+class Looking:
+    """Looks at a sandbox now and then, on the running loop, until it is closed."""
 
-    def __init__(self, first: int, most: MayUse, over: Callable[[], None]) -> None:
-        """`first` is the number of the sandbox's first process."""
-        self._first, self._most, self._over = first, most, over
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
         self._closed = False
@@ -77,6 +75,18 @@ class UsageWatch:
         """Look no longer; idempotent, and works without a loop."""
         self._closed = True
         self._timer.cancel()
+
+    def _look(self) -> None:
+        raise NotImplementedError
+
+
+class UsageWatch(Looking):
+    """Calls `over`, on the running loop, when a sandbox uses more memory or processes than it may."""
+
+    def __init__(self, first: int, most: MayUse, over: Callable[[], None]) -> None:
+        """`first` is the number of the sandbox's first process."""
+        super().__init__()
+        self._first, self._most, self._over = first, most, over
 
     def _look(self) -> None:
         memory, count = self.usage()
@@ -126,7 +136,7 @@ class UsageWatch:
         return private + max(shared, files), threads
 
 
-class FolderWatch:
+class FolderWatch(Looking):
     """Calls `over`, on the running loop, with what there is too much of in a folder that takes the place of a disk.
 
     At each look, the file system says what is left of it, which costs nothing. The folder itself is gone through when
@@ -139,18 +149,11 @@ class FolderWatch:
 
     def __init__(self, first: int, folder: str, most_bytes: int, over: Callable[[str], None]) -> None:
         """`first` is the number of the sandbox's first process."""
+        super().__init__()
         self._first, self._folder, self._over = first, folder, over
         self._most = most_bytes + most_bytes // PART_OF_FOLDERS + SPARE_BYTES
         self._before = scratch_folder.Room(0, 0, 0)
         self._left, self._left_files, self._due = 0, 0, 0.0
-        self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(INTERVAL_SECONDS, self._look)
-        self._closed = False
-
-    def close(self) -> None:
-        """Look no longer; idempotent, and works without a loop."""
-        self._closed = True
-        self._timer.cancel()
 
     def _look(self) -> None:
         try:

@@ -21,7 +21,6 @@ from . import pod_gate
 LABEL = "sandbox-kernel"
 """What the names of our labels begin with."""
 CONTAINER = "sandbox"
-NODE = "SANDBOX_KERNEL_NODE"
 SHM = "/dev/shm"  # noqa: S108 (inside the pod)
 WAIT_SECONDS = 60
 """How long a pod waits for its owner to attach."""
@@ -127,7 +126,12 @@ def pod_spec(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
                 "imagePullPolicy": "IfNotPresent",
                 "command": gate,
                 # For the agent alone, which looks whether its node answers it.
-                "env": [{"name": NODE, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.hostIP"}}}],
+                "env": [
+                    {
+                        "name": pod_gate.NODE,
+                        "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.hostIP"}},
+                    }
+                ],
                 "workingDir": wanted.working_folder,
                 # The pipe is the pod's life: once its stdin closes, for whatever reason, the agent ends.
                 "stdin": True,

@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from ...core.model import SandboxSpec
 from ...engines.hardening import OF_A_USER
 
-KEPT = ("PATH", "HOME", "HOSTNAME", "KUBERNETES_SERVICE_HOST", "SANDBOX_KERNEL_NODE")
+NODE = "SANDBOX_KERNEL_NODE"
+"""Where the agent has the address of its node."""
+KEPT = ("PATH", "HOME", "HOSTNAME", "KUBERNETES_SERVICE_HOST", NODE)
 """What stays of the pod's environment. The last two are addresses that must not answer; the agent looks."""
 
 SOURCE = """\

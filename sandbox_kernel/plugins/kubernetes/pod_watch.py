@@ -19,8 +19,6 @@ Heard = Callable[[Pod | None, bool], None]
 """Takes the last that is known of a pod, and whether it is gone."""
 AGAIN_SECONDS = 0.5
 CHANGES = {"ADDED", "MODIFIED", "DELETED"}
-GONE = 410
-"""What is asked for is older than the API server remembers."""
 
 
 class PodWatch:
@@ -92,7 +90,7 @@ class PodWatch:
         if self._all is not None:
             for pod in pods.values():
                 self._all(pod, False)
-        return str((found.get("metadata") or {}).get("resourceVersion", ""))
+        return str(found["metadata"]["resourceVersion"])
 
     def _take(self, event: Mapping[str, Any], version: str) -> str:
         """Take in one event; return from where to go on, and nothing where that is not known."""

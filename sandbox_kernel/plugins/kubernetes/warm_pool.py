@@ -22,7 +22,6 @@ VERSION = f"{GROUP}/v1beta1"
 KEY_CHARACTERS = 20
 POOL = "pool"
 """Whose a pod is that nobody has claimed, as its labels say."""
-ASSIGNED = "agents.x-k8s.io/sandbox-name"
 
 
 def waiting(spec: SandboxSpec) -> SandboxSpec | None:
