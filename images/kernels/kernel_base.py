@@ -146,6 +146,8 @@ class Kernel:
 
     def publish(self, kind: str, content: Content, parent: Message | None = None) -> None:
         """Publish an output of the cell, or something about another request; wait while a reader has no room."""
+        while kind != "iopub_welcome" and self.iopub.poll(0):
+            self._welcome()  # who has just subscribed would hear this already, and the welcome comes first
         frames = self._frames(kind, content, self.cell if parent is None else parent)
         while True:
             try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import jupyter_kernel_test
 import psutil
 import pytest
 
+from sandbox_kernel.core.package_files import brought
 from tests.support.image_kernels import HostKernel, install
 from tests.support.kernels import eventually
 
@@ -47,6 +50,35 @@ class TestSuite(jupyter_kernel_test.KernelTests):
 class TestIopubWelcome(jupyter_kernel_test.IopubWelcomeTests):
     kernel_name = "host-bash"
     support_iopub_welcome = True
+
+
+SUBSCRIBED_MEANWHILE = """
+import json, sys, zmq
+from kernel_base import Kernel
+ports = {f"{name}_port": n for n, name in enumerate(("shell", "control", "stdin", "iopub", "hb"), 1)}
+with open("connection.json", "w") as file:
+    json.dump({"transport": "ipc", "ip": "k", "key": "", "signature_scheme": "hmac-sha256", **ports}, file)
+kernel = Kernel("connection.json")
+client = kernel.context.socket(zmq.SUB)
+client.rcvtimeo = 10_000
+client.subscribe(b"")
+client.connect("ipc://k-4")
+assert kernel.iopub.poll(10_000), "the kernel has not seen it, and the socket has"
+kernel.publish("status", {"execution_state": "busy"}, {})
+for _ in range(2):
+    print(client.recv_multipart()[0].rsplit(b".", 1)[-1].decode(), flush=True)
+client.close()
+kernel.context.destroy(linger=0)
+"""
+
+
+def test_who_subscribes_while_something_is_published_hears_the_welcome_first(tmp_path: Path) -> None:
+    environment = dict(os.environ, PYTHONPATH=str(brought("images") / "kernels"))
+    command = [sys.executable, "-c", SUBSCRIBED_MEANWHILE]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout, ran.returncode) == ("iopub_welcome\nstatus\n", 0), ran.stderr
 
 
 @pytest.fixture(scope="module")
