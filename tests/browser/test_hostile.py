@@ -47,7 +47,7 @@ class Seen:
         lab.open(kernel, *sources)
         window, title = lab.browser.current_url.partition("?")[0], lab.browser.title
         lab.run_all()
-        settled(lambda: len(evil.requests))
+        settled(lambda: len(evil.paths()))
         self.first = lab.text(0)
         lab.js(USED, used)
         if wall:  # the page itself cannot
@@ -55,7 +55,7 @@ class Seen:
         else:
             lab.js("fetch(arguments[0], {mode: 'no-cors'}).catch(() => 0)", f"http://evil.test:{evil.tcp}/0")
         eventually(lambda: "0" in evil.paths(), "the page's own request, which shows that the listener counts")
-        settled(lambda: len(evil.requests))
+        settled(lambda: len(evil.paths()))
         self.ran = {by_number.get(int(name[5:] or 0), name) for name in lab.js(RAN)}
         numbers = {path.partition("/")[0] for path in evil.paths()} - {"0"}
         self.asked = {by_number.get(int(one), one) if one.isdigit() else one for one in numbers}
