@@ -4,7 +4,8 @@ Those with the mark `alone` come first, and one worker runs them all while the o
 it goes in, and holds it until it is in: so nobody waits for ever while others come and go.
 
 What fails beside others is tried once more with the machine for itself, as who was starved of it proves nothing. Both
-attempts are in what pytest prints, and a run has few of them. Tests in `unit/` are never tried again.
+attempts are in what pytest prints, and a run has few of them. What tests of a module or class share is made anew: what
+the first attempt has spoiled proves nothing either. Tests in `unit/` are never tried again.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import fcntl
 import json
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -54,6 +55,7 @@ class TurnsPlugin:
     def __init__(self, turns: Turns, workers: int) -> None:
         self.turns, self.workers = turns, workers
         self.is_alone = False
+        self.item: pytest.Item | None = None
 
     @pytest.hookimpl(trylast=True)  # after the order was made random
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -66,7 +68,10 @@ class TurnsPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Before a test is tried again, wait until no other is under way."""
         outcome: str = report.outcome  # pytest-rerunfailures adds one to those that pytest knows
-        if outcome == "rerun" and not self.is_alone:
+        if outcome != "rerun":
+            return
+        end_shared(self.item)
+        if not self.is_alone:
             self.is_alone = True
             self.turns.give_back()
             self.turns.take(alone=True)
@@ -76,6 +81,7 @@ class TurnsPlugin:
         if not self.is_alone:
             self.is_alone = is_alone(item)
             self.turns.take(alone=self.is_alone)
+        self.item = item
         try:
             return (yield)
         finally:
@@ -94,6 +100,19 @@ def once(path: Path | None, work: Callable[[], T]) -> T:
             path.write_text(json.dumps(work()), encoding="utf-8")
         found: T = json.loads(path.read_text(encoding="utf-8"))
         return found
+
+
+def end_shared(item: Any) -> None:
+    """End the fixtures of a test that others of its module, class or package share; the next attempt makes them anew.
+
+    What their ends find wrong is of the attempt that failed, and that is told already.
+    """
+    item._initrequest()  # noqa: SLF001 (pytest has no public name for what follows)
+    for made in item._fixtureinfo.name2fixturedefs.values():  # noqa: SLF001
+        for fixture in made:
+            if fixture.scope in {"class", "module", "package"}:
+                with suppress(Exception, pytest.fail.Exception):
+                    fixture.finish(item._request)  # noqa: SLF001
 
 
 def is_alone(item: pytest.Item) -> bool:
