@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -56,6 +57,12 @@ class TurnsPlugin:
         self.turns, self.workers = turns, workers
         self.is_alone = False
         self.item: pytest.Item | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Have pytest-rerunfailures tell the first process at once: each test would wait 40 ms for a delayed answer."""
+        told: Any = getattr(session.config, "failures_db", None)
+        if hasattr(told, "sock"):
+            told.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @pytest.hookimpl(trylast=True)  # after the order was made random
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
