@@ -30,6 +30,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests.support import chromium as chromium_support
 from tests.support.labextension import BUILT
 from tests.support.programs import program
 
@@ -43,14 +44,7 @@ QUIET = 2.0
 """Seconds without anything new, after which nothing is expected any more."""
 
 SWITCHES = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *chromium_support.SWITCHES,
     "--disable-dev-shm-usage",
     "--window-size=1400,1000",
     "--host-resolver-rules=MAP *.test 127.0.0.1, EXCLUDE 127.0.0.1, MAP * ~NOTFOUND",
