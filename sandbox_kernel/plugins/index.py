@@ -47,7 +47,14 @@ ENGINES: dict[str, tuple[str, ...]] = {
 }
 """Those of our plugins that bring engines, each with their names."""
 SETTINGS: dict[str, tuple[str, ...]] = {
-    "broker": ("pool", "preload"),
+    "broker": (
+        "pool",
+        "preload",
+        "broker_authority",
+        "broker_token",
+        "broker_certificate",
+        "broker_private_key",
+    ),
     "data": ("datasets", "volumes"),
     "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime", "kubernetes_warm_pool"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
@@ -196,6 +203,11 @@ def plugin(name: str, setting: str | None = None) -> Plugin:
         return _ours(name)
     words = f"the plugin {name} is not a part of this installation"
     raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting=setting)
+
+
+def token_review(setting: str) -> Plugin:
+    """Return the plugin that asks whose a token is, for `setting`. Raises `ConfigurationError` if it is not here."""
+    return plugin("kubernetes", setting)
 
 
 def _ours(name: str) -> Plugin:

@@ -28,6 +28,7 @@ from ...engines.inspectable import Condition, Inspectable, Shown
 from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer, peer
+from .client.network_caller import NetworkCaller
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedSandbox
@@ -53,6 +54,12 @@ class Service(Protocol):
     figures: Figures
     lent: dict[str, Lease]
     tasks: Tasks
+
+    def say(self, line: str) -> None:
+        """Tell the operator."""
+
+    def take(self, sock: socket.socket, whose: Peer | None = None) -> Caller:
+        """Take a connection; `whose` is who it is, where that is not the system's to say."""
 
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
         """Return a sandbox for a caller."""
@@ -255,8 +262,9 @@ Answer = dict[str, Any]
 class Caller:
     """A process that is connected."""
 
-    def __init__(self, broker: Service, sock: socket.socket) -> None:
-        self.peer: Peer = peer(sock)
+    def __init__(self, broker: Service, sock: socket.socket, whose: Peer | None = None) -> None:
+        """`whose` is who it is, where the system does not say so of this socket."""
+        self.peer: Peer = whose or peer(sock)
         self.lent: Lease | None = None
         self._broker = broker
         self._socket = sock
@@ -287,9 +295,20 @@ class Caller:
         self.hang_up()
 
     def release(self) -> None:
-        """Close the connection, as the broker ends; the sandbox goes on, for its pipe is the caller's."""
+        """Close the connection, as the broker ends; the sandbox goes on, for its pipe is the caller's.
+
+        The pipe of a caller of the network is this process's, and ends with it.
+        """
+        if self.lent is not None and isinstance(self.peer.uid, NetworkCaller):
+            self._ended(ExitReason(kind="broker_ended"))
         self.lent = None
         self.hang_up()
+
+    def pipe_broke(self) -> None:
+        """Note that the connection of the sandbox's pipe is gone, without which it is of no use, unless it is kept."""
+        if self.lent is not None and not isinstance(self.lent, DetachedSandbox):
+            note = BrokerCode.BROKER_CONNECTION_LOST.note(why="its pipe was closed")
+            self.lent.finish(ExitReason(kind="engine_lost", detail=note.text, code=note.code))
 
     # --- what it says ---
 

@@ -25,6 +25,7 @@ from . import create_request
 from .caller_connection import Caller, Made
 from .ceilings import Policy
 from .client import packets
+from .client.network_caller import NetworkCaller
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedOptions, DetachedSandbox
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.base import Lendable
     from ...engines.inspectable import Inspectable
+    from ..api import TokenReview
     from .client.listener_trust import Peer
+    from .client.network_caller import User
     from .create_request import CreateRequest
+    from .network_listener import NetworkListener, Secured
 
 PAUSE_SECONDS = 0.5
 """Until the next try, where no file descriptor is left, or no memory."""
@@ -66,7 +70,7 @@ class Listener:
     def __init__(
         self,
         sock: socket.socket,
-        taken: Callable[[socket.socket], None],
+        taken: Callable[[socket.socket], object],
         *,
         no_room: Callable[[OSError], None] = lambda error: None,
         pause: float = PAUSE_SECONDS,
@@ -146,15 +150,16 @@ class Broker:
         self.starting = 0
         self._read = read
         self._idle_seconds = idle_seconds
-        self._say = say
+        self.say = say
         self._callers: set[Caller] = set()
-        self._by_user: Counter[int] = Counter()
+        self._by_user: Counter[User] = Counter()
         self._slots = asyncio.Semaphore(STARTS)
         self._stopping = asyncio.Event()
         self._used = time.monotonic()
         self._reaping: asyncio.Task[int] | None = None
         self._reaped = -REAP_PAUSE
         self._listeners: list[Listener] = []
+        self._networks: list[NetworkListener] = []
 
     @property
     def connections(self) -> int:
@@ -185,31 +190,45 @@ class Broker:
 
     def listen(self, sock: socket.socket) -> None:
         """Take callers from a socket that listens."""
+        self._listen(sock, self.take)
+
+    def _listen(self, sock: socket.socket, taken: Callable[[socket.socket], object]) -> None:
         listener = Listener(
             sock,
-            self._taken,
-            no_room=lambda error: self._say(f"connections wait: one could not be taken: {error.strerror}"),
+            taken,
+            no_room=lambda error: self.say(f"connections wait: one could not be taken: {error.strerror}"),
         )
         self._listeners.append(listener)
         listener.open()
 
-    def _taken(self, sock: socket.socket) -> None:
+    def listen_on_network(self, sock: socket.socket, secured: Secured, review: TokenReview | None) -> None:
+        """Take callers from a TCP socket that listens, once it is known who they are."""
+        from .network_listener import NetworkListener
+
+        network = NetworkListener(self, secured, review)
+        self._networks.append(network)
+        self._listen(sock, network.taken)
+
+    def take(self, sock: socket.socket, whose: Peer | None = None) -> Caller:
+        """Take a connection; `whose` is who it is, where that is not the system's to say."""
         self._used = time.monotonic()
-        caller = Caller(self, sock)
+        caller = Caller(self, sock, whose)
         uid = caller.peer.uid
         self._callers.add(caller)
         self._by_user[uid] += 1
         try:
-            require_account(uid)
+            if not isinstance(uid, NetworkCaller):
+                require_account(uid)
         except EngineError as error:
             self.figures.refused(error.code.code)
             caller.refuse(error)
-            return
+            return caller
         if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
             own = self._by_user[uid] > CONNECTIONS_OF_A_USER
             most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
             self.figures.refused(BrokerCode.BROKER_BUSY.code)
             caller.refuse(QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{most} connections at once"))
+        return caller
 
     def has_left(self, connection: object) -> None:
         if isinstance(connection, Caller) and connection in self._callers:
@@ -344,7 +363,7 @@ class Broker:
                     async with asyncio.timeout(1.0 if self._idle_seconds is not None else None):
                         await self._stopping.wait()
                 if self._is_unused():
-                    self._say("nobody uses this broker any more: it ends")
+                    self.say("nobody uses this broker any more: it ends")
                     break
         finally:
             await self.close()
@@ -364,6 +383,7 @@ class Broker:
                 await asyncio.gather(self.pool.close(), self.keeping.close())
         for caller in list(self._callers):
             caller.release()
+        await asyncio.gather(*(network.close() for network in self._networks))
         await self.tasks.close()
 
 

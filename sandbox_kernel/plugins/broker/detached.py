@@ -30,6 +30,7 @@ from .client.channel import Channel, connect
 from .client.container import BrokerContainer, Given
 from .client.engine import BrokerEngine
 from .codes import BrokerCode
+from .settings import BrokerSettings
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
@@ -90,8 +91,17 @@ class KeptContainer(BrokerContainer):
 class KeptEngine(BrokerEngine):
     """A broker that keeps the sandbox which it is asked for."""
 
-    def __init__(self, address: str, *, seconds: float, metadata: Mapping[str, str], settings: str = "") -> None:
-        super().__init__(address)
+    def __init__(
+        self,
+        address: str,
+        *,
+        seconds: float,
+        metadata: Mapping[str, str],
+        settings: str = "",
+        process: BrokerSettings | None = None,
+    ) -> None:
+        """`settings` are the sandbox's, and `process` those of this one."""
+        super().__init__(address, settings=process)
         self._wish = {"seconds": seconds, "metadata": dict(metadata), "settings": settings}
         self.prepared: dict[str, Any] = {}
         """What plugins have inside what it is asked for, by their names."""
@@ -108,7 +118,7 @@ class KeptEngine(BrokerEngine):
 
     async def connect(self, name: str, *, take: bool) -> Found:
         """Become the owner of a sandbox. Raises `EngineError` if there is none of that name, or it has an owner."""
-        channel = Channel(await connect(self.path))
+        channel = Channel(await connect(self.path, self._settings))
         try:
             said, files = await channel.ask("connect", name=name, take=take)
             try:
@@ -226,7 +236,13 @@ class Detached(Ownership):
         self.name = self.attached.name if self.attached is not None else None
         self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
-        self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=settings_to_text(settings))
+        self.engine = KeptEngine(
+            self.address,
+            seconds=seconds,
+            metadata=metadata,
+            settings=settings_to_text(settings),
+            process=settings.of(BrokerSettings),
+        )
         self._cell: Cell | None = None
         """Of the owner before, whose output is this one's to take."""
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
+from ...core.model import ExitReason
 from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer
+from .client.network_caller import User
 from .codes import BrokerCode
 from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
@@ -36,7 +38,7 @@ class DetachedRegistry:
     def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, Lease]) -> None:
         """`policy` returns what users may have now; `lent` are all sandboxes of the broker."""
         self._policy, self._lent = policy, lent
-        self._names: set[tuple[int, str]] = set()
+        self._names: set[tuple[User, str]] = set()
 
     @property
     def all(self) -> list[DetachedSandbox]:
@@ -91,14 +93,15 @@ class DetachedRegistry:
         most = f"each for {ceiling.lifetime:g} s at most"
         return f"{there} of {ceiling.detached} sandboxes that outlive their caller, {most}"
 
-    def forget(self, uid: int, wish: DetachedOptions | None) -> None:
+    def forget(self, uid: User, wish: DetachedOptions | None) -> None:
         if wish is not None:
             self._names.discard((uid, wish.name))
 
     def of(self, whose: Peer) -> list[DetachedSandbox]:
         """Return those of a user, and of the users that the operator's file says it may take over from."""
         users = {whose.uid}
-        for name in self._policy().of(whose.uid).takes:
+        takes = self._policy().of(whose.uid).takes if isinstance(whose.uid, int) else ()
+        for name in takes:
             with contextlib.suppress(KeyError):
                 users.add(pwd.getpwnam(name).pw_uid)
         own = [one for one in self.all if one.uid in users]
@@ -132,7 +135,7 @@ class DetachedRegistry:
         """End all, as the broker ends."""
         kept = self.all
         for one in kept:
-            one.finish("broker_ended")
+            one.finish(ExitReason(kind="broker_ended"))
         with contextlib.suppress(SandboxError):
             await asyncio.gather(*(one.kill() for one in kept))
 

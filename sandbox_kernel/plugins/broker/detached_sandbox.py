@@ -32,6 +32,7 @@ from .lease import Lease
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.base import Lendable
+    from .client.network_caller import User
 
 _NOTE = b"{" + packets.KEEP
 _HEAD = struct.Struct("!IB")
@@ -257,7 +258,7 @@ PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
 class DetachedSandbox(Lease):
     """See the module."""
 
-    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: DetachedOptions) -> None:
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: User, tasks: Tasks, wish: DetachedOptions) -> None:
         super().__init__(container, spec, uid, 0, tasks)
         loop = asyncio.get_running_loop()
         self.wish, self.name = wish, wish.name
@@ -287,8 +288,10 @@ class DetachedSandbox(Lease):
         self._paused_at = self._began
         self._end_at = self._began + wish.seconds
         self._life = loop.call_at(self._end_at, self._expire)
-        self._reading = tasks.start(self._read(), f"reading {container.id}", failed=lambda _: self.finish("killed"))
-        tasks.start(self._ping(), f"keeping {container.id}", failed=lambda _: self.finish("killed"))
+        self._reading = tasks.start(
+            self._read(), f"reading {container.id}", failed=lambda _: self.finish(ExitReason(kind="killed"))
+        )
+        tasks.start(self._ping(), f"keeping {container.id}", failed=lambda _: self.finish(ExitReason(kind="killed")))
 
     # --- its owner ---
 
@@ -434,12 +437,7 @@ class DetachedSandbox(Lease):
         self._life = self._loop.call_at(self._end_at, self._expire)
 
     def _expire(self) -> None:
-        self.finish("expired")
-
-    def finish(self, kind: Any) -> None:
-        """End it for a reason of the broker's."""
-        self.verdict = self.verdict or ExitReason(kind=kind)
-        self._end_alone()
+        self.finish(ExitReason(kind="expired"))
 
     def over(self) -> None:
         """Let go of what is here, now that it is gone."""
@@ -469,7 +467,7 @@ class DetachedSandbox(Lease):
             if self._owner is owner:
                 self._let_go(self._told)  # its connection is there still, and hears of the end
             if frames.cut:
-                self.finish("killed")  # the sandbox would take what comes next for the rest of it
+                self.finish(ExitReason(kind="killed"))  # the sandbox would take what comes next for the rest of it
             else:
                 await self._tell("orphaned")  # behind all that it wrote, and before what the next one does
             self.passing -= 1
@@ -509,7 +507,7 @@ class DetachedSandbox(Lease):
             async for piece in cut(frames, self.container.receive):
                 await self._take(piece)
         except wire.FrameError:
-            self.finish("killed")
+            self.finish(ExitReason(kind="killed"))
         finally:
             if (owner := self._owner) is not None:
                 async with owner.turn:
@@ -559,7 +557,7 @@ class DetachedSandbox(Lease):
         kept = self.transcript.reserve(piece.size, essential=essential)
         if not kept and hears is None:
             if essential:
-                self.finish("flooded")
+                self.finish(ExitReason(kind="flooded"))
             elif self.transcript.dropped_bytes > MAX_DROPPED and not self._step:
                 self._overdue()
         return hears, kept
@@ -574,7 +572,7 @@ class DetachedSandbox(Lease):
         """Have a new kernel in the place of one that ended, as an owner would."""
         self._kernels += 1
         if self._kernels > MAX_KERNELS:
-            self.finish("killed")
+            self.finish(ExitReason(kind="killed"))
         else:
             self._say("start_kernel")
 
@@ -600,4 +598,4 @@ class DetachedSandbox(Lease):
         elif self._step == 2:
             self._say("stop_kernel")
         else:
-            self.finish("killed")
+            self.finish(ExitReason(kind="killed"))

@@ -19,6 +19,7 @@ from ...core.tasks import Tasks
 if TYPE_CHECKING:
     from ...core.model import ExitReason, SandboxSpec
     from ...engines.base import Lendable
+    from .client.network_caller import User
 
 ADRIFT_SECONDS = 40.0
 """How long a sandbox that its owner left waits for the next one: as long as a pipe holder and a kernel's start can
@@ -29,7 +30,7 @@ take.
 class Lease:
     """One sandbox, from the moment its pipe is given away."""
 
-    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, pid: int, tasks: Tasks) -> None:
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: User, pid: int, tasks: Tasks) -> None:
         self.container, self.spec, self.uid, self.pid = container, spec, uid, pid
         self.name = spec.session_id
         """By which its owner knows it."""
@@ -79,6 +80,11 @@ class Lease:
     def end(self) -> None:
         """End it; nobody waits."""
         self._told = None
+        self._end_alone()
+
+    def finish(self, reason: ExitReason) -> None:
+        """End it for a reason of the broker's, of which its owner is told."""
+        self.verdict = self.verdict or reason
         self._end_alone()
 
     def _end_alone(self) -> None:

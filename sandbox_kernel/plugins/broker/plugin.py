@@ -29,14 +29,17 @@ class BrokerProvider(ServiceProvider):
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .client.engine import BrokerEngine
+        from .settings import BrokerSettings
 
-        return BrokerEngine(address, ahead)
+        return BrokerEngine(address, ahead, settings.of(BrokerSettings))
 
     def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
         from .client.ahead import ask_ahead
-        from .client.listener_trust import path_of
+        from .client.listener_trust import is_address, path_of
 
-        return ask_ahead(path_of(address), spec)
+        if is_address(path := path_of(address)):
+            return super().ask_ahead(address, spec)  # TLS takes a loop
+        return ask_ahead(path, spec)
 
     def answers(self) -> bool:
         from .client import listener_trust

@@ -8,6 +8,7 @@ from ...core.codes import EndCode
 from ...core.errors import QuotaExceeded
 from ...core.model import format_bytes
 from .ceilings import Policy
+from .client.network_caller import User
 from .codes import BrokerCode
 
 HOUR = 3600.0
@@ -19,16 +20,16 @@ class UsageCounters:
     """Counts sandboxes by user, against the ceilings."""
 
     def __init__(self) -> None:
-        self.running: Counter[int] = Counter()
-        self.disks: Counter[int] = Counter()
+        self.running: Counter[User] = Counter()
+        self.disks: Counter[User] = Counter()
         """Bytes of the machine's disk that sandboxes have."""
-        self._starts: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_REMEMBERED))
+        self._starts: defaultdict[User, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_REMEMBERED))
 
     @property
     def total(self) -> int:
         return self.running.total()
 
-    def take(self, policy: Policy, uid: int, now: float, disk: int = 0) -> None:
+    def take(self, policy: Policy, uid: User, now: float, disk: int = 0) -> None:
         """Count one more for a user, with `disk` bytes of a disk. Raises `QuotaExceeded`, and then counts nothing."""
         ceiling = policy.of(uid)
         if ceiling.sessions is not None and self.running[uid] >= ceiling.sessions:
@@ -69,7 +70,7 @@ class UsageCounters:
         self.running[uid] += 1
         self.disks[uid] += disk
 
-    def give_back(self, uid: int, disk: int = 0) -> None:
+    def give_back(self, uid: User, disk: int = 0) -> None:
         """Count one less, as it was taken."""
         for counter, number in ((self.running, 1), (self.disks, disk)):
             counter[uid] -= number

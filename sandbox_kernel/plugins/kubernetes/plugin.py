@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...core.model import Settings
     from ...engines.base import Ahead
     from ...engines.inspectable import Inspectable
+    from ..api import TokenReview
 
 _OPTIONS = "noatime, rw or relatime, rw or rw"
 _MEMORY = "the node's own way to mount memory; a pod has no setuid files and no device nodes by its other protections"
@@ -48,6 +49,18 @@ WALL = Wall(
         "ends": Cell("partly", "by its pipe, the agent's clock and its lifetime; else by its owner's machine"),
     },
 )
+
+
+def _require_package() -> None:
+    try:
+        from . import cluster_api  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            UsageCode.PACKAGE_MISSING,
+            f"the engine kubernetes needs a package that is not installed ({error.name}): "
+            f"{install_words('kubernetes')}",
+            setting="engine",
+        ) from error
 
 
 class KubernetesProvider(EngineProvider):
@@ -81,21 +94,22 @@ class KubernetesProvider(EngineProvider):
     )
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
-        try:
-            from .engine import KubernetesEngine
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                UsageCode.PACKAGE_MISSING,
-                f"the engine kubernetes needs a package that is not installed ({error.name}): "
-                f"{install_words('kubernetes')}",
-                setting="engine",
-            ) from error
+        _require_package()
+        from .engine import KubernetesEngine
         from .settings import KubernetesSettings
 
         return KubernetesEngine(settings.of(KubernetesSettings))
 
     def walls(self) -> tuple[Wall, ...]:
         return (WALL,)
+
+
+def _token_review(settings: Settings, audience: str) -> TokenReview:
+    _require_package()
+    from .settings import KubernetesSettings
+    from .token_review import ClusterTokenReview
+
+    return ClusterTokenReview(settings.of(KubernetesSettings), audience)
 
 
 PLUGIN = Plugin(
@@ -105,4 +119,5 @@ PLUGIN = Plugin(
     page="docs/kubernetes.md",
     engines=(KubernetesProvider(),),
     commands=(COMMAND,),
+    token_review=_token_review,
 )

@@ -44,7 +44,9 @@ class ScriptedApi:
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.seen: Counter[str] = Counter()
-        """How often each step was asked for: list, watch, make, look, attach, delete."""
+        """How often each step was asked for: list, watch, make, look, attach, delete, review."""
+        self.tokens: dict[str, dict[str, Any]] = {}
+        """What is said of bearer tokens, by the token: the status of a TokenReview."""
         self.faults: dict[str, Fault] = {}
         """What is done in place of a step; None as its answer lets the step go on."""
         self.status: Mapping[str, Any] = RUNNING
@@ -140,6 +142,14 @@ class ScriptedApi:
         name = request.path.rpartition("/")[2]
         return web.json_response({}) if self.delete(name) else refused(404, "there is no such pod")
 
+    async def _review(self, request: web.Request) -> web.StreamResponse:
+        asked = (await request.json())["spec"]
+        status = self.tokens.get(asked["token"], {"authenticated": False, "error": "no such token"})
+        if (audiences := status.get("audiences")) is not None:  # as an API server: those that both have
+            both = [one for one in asked["audiences"] if one in audiences]
+            status = {**status, "audiences": both} if both else {"authenticated": False, "error": "audiences"}
+        return web.json_response({"kind": "TokenReview", "status": status}, status=201)
+
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         wire = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
         await wire.prepare(request)
@@ -154,6 +164,8 @@ class ScriptedApi:
 
 def _step(request: web.Request) -> str:
     last = request.path.rpartition("/")[2]
+    if last == "tokenreviews":
+        return "review"
     if last == "pods":
         return "make" if request.method == "POST" else "watch" if "watch" in request.query else "list"
     return "attach" if last == "attach" else "delete" if request.method == "DELETE" else "look"

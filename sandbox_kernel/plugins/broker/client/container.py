@@ -26,6 +26,7 @@ from ... import index
 from ..codes import BrokerCode
 from . import packets
 from .channel import Channel
+from .listener_trust import is_address
 
 KILL_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
@@ -182,7 +183,7 @@ class BrokerContainer(OverPipe):
     def abandon(self) -> None:
         self._pipe.abandon()
         if self._channel is not None:
-            self._channel.close()
+            self._channel.break_off()
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         if self._channel is None or self._ended.done():
@@ -204,6 +205,9 @@ class BrokerContainer(OverPipe):
 
     def detach(self) -> Handover:
         """Give the pipe away; the broker keeps the sandbox for whoever has the ticket, for a while."""
+        if is_address(self._path):
+            words = "this process relays the sandbox's pipe, which ends with it"
+            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, words)
         channel, self._channel = self._channel, None
         if channel is not None:
             with contextlib.suppress(EngineError):
