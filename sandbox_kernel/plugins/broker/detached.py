@@ -208,6 +208,8 @@ def _number(said: Any) -> float:
 
 
 LIFETIME_SECONDS = 3600.0
+OF_NETWORK = ("broker_authority", "broker_token", "broker_certificate", "broker_private_key")
+"""Settings that say as whom a broker on the network is asked."""
 MAX_READS = 200
 MAX_CODE = 8 << 10
 """Characters of a cell's code that the next owner is told."""
@@ -497,7 +499,9 @@ def _engine(service: Mapping[str, Any]) -> tuple[KeptEngine | None, bool]:
     given = named if isinstance(named, str) else from_keywords().engine
     if given != AUTO and not is_service(given):
         return None, False
-    return KeptEngine(address_of(given), seconds=LIFETIME_SECONDS, metadata={}), given != AUTO
+    said = {name: service[name] for name in OF_NETWORK if name in service}
+    process = from_keywords(**said).of(BrokerSettings) if said else None
+    return KeptEngine(address_of(given), seconds=LIFETIME_SECONDS, metadata={}, process=process), given != AUTO
 
 
 async def listed(service: Mapping[str, Any]) -> list[SandboxInfo]:

@@ -30,6 +30,8 @@ from .tls_relay import ConnectionBroken, PacketRelay
 CONNECT_SECONDS = 5.0
 """For an address to answer, and for TLS."""
 MAX_TOKEN = 8 << 10
+UNHEARD = ", before a word: it may not take this certificate, or have too many callers"
+"""TLS tells a caller of neither."""
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251})|\[[0-9A-Fa-f:.]{2,45}\]):(?P<port>[0-9]{1,5})")
 
 
@@ -204,7 +206,7 @@ class NetworkConnection:
             with sock:
                 why = await relay.run()
                 if why is not None:
-                    self._lost(sock, why)
+                    self._lost(sock, why if relay.heard else f"{why}{UNHEARD}")
             if why is None:
                 await tls_relay.closed(wire.writer)
         finally:

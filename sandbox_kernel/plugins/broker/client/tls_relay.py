@@ -58,7 +58,7 @@ async def send(writer: asyncio.StreamWriter, kind: int, data: bytes = b"") -> No
         raise ConnectionBroken(words(error)) from error
 
 
-async def receive(reader: asyncio.StreamReader, most: int, seconds: float = SILENCE_SECONDS) -> tuple[int, bytes]:
+async def receive(reader: asyncio.StreamReader, most: int, seconds: float) -> tuple[int, bytes]:
     """Return the kind and the content of the next frame. Raises `ConnectionBroken`."""
     try:
         async with asyncio.timeout(seconds):
@@ -106,6 +106,8 @@ class PacketRelay:
         """
         self._reader, self._writer, self._socket = reader, writer, sock
         self._pass_for, self._pipe_of = pass_for, pipe_of
+        self.heard = False
+        """Whether the other side has said anything."""
         self._loop = asyncio.get_running_loop()
         sock.setblocking(False)
 
@@ -151,7 +153,8 @@ class PacketRelay:
 
     async def _inwards(self) -> None:
         while True:
-            kind, data = await receive(self._reader, MAX_FRAME)
+            kind, data = await receive(self._reader, MAX_FRAME, SILENCE_SECONDS)
+            self.heard = True
             if kind == ALIVE and not data:
                 continue
             files = []
