@@ -57,6 +57,8 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
     `status` is `own_status()` from before this process put filters around itself, which would look like the engine's;
     `filters` says what became of these.
     """
+    interfaces = _interfaces()
+    tries = _tries() if set(interfaces or ()) - QUIET else None  # while they get their time, all else is looked at
     mounts = _mounts()
     return {
         "pid": os.getpid(),
@@ -69,8 +71,7 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
         "seccomp_filters": _number(status.get("Seccomp_filters")),
         "own_filters": filters,
         "mounts": mounts,
-        "interfaces": (interfaces := _interfaces()),
-        "reached": _reached() if set(interfaces or ()) - QUIET else [],
+        "interfaces": interfaces,
         "rlimits": {
             "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
             "core": list(resource.getrlimit(resource.RLIMIT_CORE)),
@@ -88,6 +89,7 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
         "inotify": _watching(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "kernel": os.uname().release,
+        "reached": [] if tries is None else _reached(tries),
     }
 
 
@@ -243,21 +245,24 @@ def _interfaces() -> list[str] | None:
     return None if text is None else [line.partition(":")[0].strip() for line in text.splitlines() if ":" in line]
 
 
-def _reached() -> list[str]:
+Tries = list[tuple[str, _socket.socket, int, float]]
+"""Connections on their way: to where, the number of the first error, and until when they have time."""
+
+
+def _reached(tries: Tries) -> list[str]:
     """Return what answers, once nothing does or the network has had its time to close."""
     end = time.monotonic() + POLICY_SECONDS
-    while (found := _answering()) and time.monotonic() < end:
+    while (found := _answering(tries)) and time.monotonic() < end:
         time.sleep(REACH_SECONDS)
+        tries = _tries()
     return found
 
 
-def _answering() -> list[str]:
-    """Return which of the addresses that are always there, where there is a network, answer: all of them must not.
+def _tries() -> Tries:
+    """Connect to the addresses that are always there, where there is a network: all of them must not answer.
 
     These are the API server, which tells each container its address; names' servers; the machine that the network goes
-    through, and its kubelet; and what clouds tell their machines. An answer is a connection: its refusal is what some
-    networks send for what their policy drops, and the API server and kubelets always listen. Of IPv6, of which each
-    interface gives itself an address, the family itself must be closed.
+    through, and its kubelet; and what clouds tell their machines.
     """
     wanted = [
         ("169.254.169.254", 80),
@@ -276,11 +281,22 @@ def _answering() -> list[str]:
         if address:
             one = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
             one.setblocking(False)
-            tries.append((f"{address}:{port}", one, one.connect_ex((address, port))))
-    if any(code == errno.EINPROGRESS for _, _, code in tries):
-        time.sleep(REACH_SECONDS)
+            code = one.connect_ex((address, port))
+            tries.append((f"{address}:{port}", one, code, time.monotonic() + REACH_SECONDS))
+    return tries
+
+
+def _answering(tries: Tries) -> list[str]:
+    """Return which of them answered in their time.
+
+    An answer is a connection: its refusal is what some networks send for what their policy drops, and the API server
+    and kubelets always listen. Of IPv6, of which each interface gives itself an address, the family itself must be
+    closed.
+    """
+    ends = [end for _, _, code, end in tries if code == errno.EINPROGRESS]
+    time.sleep(max(0.0, max(ends, default=0.0) - time.monotonic()))
     found = []
-    for name, one, begun in tries:
+    for name, one, begun, _ in tries:
         code = one.getsockopt(_socket.SOL_SOCKET, _socket.SO_ERROR) if begun == errno.EINPROGRESS else begun
         try:
             one.getpeername()
