@@ -65,12 +65,16 @@ class Agent:
         self.lease = process.Lease()
         self.poller = select.poll()
         self.claimable = "warm" in config
+        self.unowned = "unattended" in config
+        """Nobody is there yet. Whoever comes must hear nothing that is older than the claim."""
         self.nested: Any = None
         """Further agents of the sandbox, once there was one (`nested_agents`)."""
 
     # --- towards the host ---
 
     def send(self, kind: int, parts: Sequence[bytes]) -> None:
+        if self.unowned:
+            return
         if self.parked:
             self.held.append((kind, parts))
             return
@@ -315,7 +319,7 @@ class Agent:
 
         The answer is another agent's beginning: a report of itself, and that its kernel is ready.
         """
-        self.claimable = False
+        self.claimable = self.unowned = False
         self.lease.renew()
         self.event("hello", report=dict(self.look(), nonce=nonce), number=self.kernels)
         if self.kernel is not None and self.kernel.ready:
@@ -386,7 +390,7 @@ class Agent:
             if STDIN in ready:
                 self.lease.renew()
                 self.receive()
-            elif silent and not (self.claimable and "unattended" in self.config):
+            elif silent and not self.unowned:
                 os._exit(0)
             if wake_read in ready:
                 os.read(wake_read, 4096)
