@@ -17,10 +17,11 @@ from ...core.version import __version__
 from ...engines.inspectable import Listed
 from ...engines.owner_process import Owner, host_name
 from .cluster_api import ClusterApi, ClusterRefused, listed
-from .pod import LABEL
+from .pod import HEARD, LABEL, digest
 from .pod_endings import is_over
 from .pod_watch import PodWatch
 from .settings import KubernetesSettings
+from .warm_pool import VERSION
 
 OURS = f"app.kubernetes.io/name={LABEL}"
 REAP_AGE_SECONDS = 30
@@ -40,13 +41,16 @@ class Cluster:
     def __init__(self, api: ClusterApi, key: Key, owner: Owner) -> None:
         self.api, self._key = api, key
         self.namespace = key[0].kubernetes_namespace
-        self.labels = {
+        labels = {
             f"{LABEL}/host": host_name()[:63],
             f"{LABEL}/owner": f"{owner.pid}-{owner.started}",
             f"{LABEL}/version": __version__[:63],
         }
-        selector = ",".join(f"{name}={value}" for name, value in self.labels.items())
-        self.watch = PodWatch(api, self.namespace, selector)
+        self.labels = {**labels, HEARD: digest(labels)[:40]}
+        selector = f"{HEARD}={self.labels[HEARD]}"
+        self.watch = PodWatch(api, self.pods, selector)
+        self.claimed = PodWatch(api, self.claims, selector)
+        """Hears of claims from the first one on."""
         self.users = 0
         """Who needs it."""
         self._tasks = Tasks()
@@ -82,6 +86,7 @@ class Cluster:
         await self._tasks.close()
         await self.api.close()  # first: a watch that is cancelled leaves its connection to be closed by nobody
         await self.watch.close()
+        await self.claimed.close()
 
     # --- what others have left ---
 
@@ -119,8 +124,12 @@ class Cluster:
 
     async def remove(self, name: str) -> bool:
         """Delete a pod at once; return whether there was one."""
+        return await self.delete(f"{self.pods}/{name}")
+
+    async def delete(self, path: str) -> bool:
+        """Delete what is there at once; return whether there was something."""
         try:
-            await self.api.request("DELETE", f"{self.pods}/{name}", NOW, namespace=self.namespace)
+            await self.api.request("DELETE", path, NOW, namespace=self.namespace)
         except ClusterRefused as error:
             if error.status in {404, 409}:
                 return False
@@ -130,6 +139,10 @@ class Cluster:
     @property
     def pods(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    @property
+    def claims(self) -> str:
+        return f"/apis/{VERSION}/namespaces/{self.namespace}/sandboxclaims"
 
 
 def is_sandbox(pod: Mapping[str, Any]) -> bool:

@@ -163,7 +163,7 @@ class PodContainer(OverPipe):
             self._losing.cancel()
         try:
             async with asyncio.timeout(KILL_SECONDS):
-                await self._cluster.remove(self.id)
+                await self._remove()
         except TimeoutError as error:
             raise EngineError(
                 EndCode.CONTAINER_NOT_REMOVED, "the cluster did not delete the pod", limit=f"{KILL_SECONDS:.0f} s"
@@ -171,6 +171,9 @@ class PodContainer(OverPipe):
         finally:
             self._cluster.watch.forget(self.id)
             await self._cluster.leave()
+
+    async def _remove(self) -> None:
+        await self._cluster.remove(self.id)
 
     def _blind(self, error: BaseException) -> None:
         """Give the pod up, whose end would not be noticed."""

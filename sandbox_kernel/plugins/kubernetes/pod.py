@@ -20,6 +20,9 @@ from . import pod_gate
 
 LABEL = "sandbox-kernel"
 """What the names of our labels begin with."""
+HEARD = "sandbox.users.io/sandbox-kernel"
+"""The label by which a process hears of its pods and claims. Its domain is the one in which agent-sandbox lets a claim
+label a pod that waited."""
 CONTAINER = "sandbox"
 SHM = "/dev/shm"  # noqa: S108 (inside the pod)
 WAIT_SECONDS = 60

@@ -38,7 +38,7 @@ class Reaper:
 
     async def run(self) -> None:
         """Go on until cancelled. Raises `EngineError` if the cluster does not let it begin."""
-        watch = PodWatch(self._cluster.api, self._cluster.namespace, OURS, self._hear)
+        watch = PodWatch(self._cluster.api, self._cluster.pods, OURS, self._hear)
         try:
             await watch.listen()
             for number in range(AT_ONCE):

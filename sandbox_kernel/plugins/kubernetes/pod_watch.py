@@ -22,16 +22,13 @@ CHANGES = {"ADDED", "MODIFIED", "DELETED"}
 
 
 class PodWatch:
-    """Pods with certain labels, in one namespace."""
+    """Pods with certain labels, or claims of pods."""
 
-    def __init__(
-        self, api: ClusterApi, namespace: str, selector: str, heard: Heard | None = None, *, by: str = "labelSelector"
-    ) -> None:
+    def __init__(self, api: ClusterApi, path: str, selector: str, heard: Heard | None = None) -> None:
         """`heard` hears of each of them, whatever its name."""
         self._all = heard
-        self._api, self._namespace = api, namespace
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._selected = {by: selector}
+        self._api, self._path = api, path
+        self._selected = {"labelSelector": selector}
         self._heard: dict[str, Heard] = {}
         self._tasks = Tasks()
         self._running: asyncio.Task[object] | None = None
@@ -39,10 +36,14 @@ class PodWatch:
 
     async def listen(self) -> None:
         """Return once it hears. Raises `EngineError` if the API server does not let it."""
+        await asyncio.shield(self.begin())
+
+    def begin(self) -> asyncio.Future[None]:
+        """Begin to hear, beside other work; see `listen`."""
         if self._running is None or self._listening is None or self._running.done():
             self._listening = asyncio.get_running_loop().create_future()
             self._running = self._tasks.start(self._listen(), "hear of pods", failed=self._deaf)
-        await asyncio.shield(self._listening)
+        return self._listening
 
     def hear(self, name: str, heard: Heard) -> None:
         """Call `heard` with the pod of a name whenever it changes, and when it was deleted."""
@@ -80,7 +81,7 @@ class PodWatch:
 
     async def _list(self) -> str:
         awaited = dict(self._heard)  # of what is made meanwhile, the list may say nothing
-        found = await self._api.request("GET", self._path, query=self._selected, namespace=self._namespace)
+        found = await self._api.request("GET", self._path, query=self._selected)
         pods = {str(one["metadata"]["name"]): one for one in listed(found)}
         if self._listening is not None and not self._listening.done():
             self._listening.set_result(None)

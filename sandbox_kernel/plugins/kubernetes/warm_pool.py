@@ -15,11 +15,13 @@ from ...core.model import PRELOAD, SandboxSpec
 from ...engines.shipping import command_of
 from ...engines.user_ids import UID_RANGE
 from . import pod_gate
-from .pod import LABEL, Pod, digest, pod_spec
+from .pod import HEARD, LABEL, Pod, digest, pod_spec
 
 GROUP = "extensions.agents.x-k8s.io"
 VERSION = f"{GROUP}/v1beta1"
 KEY_CHARACTERS = 20
+ASSIGNED = "agents.x-k8s.io/sandbox-name"
+"""Where the controller writes down which pod it has taken for a claim, some 60 ms before it says that it is done."""
 POOL = "pool"
 """Whose a pod is that nobody has claimed, as its labels say."""
 
@@ -79,6 +81,7 @@ def claim(pod: Pod, pool: str) -> dict[str, Any]:
         "metadata": {"name": pod.name, "namespace": pod.namespace, "labels": labels},
         "spec": {
             "warmPoolRef": {"name": pool},
+            "additionalPodMetadata": {"labels": {HEARD: pod.labels[HEARD]}},
             "lifecycle": {
                 "shutdownTime": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "shutdownPolicy": "Delete",
@@ -93,6 +96,11 @@ def asked(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
     body = _spec(spec, pod.lifetime_seconds)
     metadata = {"name": pod.name, "namespace": pod.namespace, **_described(body)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def assigned(claimed: Mapping[str, Any]) -> str | None:
+    """Return the pod that the controller is about to give to a claim."""
+    return ((claimed.get("metadata") or {}).get("annotations") or {}).get(ASSIGNED) or None
 
 
 def given(claimed: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 from sandbox_kernel.core.model import Inside, SandboxSpec, Settings
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.kubernetes import warm_pool
-from sandbox_kernel.plugins.kubernetes.pod import Pod
+from sandbox_kernel.plugins.kubernetes.pod import HEARD, Pod
 from tests.support.cases import each
 
 
@@ -56,12 +56,15 @@ def test_a_session_with_something_of_its_own_takes_none() -> None:
 
 
 def test_a_claim_has_nothing_of_a_session_but_whose_it_is() -> None:
-    pod = Pod("name", "sandboxes", 600, {"whose": "mine"})
+    pod = Pod("name", "sandboxes", 600, {HEARD: "mine"})
     found = warm_pool.claim(pod, "warm-1")
     lifecycle = found["spec"].pop("lifecycle")
     assert (lifecycle["shutdownPolicy"], lifecycle["ttlSecondsAfterFinished"]) == ("Delete", 0)
-    assert found["spec"] == {"warmPoolRef": {"name": "warm-1"}}
-    assert found["metadata"]["labels"] == {"app.kubernetes.io/name": "sandbox-kernel", "whose": "mine"}
+    assert found["spec"] == {
+        "warmPoolRef": {"name": "warm-1"},
+        "additionalPodMetadata": {"labels": {HEARD: "mine"}},
+    }
+    assert found["metadata"]["labels"] == {"app.kubernetes.io/name": "sandbox-kernel", HEARD: "mine"}
 
 
 def test_the_manifests_let_a_claim_add_nothing() -> None:
@@ -90,3 +93,8 @@ SAID: dict[str, tuple[dict[str, Any], str | None, str | None]] = {
 def test_what_a_claim_says(said: dict[str, Any], pod: str | None, why: str | None) -> None:
     claimed = {"status": said}
     assert (warm_pool.given(claimed), warm_pool.never(claimed)) == (pod, why)
+
+
+def test_a_claim_says_which_pod_it_is_about_to_get() -> None:
+    assert warm_pool.assigned({"metadata": {"name": "claim"}}) is None
+    assert warm_pool.assigned({"metadata": {"annotations": {warm_pool.ASSIGNED: "one"}}}) == "one"
