@@ -119,7 +119,7 @@ def ended_sandboxes(audit: Path) -> list[tuple[list[str], str]]:
 @pytest.mark.parametrize(
     ("code", "seconds", "ends"),
     [
-        ("while True: pass", "2", ["CellTimeout", "CellTimeout", "CellTimeout"]),
+        pytest.param("while True: pass", "2", ["CellTimeout", "CellTimeout", "CellTimeout"], marks=pytest.mark.long),
         (
             "import os; get_ipython().kernel.session.deserialize = lambda *_, **__: os._exit(1)",
             "30",
@@ -565,8 +565,8 @@ async def test_a_frame_that_is_announced_and_never_finished_ends_by_the_clock(we
     ("tiny", "patience", "end"),
     [
         ("frame(4)", 60.0, "OutputLimit"),
-        ("frame(1, {}, {}, {}, {})", 60.0, "OutputLimit"),
-        ("frame(5, {'op': 'reply', 'id': 1})", 60.0, "OutputLimit"),
+        pytest.param("frame(1, {}, {}, {}, {})", 60.0, "OutputLimit", marks=pytest.mark.long),
+        pytest.param("frame(5, {'op': 'reply', 'id': 1})", 60.0, "OutputLimit", marks=pytest.mark.long),
         ("frame(5, {'op': 'refused'})", 60.0, "OutputLimit"),
         ("frame(4)", 0.0, "SandboxDied"),
     ],

@@ -107,7 +107,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("port", [IOPUB, SHELL])
+@pytest.mark.parametrize("port", [IOPUB, pytest.param(SHELL, marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", WORDS)
 def test_whatever_is_written_there_a_cell_ends_and_the_next_works(one: Sandbox, what: str, port: int) -> None:
     run(one, f"connection({port}).sendall({WORDS[what]})")
@@ -127,7 +127,8 @@ SERVERS = {
 
 @pytest.mark.parametrize(
     ("what", "port"),
-    [("noise", SHELL), ("nothing", IOPUB), ("a greeting", IOPUB), ("a handshake and noise", IOPUB),
+    [pytest.param("noise", SHELL, marks=pytest.mark.long), ("nothing", IOPUB),
+     pytest.param("a greeting", IOPUB, marks=pytest.mark.long), ("a handshake and noise", IOPUB),
      ("messages of nothing", SHELL)],
 )  # fmt: skip
 def test_a_server_in_place_of_the_kernel_s_gets_its_own_kernel_replaced(one: Sandbox, what: str, port: int) -> None:

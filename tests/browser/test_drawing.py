@@ -35,7 +35,9 @@ def test_an_output_at_the_edge_of_the_budget_is_drawn(name: str, tmp_path: Path)
     assert draws(data["text/html"], DRAWN_SECONDS, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["a wide row and a long column", "inline blocks in each other"])
+@pytest.mark.parametrize(
+    "name", ["a wide row and a long column", pytest.param("inline blocks in each other", marks=pytest.mark.long)]
+)
 def test_what_the_budget_keeps_away_is_not_drawn_without_it(name: str, tmp_path: Path) -> None:
     assert not draws(OVER[name], FROZEN_SECONDS, tmp_path)
     shown, _ = filtered({"text/html": OVER[name]}, OutputPolicy("strict"))

@@ -36,7 +36,7 @@ def exported(outputs: list[Any], template: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("template", ["lab", "classic"])
+@pytest.mark.parametrize("template", ["lab", pytest.param("classic", marks=pytest.mark.long)])
 def test_a_size_runs_nothing_in_an_export(template: str, tmp_path: Path) -> None:
     """The control: the same notebook, unfiltered, takes the page's title."""
     policy = OutputPolicy("safe")

@@ -42,7 +42,7 @@ def shapes() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-trusted"])
+@pytest.mark.parametrize("kernel", ["sandbox-python", pytest.param("sandbox-trusted", marks=pytest.mark.long)])
 def test_markdown_and_formulas_in_the_page(shared_lab: Lab, kernel: str) -> None:
     """What a parser of the page could make an attribute of does nothing; formulas are typeset as they were."""
     shared_lab.open(kernel, dedent(PRELUDE), shapes(), dedent(FORMULAS))
@@ -61,7 +61,7 @@ def test_markdown_and_formulas_in_the_page(shared_lab: Lab, kernel: str) -> None
     assert "costs $5 and $6, but" in shared_lab.text(2)[2]
 
 
-@pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-trusted"])
+@pytest.mark.parametrize("kernel", ["sandbox-python", pytest.param("sandbox-trusted", marks=pytest.mark.long)])
 def test_no_output_changes_the_macros_of_another(shared_lab: Lab, kernel: str) -> None:
     """MathJax keeps a definition for the whole page, for all notebooks in it."""
     hostile = r"""

@@ -47,6 +47,7 @@ def test_control_unfiltered_they_run_and_load(spoiled_lab: Lab, evil: Evil) -> N
     eventually(lambda: "leak" in evil.paths(), "something is loaded")
 
 
+@pytest.mark.long
 def test_a_frame_that_posts_slow_values_does_not_keep_notebook_7_and_a_large_output_is_apart(walled_lab: Lab) -> None:
     """The control is one for any page: a page that reads such values is kept."""
     lab = walled_lab

@@ -139,6 +139,7 @@ def test_the_script_hashes_as_sha_256_does(browser: Chrome) -> None:
     assert hashed == [hashlib.sha256(text.encode()).hexdigest() for text in texts]
 
 
+@pytest.mark.long
 def test_cells_of_a_notebook_share_a_library_and_bring_it_when_they_are_run_again(
     walled_lab: Lab, tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_frame_that_overruns_loses_its_ports_and_what_it_posted_is_not_read(sh
     assert watched(lab) < ANSWERS
 
 
-@pytest.mark.parametrize("way", ["window", "port"])
+@pytest.mark.parametrize("way", ["window", pytest.param("port", marks=pytest.mark.long)])
 def test_control_a_page_that_reads_such_values_is_kept(tmp_path: Path, way: str) -> None:
     program = (
         f"setTimeout(()=>{{const one=top;{FOUR},'*')}},500)"

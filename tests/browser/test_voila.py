@@ -93,6 +93,7 @@ def corpus(evil: Evil) -> list[str]:
     return [one.replace("http://evil.test", at) for name, one in HTML.items() if "refresh" not in name]
 
 
+@pytest.mark.long
 def test_hostile_outputs_run_nothing_and_frames_do_not_keep_the_page(evil: Evil, tmp_path: Path, kernels: Path) -> None:
     with voila(tmp_path, kernels, "sandbox-python", [*corpus(evil), PAST]) as browser:
         browser.execute_script(GAUGE)
@@ -106,6 +107,7 @@ def test_hostile_outputs_run_nothing_and_frames_do_not_keep_the_page(evil: Evil,
     assert evil.requests == []
 
 
+@pytest.mark.long
 def test_control_unfiltered_they_run_and_load(evil: Evil, tmp_path: Path, kernels: Path) -> None:
     with voila(tmp_path, kernels, "sandbox-trusted", corpus(evil)) as browser:
         eventually(lambda: browser.execute_script("return window.pwned") == 1, "a script runs")

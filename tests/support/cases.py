@@ -70,6 +70,14 @@ def each(
     return decorate
 
 
+def some(values: Iterable[Any], *, of: int) -> list[Any]:
+    """Return many cases that are much alike for `pytest.mark.parametrize`: one of so many is tried each time.
+
+    The others have the mark `long`.
+    """
+    return [pytest.param(one, marks=pytest.mark.long if number % of else ()) for number, one in enumerate(values)]
+
+
 def _cases(
     keys: list[str], values: list[Any], ids: Iterable[object] | Callable[[Any], object] | None
 ) -> Iterable[Case]:

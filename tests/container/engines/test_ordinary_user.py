@@ -15,7 +15,9 @@ from tests.support import ordinary
 ENGINES, ESCAPES = "tests/container/engines", "tests/attacks/escape"
 
 
-@pytest.mark.parametrize("delegated", [True, False], ids=["with_a_cgroup", "without"])
+@pytest.mark.parametrize(
+    "delegated", [pytest.param(True, marks=pytest.mark.long), False], ids=["with_a_cgroup", "without"]
+)
 def test_all_of_it_holds_for_an_ordinary_user(delegated: bool) -> None:
     """What is printed are the times of ends: 0.2 s after the owner's, 0.3 s for fifty; others may be busy meanwhile."""
     if why := ordinary.absent():

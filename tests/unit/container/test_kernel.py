@@ -94,7 +94,7 @@ def lost(client: BlockingKernelClient, pid: int, cells: int, seconds: float) -> 
 def test_a_storm_ends_no_kernel_and_takes_no_reply(tmp_path: Path) -> None:
     """No sibling is left: what is not the code of a user cannot be met, whatever ipykernel does there."""
     with kernel(LAUNCHER, tmp_path) as (client, pid):
-        assert lost(client, pid, 200, WAIT) == 0
+        assert lost(client, pid, 80, WAIT) == 0
         assert answers(client, "x = 1 + 1")["status"] == "ok"
 
 

@@ -62,7 +62,7 @@ def restart(kernel: Kernel) -> None:
     kernel.client.wait_for_ready(timeout=30)
 
 
-@pytest.mark.parametrize("whose", ["operator", "own"])
+@pytest.mark.parametrize("whose", [pytest.param("operator", marks=pytest.mark.long), "own"])
 @pytest.mark.parametrize("change", ["comes", "goes"])
 def test_a_restart_goes_on_with_the_sandbox_and_not_with_another_engine(
     tmp_path: Path, place: Path, change: str, whose: str

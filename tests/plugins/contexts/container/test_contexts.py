@@ -313,6 +313,7 @@ def test_the_monitor_ends_what_a_context_does(image: str) -> None:
         assert sandbox.run_code("kept").text == "1"
 
 
+@pytest.mark.long
 def test_twenty_in_one_sandbox_and_one_killed_by_memory(image: str) -> None:
     async def run() -> tuple[Any, list[str | None]]:
         async with AsyncSandbox(image=image, memory="3G", pids=1024) as sandbox:

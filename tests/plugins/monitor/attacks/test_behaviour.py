@@ -147,7 +147,11 @@ BOUND, AT_ONCE = 60.0, 5.0
 """Seconds in which a rule is to be met, with its quiet time after another test met it; and those of one attempt."""
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: "+".join(code.code for code in attack))
+@pytest.mark.parametrize(
+    "attack",
+    [pytest.param(one, marks=pytest.mark.long if len(one) > 1 else ()) for one in ATTACKS],
+    ids=lambda attack: "+".join(code.code for code in attack),
+)
 def test_an_attack_is_noticed_and_said_to_the_audit_and_to_the_operator(
     one: Watched, attack: tuple[MonitorCode, ...]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
+from tests.support.cases import some
 from tests.support.kernels import eventually
 
 pytestmark = pytest.mark.timeout(300)
@@ -91,7 +92,7 @@ DROPPED = {
 }
 
 
-@pytest.mark.parametrize("what", DROPPED)
+@pytest.mark.parametrize("what", some(DROPPED, of=2))
 def test_a_program_of_the_cells_own_is_seen_under_other_names(one: Watched, what: str) -> None:
     def noticed() -> bool:
         before = len(one.findings())

@@ -105,7 +105,11 @@ def test_the_gate_as_it_stands_keeps_what_was_found_in_each_changed_notebook(rep
     results.rmdir()
 
 
-@pytest.mark.parametrize("words", [[], ["--strict"], ["--screen-threshold", "100"]], ids=["usual", "strict", "100"])
+@pytest.mark.parametrize(
+    "words",
+    [[], pytest.param(["--strict"], marks=pytest.mark.long), ["--screen-threshold", "100"]],
+    ids=["usual", "strict", "100"],
+)
 def test_the_command_on_the_changed_files_fails_for_the_attack_and_says_where(
     repository: Repository, words: list[str]
 ) -> None:

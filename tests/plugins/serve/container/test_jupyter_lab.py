@@ -61,6 +61,7 @@ def person(server: Server, chat: Chat, tmp_path: Path) -> Iterator[Person]:
         somebody.picture("end")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_an_analyst_joins_a_chat_s_sandbox_and_the_chat_goes_on(person: Person, chat: Chat) -> None:
     chat.run("total = 41")
