@@ -55,6 +55,8 @@ class EngineProvider:
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """What the attestation accepts in place of what was asked for, and why: by `Inspection.engine`, the engine's
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""
+    openings: Mapping[str, str] = MappingProxyType({})
+    """Attacks of `escape` that find something in its sandboxes, and why that is no way out."""
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         """Return the engine. Nothing is connected yet. `address` is its name, or that of a socket.

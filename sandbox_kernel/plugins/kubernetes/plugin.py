@@ -24,6 +24,9 @@ _OPTIONS = "noatime, rw or relatime, rw or rw"
 _MEMORY = "the node's own way to mount memory; a pod has no setuid files and no device nodes by its other protections"
 _FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "overlay", "zfs", "tmpfs")
 _NODE_S = " or ".join(f"/etc/hosts ({kind}, writable), /root/end ({kind}, writable)" for kind in _FILE_SYSTEMS)
+_DROPPED = "each pod has an interface; the cluster's policy drops what is sent, and the sender is not told"
+_SHOWN = "no runtime of a pod's covers a file within /proc; what it shows is of the machine, and nobody's data"
+_COUNTED = "a pod's folders in memory have a size and no number of files; the limit of memory counts them"
 _BY_USER = "the kernel counts them by the pod's user, see there"
 
 WALL = Wall(
@@ -90,6 +93,19 @@ class KubernetesProvider(EngineProvider):
                 "options of /mnt/data": (_OPTIONS, _MEMORY),
                 "options of /dev/shm": (_OPTIONS, _MEMORY),
             }
+        }
+    )
+
+    openings = MappingProxyType(
+        {
+            "udp_to_the_network": _DROPPED,
+            "broadcast": _DROPPED,
+            "multicast": _DROPPED,
+            "the_keys_of_others": _SHOWN,
+            "the_kernel_s_symbols": _SHOWN,
+            "the_kernel_s_configuration": _SHOWN,
+            "what_the_machine_s_pressure_wakes": _SHOWN,
+            "empty_files_without_end": _COUNTED,
         }
     )
 

@@ -91,6 +91,7 @@ class _Run:
         self.results = results
         self.gvisor = settings.runtime == "runsc"
         self.bubblewrap = (engine_name := chosen(settings)) == BUBBLEWRAP
+        self.openings = provider(engine_name).openings
         self.slow = {"seconds": SECONDS_IN_A_MACHINE} if provider(engine_name).is_emulated else {}
         self.found: list[Finding] = []
         self.planted = asyncio.Event()
@@ -184,8 +185,10 @@ class _Run:
             return
         names = list(dict.fromkeys(name for probe in probes for name in probe.attacks))
         said = heard(await self._said(sandbox, cell(names, given)), names)
-        kinds = {"gvisor": self.gvisor, "bubblewrap": self.bubblewrap}
-        self.found += [of_attacks(probe, table(), said, **kinds) for probe in probes]
+        self.found += [
+            of_attacks(*(probe, table(), said), gvisor=self.gvisor, bubblewrap=self.bubblewrap, openings=self.openings)
+            for probe in probes
+        ]
 
     async def _attack_neighbour(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
         codes = [probe.code for probe in PROBES if probe.where is Where.NEIGHBOUR and probe.code in self.wanted]

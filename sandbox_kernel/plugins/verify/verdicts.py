@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from ...escape.attacks.kit import Attack
 from ...escape.differences import BUBBLEWRAP, BUBBLEWRAP_REASONS, DIFFERENCES, REASONS
 from .probes import BY_CODE, PROBES, Group, Probe, Word
 
+NO_OPENINGS: Mapping[str, str] = MappingProxyType({})
 MAX_NAMED = 6
 """Attacks that a finding names."""
 
@@ -76,10 +78,16 @@ def of_attacks(
     *,
     gvisor: bool,
     bubblewrap: bool = False,
+    openings: Mapping[str, str] = NO_OPENINGS,
 ) -> Finding:
-    """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it."""
-    different = DIFFERENCES if gvisor else BUBBLEWRAP if bubblewrap else {}
-    why = REASONS if gvisor else BUBBLEWRAP_REASONS
+    """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it.
+
+    `openings` are attacks that find something with this engine, and why that is no way out.
+    """
+    different, why = dict.fromkeys(openings, "worked"), dict(openings)
+    if gvisor or bubblewrap:
+        different.update(DIFFERENCES if gvisor else BUBBLEWRAP)
+        why.update(REASONS if gvisor else BUBBLEWRAP_REASONS)
     refused: dict[str, list[str]] = {}
     got_out, excused = [], []
     for name in probe.attacks:

@@ -13,6 +13,7 @@ from typing import Any
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.plugins.kubernetes.engine import KubernetesEngine
+from sandbox_kernel.plugins.kubernetes.plugin import KubernetesProvider
 from sandbox_kernel.plugins.kubernetes.settings import NAMESPACE
 from tests.cluster.__main__ import Cluster
 from tests.support.engines import DATASET, ECHO, SMALL, UNSEEN, new_spec
@@ -61,21 +62,6 @@ HANDED_OVER = (
 )
 CUT = "a pod's pipe is moved by the process that has it, and ends with it"
 
-DROPPED = "each pod has an interface; the cluster's policy drops what is sent, and the sender is not told"
-SHOWN = "no runtime of a pod's covers a file within /proc; what it shows is of the machine, and nobody's data"
-COUNTED = "a pod's folders in memory have a size and no number of files; the limit of memory counts them"
-ESCAPES = {
-    DROPPED: ("udp_to_the_network", "broadcast", "multicast"),
-    SHOWN: (
-        "the_keys_of_others",
-        "the_kernel_s_symbols",
-        "the_kernel_s_configuration",
-        "what_the_machine_s_pressure_wakes",
-    ),
-    COUNTED: ("empty_files_without_end",),
-}
-"""Attacks that find something in a pod, by why that is no way out. All others end as with Docker."""
-
 
 @dataclass(frozen=True)
 class Kubernetes:
@@ -96,9 +82,7 @@ class Kubernetes:
     unenforced: Mapping[str, str] = field(default_factory=dict)
     filtered_by_the_agent: bool = True
     """Its list of system calls is the agent's alone; a node has another one of its own."""
-    escapes: Mapping[str, str] = field(
-        default_factory=lambda: {name: "worked" for names in ESCAPES.values() for name in names}
-    )
+    escapes: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(KubernetesProvider.openings, "worked"))
     """How attacks end that end otherwise than with Docker."""
 
     def absent(self) -> str | None:
