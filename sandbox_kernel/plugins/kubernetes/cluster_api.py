@@ -229,6 +229,8 @@ class ClusterApi:
                     kept += last
                     if len(kept) > LINE_BYTES:
                         raise _unknown("an event of a watch is too long", f"{LINE_BYTES} bytes")
+        except RuntimeError as error:  # aiohttp's word for a read that begins once the connection is closed
+            raise unreachable(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unreachable(error) from error
 

@@ -294,6 +294,22 @@ async def test_a_watch_goes_on_after(api: ScriptedApi, what: str) -> None:
     await container.kill()
 
 
+async def test_a_watch_whose_connection_is_closed_between_two_events_ends_with_a_reason(api: ScriptedApi) -> None:
+    client = await cluster_api.ClusterApi.connect(None)
+    api.pods["one"] = {"metadata": {"name": "one", "resourceVersion": "7"}}
+    seen = []
+
+    async def look() -> None:
+        async for event in client.watch("/api/v1/namespaces/sandboxes/pods", {"resourceVersion": "0"}):
+            seen.append(event["object"]["metadata"]["name"])
+            await client.close()
+
+    with pytest.raises(EngineError) as caught:
+        await look()
+    assert (seen, caught.value.code) == (["one"], KubernetesCode.CLUSTER_UNREACHABLE)
+    api.pods.clear()
+
+
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
