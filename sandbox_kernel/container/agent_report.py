@@ -36,7 +36,10 @@ TIOCSTI = 0x5412
 F_SETLEASE, F_UNLCK = 1024, 2
 
 QUIET = {"lo", "tunl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "sit0", "ip6tnl0", "ip6gre0"}
-"""Interfaces that lead nowhere: besides them there are none, unless an engine gives each container one."""
+"""Interfaces that lead nowhere: besides them there are none, unless an engine gives each container one.
+
+The attestation has a list of its own (`FALLBACK_TUNNELS`): this one is shipped, and a judge takes nothing from whom it
+judges. One that is here alone would be refused there; one that is there alone would be looked at here for nothing."""
 REACH_SECONDS = 0.15
 """How long something may take to answer. What is near does in a millisecond."""
 POLICY_SECONDS = 5.0

@@ -315,6 +315,10 @@ class OpenedFile(NamedTuple):
     """Whether it was read by calls; else it was opened, and may have been mapped into memory."""
 
 
+SIGKILLED = 128 + 9
+"""The exit code of what SIGKILL ended, as shells and engines have it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitReason:
     """Why a container is gone."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.helper_processes import start_helper
-from ...core.model import DATASETS, ExitReason, SandboxSample, SandboxSpec
+from ...core.model import DATASETS, SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ..abilities import NONE, PAUSE, Ability
 from ..attestation import checks, demand
 from ..base import Check, Handover, Inspection
@@ -79,7 +79,6 @@ JUST_BEFORE_SECONDS = 5.0
 """An older out-of-memory event was another process's end."""
 STATUS_BYTES = 16384
 READ_BYTES = 65536
-SIGKILLED = 128 + 9
 
 
 class BubblewrapContainer(OverPipe, CgroupPause):

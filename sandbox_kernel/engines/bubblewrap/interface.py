@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .ahead import group_for
 from .arguments import ETC_MOUNTS, PROC, arguments, etc, mounts, variables
-from .container import KILL_SECONDS, SIGKILLED, BubblewrapContainer, taken_over
+from .container import KILL_SECONDS, BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program, reachable
 from .engine import BubblewrapEngine
 from .engine_errors import missing, unreachable
@@ -25,7 +25,6 @@ __all__ = (
     "ETC_MOUNTS",
     "KILL_SECONDS",
     "PROC",
-    "SIGKILLED",
     "BubblewrapContainer",
     "BubblewrapEngine",
     "Guest",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import DATASETS, ExitReason, SandboxSample, SandboxSpec
+from ...core.model import DATASETS, SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attached import Held
@@ -145,7 +145,6 @@ REPLAY_SECONDS = 1.0
 LAST_WORDS_SECONDS = 0.5
 PAUSE_TRIES, PAUSE_AGAIN_SECONDS = 4, 0.1
 """With cgroups of the first version, an engine gives up where a busy machine does not stop all processes soon."""
-SIGKILLED = 128 + 9
 GIVEN_NO_THREAD = 2
 """How gVisor ends, as all programs in Go, when the system has no thread for it; no agent of ours ends so."""
 

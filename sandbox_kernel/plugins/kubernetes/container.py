@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
-from ...core.model import ExitReason, SandboxSpec
+from ...core.model import SIGKILLED, ExitReason, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines.attestation import checks, demand
 from ...engines.base import Check, Handover, Inspection
 from ...engines.pipe import OverPipe
-from .pod_endings import SIGKILLED, ending, is_going, is_over, lost
+from .pod_endings import ending, is_going, is_over, lost
 from .pod_pipe import PodPipe
 from .pod_witness import filter_line, process_line, witness
 

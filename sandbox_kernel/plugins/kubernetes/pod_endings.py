@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.codes import Note
 from ...core.errors import EngineError, ImageMissing
-from ...core.model import ExitReason
+from ...core.model import SIGKILLED, ExitReason
 from .codes import KubernetesCode
 
 SAID = 300
@@ -18,7 +18,6 @@ NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainerE
 NODE_GONE = {"NodeLost", "NodeShutdown", "Terminated", "Shutdown"}
 WITH_ITS_NODE = {"DeletionByTaintManager", "DeletionByPodGC"}
 """Who deletes the pods of a node that is gone; others make room, or empty a node."""
-SIGKILLED = 128 + 9
 
 
 def container_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:

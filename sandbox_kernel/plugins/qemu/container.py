@@ -20,7 +20,7 @@ from typing import Any
 from ...container import wire
 from ...core.codes import EndCode, Note, SnapshotCode, Survived
 from ...core.errors import EngineError, SandboxError
-from ...core.model import ExitReason, SandboxSample, SandboxSpec
+from ...core.model import SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines import seccomp_program as system_calls
 from ...engines.abilities import PAUSE, Ability, state_bytes
@@ -29,7 +29,6 @@ from ...engines.base import Check, Handover, Inspection
 from ...engines.bubblewrap.interface import (
     ETC_MOUNTS,
     PROC,
-    SIGKILLED,
     Launched,
     MayUse,
     Root,

@@ -19,13 +19,12 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import ExitReason
+from ...core.model import SIGKILLED, ExitReason
 from ...core.tasks import Tasks
 from ...engines.abilities import state_bytes
 from ...engines.attestation import demand
 from ...engines.bubblewrap.interface import (
     KILL_SECONDS,
-    SIGKILLED,
     BubblewrapContainer,
     Launched,
     await_end,

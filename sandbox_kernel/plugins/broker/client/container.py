@@ -15,7 +15,7 @@ from typing import Any
 from ....container import wire
 from ....core.codes import EndCode, Survived
 from ....core.errors import EngineError, EngineUnavailable
-from ....core.model import ExitReason, SandboxSample, SandboxSpec
+from ....core.model import SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ....core.tasks import Tasks
 from ....engines.abilities import NONE, PAUSE, Ability
 from ....engines.attestation import LOOKED_AT, checks, demand, same
@@ -34,7 +34,6 @@ PAUSE_SECONDS = 60.0
 LAST_WORDS_SECONDS = 0.5
 OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
 KINDS = ("exited", "out_of_memory", "out_of_processes", "out_of_scratch", "killed", "engine_lost", *OF_KEPT)
-SIGKILLED = 128 + 9
 
 
 @dataclass(frozen=True, slots=True)
