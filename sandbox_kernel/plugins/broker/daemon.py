@@ -234,6 +234,8 @@ class Broker:
         if isinstance(connection, Caller) and connection in self._callers:
             self._callers.discard(connection)
             self._by_user[connection.peer.uid] -= 1
+            if not self._by_user[connection.peer.uid]:
+                del self._by_user[connection.peer.uid]  # a network has any number of names
             self._used = time.monotonic()
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------

@@ -140,6 +140,8 @@ class NetworkListener:
         self._broker, self._secured, self._review = broker, secured, review
         self._unknown: Counter[str] = Counter()
         self._passes: dict[bytes, _Pass] = {}
+        self._pipes: dict[Caller, asyncio.StreamWriter] = {}
+        """The second connection of each caller that has a sandbox."""
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks()
 
@@ -257,6 +259,8 @@ class NetworkListener:
                     await tls_relay.closed(found.writer)
             finally:
                 caller.hang_up()
+                if (pipe := self._pipes.get(caller)) is not None:
+                    pipe.transport.abort()  # one that nobody reads any more would wait for as long as TCP does
 
     def _pass_for(self, fd: int, caller: Caller) -> bytes:
         name = secrets.token_bytes(tls_relay.PASS_BYTES)
@@ -270,9 +274,14 @@ class NetworkListener:
             return
         del self._passes[name]
         waiting.timer.cancel()
-        with socket.socket(fileno=waiting.fd) as sock:
-            if await tls_relay.relay_pipe(found.reader, found.writer, sock):
-                waiting.caller.pipe_broke()
+        self._pipes[waiting.caller] = found.writer
+        try:
+            with socket.socket(fileno=waiting.fd) as sock:
+                broke = await tls_relay.relay_pipe(found.reader, found.writer, sock)
+        finally:
+            del self._pipes[waiting.caller]
+        if broke:
+            waiting.caller.pipe_broke()
 
     def _expire(self, name: bytes) -> None:
         """Close a pipe that nobody came for: its sandbox ends."""

@@ -14,6 +14,8 @@ from .codes import BrokerCode
 HOUR = 3600.0
 MAX_REMEMBERED = 100_000
 """Starts of one user within an hour, if its ceiling names no number."""
+MAX_USERS = 10_000
+"""Whose starts are remembered before those of an hour ago are forgotten."""
 
 
 class UsageCounters:
@@ -55,6 +57,9 @@ class UsageCounters:
                 setting="scratch_size",
                 set_by=ceiling.by("scratch_total"),
             )
+        if len(self._starts) > MAX_USERS:  # a network has any number of names
+            for one in [one for one, starts in self._starts.items() if not starts or now - starts[-1] >= HOUR]:
+                del self._starts[one]
         starts = self._starts[uid]
         while starts and now - starts[0] >= HOUR:
             starts.popleft()

@@ -57,15 +57,17 @@ class UserVolumes:
 
     async def create(self, uid: User, name: str, size: int | None) -> None:
         """Make an empty volume, of the largest size that is usual and allowed if no `size` is said."""
-        quota = self._quota(uid)
+        own, quota = self.of(uid), self._quota(uid)
         wanted = min(volumes.DEFAULT_BYTES, quota.total_bytes) if size is None else size
-        await self._done(uid, lambda: self.of(uid).create(name, wanted, quota=quota))
+        await self._done(uid, lambda: own.create(name, wanted, quota=quota))
 
     async def remove(self, uid: User, name: str) -> None:
-        await self._done(uid, lambda: self.of(uid).remove(name))
+        own = self.of(uid)
+        await self._done(uid, lambda: own.remove(name))
 
     async def rename(self, uid: User, name: str, new: str) -> None:
-        await self._done(uid, lambda: self.of(uid).rename(name, new))
+        own = self.of(uid)
+        await self._done(uid, lambda: own.rename(name, new))
 
     @asynccontextmanager
     async def turn(self, uid: User, order: CreateRequest) -> AsyncIterator[None]:

@@ -15,6 +15,10 @@ import pytest
 
 from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, QuotaExceeded
+from sandbox_kernel.core.model import ExitReason, SandboxSpec, Settings
+from sandbox_kernel.core.tasks import Tasks
+from sandbox_kernel.engines.base import Handover
+from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.api import TokenOwner
 from sandbox_kernel.plugins.broker import network_listener
 from sandbox_kernel.plugins.broker.ceilings import OWN, Ceiling, Policy, load
@@ -502,3 +506,77 @@ def test_a_broker_that_would_not_know_its_callers_does_not_start(tmp_path: Path,
     with pytest.raises(ConfigurationError, match=f"--{word}") as caught:
         parsed.run(parsed)
     assert caught.value.code is UsageCode.NOT_TOGETHER
+
+
+# --- a pipe -----------------------------------------------------------------------------------------------------------
+
+
+class Flooding:
+    """An engine whose one sandbox prints without an end, and counts what of it was taken."""
+
+    address, id, image_id, held, introduced = "flooding", "flood", None, True, None
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.ended = asyncio.Event()
+        self.ours, self._theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.tasks = Tasks()
+
+    async def start(self, spec: SandboxSpec) -> Flooding:
+        self.tasks.start(self._flood(), "a flood")
+        return self
+
+    async def _flood(self) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            while True:
+                await loop.sock_sendall(self.ours, bytes(1 << 16))
+                self.taken += 1 << 16
+        self.ended.set()
+
+    async def pass_on(self, state: object, owner_pid: int) -> None:
+        return None
+
+    def lend(self) -> Handover:
+        return Handover(self._theirs.detach(), {"id": self.id, "pipe": packets.PLAIN})
+
+    async def wait(self) -> ExitReason:
+        await self.ended.wait()
+        return ExitReason(kind="exited", exit_code=0)
+
+    async def kill(self) -> None:
+        self.ours.close()
+        self.ended.set()
+        await self.tasks.close()
+
+
+async def test_a_pipe_that_is_not_read_waits_and_holds_up_nobody(tmp_path: Path) -> None:
+    """Not its caller's own words, nor another caller; once it is read, it goes on. Its end is the sandbox's."""
+    flooding = Flooding()
+    async with a_listener(tmp_path, engine=flooding) as (_, place), within(40):
+        alice = place.authority.client("alice")
+        async with wire(place, alice) as control:
+            await hello(control[1])
+            spec = new_spec(Settings(time_zone=None))
+            said = {"op": "start", "n": 1, **packets.request(spec), "spec": packets.asked(spec)}
+            await tls_relay.send(control[1], tls_relay.PACKET, packets.packed(said))
+            kind, data = await tls_relay.receive(control[0], tls_relay.MAX_FRAME, 20)
+            assert kind == tls_relay.PACKET_WITH_PIPE
+            async with wire(place, alice) as (reader, writer):
+                await hello(writer, pipe=data[: tls_relay.PASS_BYTES].hex())
+                before = -1
+                while flooding.taken > before:  # until nothing more is taken for a while
+                    before = flooding.taken
+                    await asyncio.sleep(SOON)
+                assert 0 < before < MOST_ON_ITS_WAY
+                assert await is_served(control)
+                assert (await place.engine(place.certified("bob")).status())["all"] == 1
+                got = 0
+                while got < 2 * MOST_ON_ITS_WAY:
+                    got += len(await reader.readexactly(1 << 16))
+            await flooding.ended.wait()
+
+
+MOST_ON_ITS_WAY = 24 << 20
+"""Bytes that sockets and TLS may keep of a pipe that is not read."""
