@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from sandbox_kernel.plugins.broker.detached import KeptEngine
 from tests.plugins.broker.network import HOST, NetworkDaemon, a_network_daemon
 from tests.support import ROOT
 from tests.support.engines import IMAGE
+from tests.support.kernels import Kernel
 from tests.support.patience import within
 
 CEILINGS = """
@@ -147,6 +148,27 @@ async def test_what_one_caller_has_is_not_there_for_another(daemon: NetworkDaemo
         finally:
             assert await AsyncSandbox.kill(one.id, **alice)
         await until_gone(container)
+
+
+def test_a_kernel_has_one_and_another_one_after_its_restart(
+    daemon: NetworkDaemon, start_kernel: Callable[..., Kernel]
+) -> None:
+    """The process before relayed its pipe, so the next one cannot have it."""
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in daemon.settings("alice", image=IMAGE).items()]
+    kernel = start_kernel(*words)
+    assert kernel.run("x = 6 * 7; x").value == "42"
+    kernel.manager.restart_kernel()
+    assert kernel.run("'x' in dir(), 6 * 7").value == "(False, 42)"
+    kernel.close()
+    assert asyncio.run(rest(daemon, "alice")) == []
+
+
+async def rest(daemon: NetworkDaemon, name: str) -> list[str]:
+    """Return the sandboxes that a caller has, once it has none, or after a while."""
+    async with within(20):
+        while await containers(daemon, name):  # noqa: ASYNC110 (another process ends them)
+            await asyncio.sleep(0.05)
+    return await containers(daemon, name)
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
