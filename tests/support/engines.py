@@ -30,6 +30,7 @@ from tests.support.plain_engine import SESSION, PlainEngine
 from tests.support.roots import root_of_tests
 
 if TYPE_CHECKING:
+    from sandbox_kernel.plugins.broker.settings import BrokerSettings
     from tests.plugins.broker.brokers import Daemon
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
@@ -328,9 +329,53 @@ class Brokered:
         await self.inner.sweep(session_id)
 
     def _daemon(self) -> Daemon:
+        """Return the broker's process."""
         from tests.plugins.broker.brokers import shared
 
         return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else self.inner.name)
+
+
+HANDED_OVER = (
+    "test_another_process_keeps_it_and_a_third_adopts_it",
+    "test_what_was_given_away_ends_with_whoever_has_it",
+)
+"""Tests of the contract that give a pipe to another process."""
+
+
+@dataclass(frozen=True)
+class NetworkBrokered(Brokered):
+    """The same for a caller of the network: by its name alone, for `make test` has a short twin among the broker's."""
+
+    lacks: Mapping[str, str] = field(
+        default_factory=lambda: {
+            DATASET: "a caller of the network has none",
+            **dict.fromkeys(HANDED_OVER, "its pipe is relayed by the process that has it, and ends with it"),
+        }
+    )
+
+    @property
+    def name(self) -> str:
+        return f"network-broker-of-{self.inner.name}"
+
+    @property
+    def source(self) -> str:
+        address, settings = self._place()
+        line = "from tests.plugins.broker.brokers import RawBrokerEngine; from functools import partial"
+        line += "; from sandbox_kernel.plugins.broker.settings import BrokerSettings"
+        return f"{line}; Engine = partial(RawBrokerEngine, {address!r}, settings={settings!r})"
+
+    def make(self) -> Engine:
+        from tests.plugins.broker.brokers import RawBrokerEngine
+
+        address, settings = self._place()
+        return RawBrokerEngine(address, settings=settings)
+
+    def _place(self) -> tuple[str, BrokerSettings]:
+        """Return the broker's address, and as whom it is asked."""
+        from tests.plugins.broker.network import shared_place
+
+        place, settings = shared_place("docker" if isinstance(self.inner, Docker) else self.inner.name)
+        return f"broker://{place.address}", settings
 
 
 ALL: tuple[EngineUnderTest, ...] = (
@@ -366,4 +411,5 @@ def under_test() -> tuple[EngineUnderTest, ...]:
         return ALL
     others = of_plugins()
     lent = (Brokered(one, {**one.lacks, **Brokered(one).lacks}) for one in others) if index.is_here("broker") else ()
-    return tuple(one for one in (*ALL, *others, *lent) if one.name == ONLY)
+    network = (NetworkBrokered(Docker("runc", "docker")),) if index.is_here("broker") else ()
+    return tuple(one for one in (*ALL, *others, *lent, *network) if one.name == ONLY)

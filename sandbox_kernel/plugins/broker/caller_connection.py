@@ -266,6 +266,8 @@ class Caller:
         """`whose` is who it is, where the system does not say so of this socket."""
         self.peer: Peer = whose or peer(sock)
         self.lent: Lease | None = None
+        self.finish_pipe: Callable[[], None] = lambda: None
+        """What is called at the end of its sandbox, where this process relays the pipe."""
         self._broker = broker
         self._socket = sock
         self._loop = asyncio.get_running_loop()
@@ -512,6 +514,7 @@ class Caller:
     def _ended(self, reason: ExitReason) -> None:
         said = {"kind": reason.kind, "exit_code": reason.exit_code, "detail": reason.detail}
         self._say({**said, "code": reason.code and reason.code.code, "op": "ended"})
+        self.finish_pipe()
 
     def _say(self, said: Answer, fd: int | None = None) -> None:
         try:

@@ -9,6 +9,7 @@ seconds. Its sandbox ends with either of its two connections, and with this proc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import secrets
@@ -42,6 +43,8 @@ MAX_TOKEN = 8 << 10
 MAX_NAME = 300
 PASS_SECONDS = 10.0
 """In which a pass is to be used."""
+LAST_WORDS_SECONDS = 5.0
+"""For the engine to hand over the rest of what an ended sandbox wrote."""
 GOODBYE_SECONDS = 1.0
 """For what callers are told at the end of the broker."""
 BACKLOG = 64
@@ -274,14 +277,31 @@ class NetworkListener:
             return
         del self._passes[name]
         waiting.timer.cancel()
-        self._pipes[waiting.caller] = found.writer
+        caller = waiting.caller
+        self._pipes[caller] = found.writer
         try:
             with socket.socket(fileno=waiting.fd) as sock:
+                caller.finish_pipe = lambda: self._finish_later(sock)
+                if caller.lent is None or caller.lent.reason is not None:
+                    caller.finish_pipe()
                 broke = await tls_relay.relay_pipe(found.reader, found.writer, sock)
         finally:
-            del self._pipes[waiting.caller]
+            del self._pipes[caller]
         if broke:
-            waiting.caller.pipe_broke()
+            caller.pipe_broke()
+
+    def _finish_later(self, sock: socket.socket) -> None:
+        """Have a pipe end whose sandbox has: what outlives an owner may have a copy of the other end for a moment more.
+
+        What the engine has not handed over yet is waited for.
+        """
+
+        def finish() -> None:
+            if sock.fileno() >= 0:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RD)
+
+        self._loop.call_later(LAST_WORDS_SECONDS, finish)
 
     def _expire(self, name: bytes) -> None:
         """Close a pipe that nobody came for: its sandbox ends."""

@@ -27,7 +27,7 @@ from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMiss
 from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines import disk_images
 from sandbox_kernel.engines.abilities import Sampled
-from sandbox_kernel.engines.base import Container
+from sandbox_kernel.engines.base import Container, Handover
 from tests.support import ROOT
 from tests.support.datasets import a_folder, dataset
 from tests.support.disks import loops_of, size_of_its_own
@@ -59,6 +59,15 @@ async def swept(under_test: EngineUnderTest) -> AsyncIterator[Callable[[str], No
     yield sessions.append
     for session_id in sessions:
         await under_test.sweep(session_id)
+
+
+async def given_away(container: Container) -> Handover:
+    """Detach a container. One that cannot be is ended, and raises."""
+    try:
+        return container.detach()
+    except EngineError:
+        await container.kill()
+        raise
 
 
 async def gone(under_test: EngineUnderTest, session_id: str, seconds: float = 10) -> None:
@@ -357,7 +366,7 @@ async def test_another_process_keeps_it_and_a_third_adopts_it(
             sys.executable, "-c", PIPE_HOLDER, str(theirs.fileno()), pass_fds=[theirs.fileno()]
         )
         await container.send(b"unread\n")
-        given = container.detach()
+        given = await given_away(container)
         await engine.pass_on(given.state, pipe_holder.pid)
         socket.send_fds(mine, [json.dumps(given.state).encode()], [given.fd])
         assert await asyncio.to_thread(mine.recv, 4) == b"mine"
@@ -383,7 +392,7 @@ async def test_what_was_given_away_ends_with_whoever_has_it(
     spec = under_test.spec()
     swept(spec.session_id)
     container = await under_test.make().start(spec)
-    os.close(container.detach().fd)
+    os.close((await given_away(container)).fd)
     await gone(under_test, spec.session_id)
 
 

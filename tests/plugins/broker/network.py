@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import os
 import re
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,6 +31,7 @@ from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.network_listener import CertificateFiles, Secured, bound
 from sandbox_kernel.plugins.broker.settings import BrokerSettings
+from tests.plugins.broker.brokers import shared
 from tests.support import ROOT
 
 HOST = "localhost"
@@ -104,6 +109,17 @@ class Place:
     def settings(self, **settings: Any) -> BrokerSettings:
         return BrokerSettings(**{"broker_authority": self.authority.file, "broker_token": "/nonexistent", **settings})
 
+    def keywords(self, name: str, **others: Any) -> dict[str, Any]:
+        """Return the keywords of a sandbox whose caller has a certificate."""
+        files = self.authority.client(name)
+        return {
+            "engine": f"broker://{self.address}",
+            "broker_authority": self.authority.file,
+            "broker_certificate": files.certificate,
+            "broker_private_key": files.private_key,
+            **others,
+        }
+
     def engine(self, settings: BrokerSettings) -> BrokerEngine:
         return BrokerEngine(f"broker://{self.address}", settings=settings)
 
@@ -173,15 +189,7 @@ class NetworkDaemon:
         return f"broker://{self.place.address}"
 
     def settings(self, name: str, **others: Any) -> dict[str, Any]:
-        """Return the keywords of a sandbox whose caller has a certificate."""
-        files = self.authority.client(name)
-        return {
-            "engine": self.address,
-            "broker_authority": self.authority.file,
-            "broker_certificate": files.certificate,
-            "broker_private_key": files.private_key,
-            **others,
-        }
+        return self.place.keywords(name, **others)
 
     def _until(self, pattern: str) -> str:
         assert self.process.stderr is not None
@@ -215,3 +223,31 @@ def a_network_daemon(folder: Path, *options: str, **arguments: Any) -> Iterator[
         yield daemon
     finally:
         daemon.end()
+
+
+@cache
+def shared_place(engine: str) -> tuple[Place, BrokerSettings]:
+    """Return where the one broker that all tests of this process share listens, and a caller of it.
+
+    Callers may name a program of their own to run inside.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="network-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    authority = files_in(folder)
+    shared("--anything", "--engine", engine, "--network", str(folder))
+    place = place_in(folder, authority)
+    return place, place.certified("tester")
+
+
+def files_in(folder: Path) -> Authority:
+    """Write what a broker of `brokers` takes to listen on the network."""
+    authority = Authority(folder)
+    server = authority.server()
+    for path, name in ((server.certificate, "server.crt"), (server.private_key, "server.key")):
+        shutil.copy(path, folder / name)
+    return authority
+
+
+def place_in(folder: Path, authority: Authority) -> Place:
+    """Return where such a broker listens."""
+    return Place(f"{HOST}:{(folder / 'port').read_text(encoding='ascii')}", authority)

@@ -237,7 +237,8 @@ class BrokerContainer(OverPipe):
         with contextlib.suppress(KeyError):  # an engine of another package has codes of its own
             ended = replace(ended, code=index.code(name) if isinstance(name, str) else None)
         self._end(ended)
-        self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
+        if not is_address(self._path):  # what is on its way over the network has its end from the broker
+            self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
 
     async def _lost(self) -> None:
         await self._left.wait()

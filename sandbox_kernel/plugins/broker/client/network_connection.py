@@ -169,9 +169,10 @@ class NetworkConnection:
         _held.add(self)
 
     def break_off(self) -> None:
-        """Break the connections without a loop."""
+        """Break the connections without a loop; one that runs closes what is left of them."""
         for sock in self._ours:
-            sock.close()
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
         for number in self._numbers():
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as wire:
                 wire.shutdown(socket.SHUT_RDWR)

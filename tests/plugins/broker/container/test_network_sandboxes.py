@@ -21,7 +21,8 @@ from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.broker.client import packets, tls_relay
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.detached import KeptEngine
-from tests.plugins.broker.network import HOST, NetworkDaemon, a_network_daemon
+from tests.plugins.broker.brokers import a_broker
+from tests.plugins.broker.network import HOST, NetworkDaemon, a_network_daemon, files_in, place_in
 from tests.support import ROOT
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
@@ -94,17 +95,19 @@ async def test_a_sandbox_runs_cells_and_gives_large_outputs(daemon: NetworkDaemo
 
 
 async def test_one_that_waits_is_claimed(tmp_path: Path) -> None:
-    with a_network_daemon(tmp_path, "--pool", "1", ceilings=CEILINGS) as daemon:
-        engine = daemon.place.engine(daemon.place.certified("alice"))
+    authority = files_in(tmp_path)
+    with a_broker("--pool", "1", "--network", str(tmp_path)):
+        place = place_in(tmp_path, authority)
+        engine = place.engine(place.certified("alice"))
         async with within(90):
-            async with sandbox(daemon) as first:
+            async with AsyncSandbox(image=IMAGE, **place.keywords("alice")) as first:
                 await first.run_code("1")
             while not (await engine.status())["ready"]:  # noqa: ASYNC110 (another process makes it)
                 await asyncio.sleep(0.1)
             waiting = {row.container for row in await DockerEngine().list()}
-            async with sandbox(daemon) as second:
+            async with AsyncSandbox(image=IMAGE, **place.keywords("alice")) as second:
                 assert (await second.run_code("6 * 7")).text == "42"
-                [container] = await containers(daemon, "alice")
+                [container] = [row.container for row in await engine.list() if row.state == "running"]
                 assert container[:12] in waiting
 
 
