@@ -179,6 +179,9 @@ test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the o
 	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=kubernetes \
 		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/kubernetes/cluster \
 		tests/container/engines/test_contract.py tests/attacks/escape/test_attacks.py $(PYTEST_ARGS)
+	@echo "--- running the contract of pods behind a broker"
+	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=broker-of-kubernetes \
+		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/container/engines/test_contract.py $(PYTEST_ARGS)
 
 # Its images and roots are two gigabytes of downloads where nothing is there yet, and stay.
 test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap, and a kernelspec of one's own; 15 minutes with the builds

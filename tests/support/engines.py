@@ -404,12 +404,19 @@ def of_plugins() -> tuple[Bubblewrap, ...]:
     return tuple(import_module(f"tests.plugins.{name}.engine").UNDER_TEST for name in here)
 
 
+def brokered(one: Bubblewrap) -> Brokered:
+    """Return a plugin's engine behind a broker, which may have what it lacks by itself: it keeps the pipes."""
+    itself = getattr(one, "lacks_by_itself", ())
+    lacks = {name: why for name, why in one.lacks.items() if name not in itself}
+    return Brokered(one, {**lacks, **Brokered(one).lacks})
+
+
 @cache
 def under_test() -> tuple[EngineUnderTest, ...]:
     """Return those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""
     if ONLY is None:
         return ALL
     others = of_plugins()
-    lent = (Brokered(one, {**one.lacks, **Brokered(one).lacks}) for one in others) if index.is_here("broker") else ()
+    lent = map(brokered, others) if index.is_here("broker") else ()
     network = (NetworkBrokered(Docker("runc", "docker")),) if index.is_here("broker") else ()
     return tuple(one for one in (*ALL, *others, *lent, *network) if one.name == ONLY)
