@@ -61,7 +61,7 @@ def test_the_opening_of_a_connection_goes_with_its_first_words() -> None:
     agent = object.__new__(StreamingAgent)
     waits = set()
     for op in range(flow.OPEN, flow.ALLOW + 1):
-        agent.parked = agent.pressing = False
+        agent.parked = agent.pressing = agent.unowned = False
         agent.pending, agent.pending_bytes = collections.deque(), 0
         agent.send(wire.STREAM, flow.frame(op, 1))
         assert agent.pending_bytes > 0
