@@ -112,6 +112,11 @@ class Link:
         self.send(wire.AGENT, [json.dumps({**fields, "op": op}).encode()])
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing that is sent is answered any more."""
+        return self._over
+
+    @property
     def is_held(self) -> bool:
         """Whether the container is paused, so that no answer is expected."""
         return not (self._flowing.is_set() or self._over)

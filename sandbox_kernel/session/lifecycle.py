@@ -181,7 +181,12 @@ class Lifecycle:
     @property
     def ready(self) -> bool:
         """Whether its kernel takes requests."""
-        return self._state is State.READY
+        return self._state is State.READY and not self.is_ending
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its container is being removed, for a reason that `failure` tells afterwards."""
+        return self._link is not None and self._link.is_over
 
     @property
     def failure(self) -> SandboxError | None:
@@ -191,7 +196,7 @@ class Lifecycle:
     @property
     def link(self) -> Link | None:
         """The way to its agent, while there is one."""
-        return self._link
+        return None if self.is_ending else self._link
 
     async def settled(self) -> None:
         """Wait until its kernel is ready, or it is gone."""
@@ -212,6 +217,8 @@ class Lifecycle:
 
     async def restart(self) -> None:
         """Replace its kernel, unless a new one is on its way; `settled` waits for it. Raises `SandboxDied`."""
+        if self.is_ending:
+            await self.gone()
         if self._link is None:
             return
         self._emit("restart")

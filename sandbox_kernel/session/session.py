@@ -297,7 +297,7 @@ class Session:
     async def started(self) -> str:
         """Start a sandbox unless there is one; return its id once it is attested and ready. Raises `SandboxError`."""
         self.touch()
-        if self._life.state is State.RETIRING:
+        if self._life.state is State.RETIRING or self._life.is_ending:
             await self._life.gone()
         self.launch()
         await self.settled()
@@ -432,7 +432,7 @@ class Session:
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""
         if self._life.link is None:
-            raise SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+            raise SandboxDied(EndCode.SANDBOX_DIED if self._life.is_ending else EndCode.SANDBOX_NOT_RUNNING)
         return self._life.link
 
     def is_working(self) -> bool:

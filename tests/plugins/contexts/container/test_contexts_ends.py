@@ -11,6 +11,7 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, SandboxClosed, SandboxPaused, Tool, Tools
 from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.session.lifecycle import Lifecycle
 from tests.support.patience import within
 
 COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
@@ -162,6 +163,39 @@ async def test_one_whose_agent_has_ended_is_restarted(image: str) -> None:
         await no_pipe(sandbox)
         await sandbox.restart_context(made)
         assert (await sandbox.run_code("6 * 7", context=made)).text == "42"
+
+
+async def test_one_that_is_just_ending_tells_the_reason_and_starts_again(
+    image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pipe has ended, and what is left of it is being removed: here, until the test has asked for something."""
+    removing, removed, remove = asyncio.Event(), asyncio.Event(), Lifecycle._remove  # noqa: SLF001
+
+    async def slow(life: Lifecycle, container: Any) -> None:
+        removing.set()
+        await removed.wait()
+        await remove(life, container)
+
+    monkeypatch.setattr(Lifecycle, "_remove", slow)
+    async with AsyncSandbox(image=image) as sandbox:
+        made = await sandbox.create_context()
+        for asks in ("cell", "restart"):
+            agent = (await sandbox.run_code("import os; os.getppid()", context=made)).text
+            removing.clear()
+            await sandbox.run_code(f"import os; os.kill({agent}, 9)")
+            async with within(30):
+                await removing.wait()
+                code, restart = sandbox.run_code("1", context=made), sandbox.restart_context(made)
+                asked = asyncio.create_task(code if asks == "cell" else restart)
+                (restart if asks == "cell" else code).close()
+                await asyncio.wait({asked}, timeout=0.1)
+                removed.set()
+                done: Any = await asked
+            removed.clear()
+            if asks == "cell":
+                assert (done.error.code, done.error.kept) == (EndCode.CONTEXT_DIED.code, "files")
+            assert (await sandbox.run_code("6 * 7", context=made)).text == "42"
+        removed.set()
 
 
 def test_a_folder_that_cells_cannot_enter_is_refused_with_the_reason(image: str) -> None:
