@@ -297,14 +297,15 @@ class Caller:
         self.hang_up()
 
     def release(self) -> None:
-        """Close the connection, as the broker ends; the sandbox goes on, for its pipe is the caller's.
-
-        The pipe of a caller of the network is this process's, and ends with it.
-        """
-        if self.lent is not None and isinstance(self.peer.uid, NetworkCaller):
-            self._ended(ExitReason(kind="broker_ended"))
+        """Close the connection; the sandbox goes on, for its pipe is the caller's, or another has it."""
         self.lent = None
         self.hang_up()
+
+    def end_with_broker(self) -> None:
+        """Close the connection, as the broker ends. The pipe of a caller of the network is this process's, and ends."""
+        if self.lent is not None and isinstance(self.peer.uid, NetworkCaller):
+            self._ended(ExitReason(kind="broker_ended"))
+        self.release()
 
     def pipe_broke(self) -> None:
         """Note that the connection of the sandbox's pipe is gone, without which it is of no use, unless it is kept."""

@@ -384,7 +384,7 @@ class Broker:
             async with asyncio.timeout(END_SECONDS):
                 await asyncio.gather(self.pool.close(), self.keeping.close())
         for caller in list(self._callers):
-            caller.release()
+            caller.end_with_broker()
         await asyncio.gather(*(network.close() for network in self._networks))
         await self.tasks.close()
 

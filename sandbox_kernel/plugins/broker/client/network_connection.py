@@ -1,6 +1,7 @@
 """A caller's connection to a broker that listens on the network: TLS, who this process is, and two connections.
 
-Outwards it is a socket as `channel.connect` returns one; `tls_relay` says why. The broker's name has to be that of its
+Its address is that of the engine, as a socket's path is. Outwards it is a socket as `channel.connect` returns one;
+`tls_relay` says why. The broker's name has to be that of its
 certificate, and its authority the one that is named: no other is believed. Files are read for each connection, for a
 token is replaced after minutes.
 """
@@ -75,12 +76,12 @@ class Trust:
         try:
             found.load_verify_locations(settings.broker_authority)
         except (OSError, ValueError) as error:
-            raise _wrong("broker_authority", _words(error)) from error
+            raise _wrong("broker_authority", _words(error), settings.broker_authority) from error
         if settings.broker_certificate is not None:
             try:
                 found.load_cert_chain(settings.broker_certificate, settings.broker_private_key, password=lambda: "")
             except (OSError, ValueError) as error:
-                raise _wrong("broker_certificate", _words(error)) from error
+                raise _wrong("broker_certificate", _words(error), settings.broker_certificate) from error
         return found
 
     def token(self) -> str:
@@ -92,7 +93,7 @@ class Trust:
                 data = file.read(MAX_TOKEN + 1)
             token = data.decode("ascii").strip()
         except (OSError, ValueError) as error:
-            raise _wrong("broker_token", _words(error)) from error
+            raise _wrong("broker_token", _words(error), self.settings.broker_token) from error
         if not 0 < len(token) <= MAX_TOKEN:
             raise _wrong("broker_token", f"it has no token of at most {MAX_TOKEN} bytes")
         return token
@@ -102,8 +103,8 @@ def _words(error: Exception) -> str:
     return tls_relay.words(error) if isinstance(error, OSError) else "it is no text"
 
 
-def _wrong(setting: str, why: str) -> ConfigurationError:
-    return ConfigurationError(BrokerCode.BROKER_NOT_CONFIGURED.note(why=why), setting=setting)
+def _wrong(setting: str, why: str, value: str | None = None) -> ConfigurationError:
+    return ConfigurationError(BrokerCode.BROKER_NOT_CONFIGURED.note(why=why), setting=setting, value=value)
 
 
 async def connect(address: str, settings: BrokerSettings) -> socket.socket:

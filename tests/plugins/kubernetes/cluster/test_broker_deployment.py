@@ -234,6 +234,9 @@ def test_a_pod_without_a_right_has_a_sandbox_and_then_one_that_waited(deployed: 
     again = asked("alice", 'run("6 * 7")')
     assert again["text"] == "42", again
     assert again["seconds"] < first["seconds"], (first, again)
+    print(
+        f"from the request to the first result: {first['seconds']:.2f} s, and {again['seconds']:.2f} s where one waits"
+    )
     eventually(lambda: waiting not in pods(), 30, "the end of the one that waited, with its caller's")
 
 
