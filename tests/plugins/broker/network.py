@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,16 @@ from tests.support import ROOT
 
 HOST = "localhost"
 DAY = datetime.timedelta(days=1)
+SIGNS = x509.KeyUsage(
+    **dict.fromkeys(
+        ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
+    ),
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""What an authority's certificate has to say, for Python from 3.13 on."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +66,32 @@ class Authority:
         self._certificate = (
             _begun(subject, subject, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(SIGNS, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         self.file = str(folder / f"{name}.crt")
         Path(self.file).write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server(self, name: str = HOST) -> Files:
-        return self._made(name, [NameOID.COMMON_NAME], ExtendedKeyUsageOID.SERVER_AUTH)
+    def server(self, name: str = HOST, *others: str) -> Files:
+        return self._made(name, [NameOID.COMMON_NAME], ExtendedKeyUsageOID.SERVER_AUTH, others)
 
     def client(self, name: str, *, names: int = 1) -> Files:
         return self._made(name, [NameOID.COMMON_NAME] * names, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def _made(self, name: str, attributes: list[x509.ObjectIdentifier], usage: x509.ObjectIdentifier) -> Files:
+    def _made(
+        self,
+        name: str,
+        attributes: list[x509.ObjectIdentifier],
+        usage: x509.ObjectIdentifier,
+        others: Sequence[str] = (),
+    ) -> Files:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(one, name) for one in attributes])
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         found = (
             _begun(subject, self._certificate.subject, key)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in (name, *others)]), critical=False)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(issuer, critical=False)
             .sign(self._key, hashes.SHA256())
