@@ -182,6 +182,14 @@ test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the o
 	@echo "--- running the contract of pods behind a broker"
 	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=broker-of-kubernetes \
 		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/container/engines/test_contract.py $(PYTEST_ARGS)
+	@echo "--- running E2B's own client against a server of pods"
+	@python=.cache/recipes/e2b-code-interpreter/bin/python; \
+		[[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/e2b-code-interpreter; \
+		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve,kubernetes]' e2b-code-interpreter \
+			hypothesis psutil pytest pytest-asyncio pytest-timeout && \
+		KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=kubernetes \
+		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning \
+		tests/plugins/serve/container/test_official_client.py $(PYTEST_ARGS)
 
 # Its images and roots are two gigabytes of downloads where nothing is there yet, and stay.
 test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap, and a kernelspec of one's own; 15 minutes with the builds

@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.config.sources import from_keywords
+from sandbox_kernel.engines.abilities import Ability, abilities_of
+from sandbox_kernel.engines.select import make_own_engine
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import NamesOfLoopback, Server
-from tests.support.kernels import eventually
+from tests.support.kernels import ENGINE, eventually
 
 e2b = pytest.importorskip("e2b_code_interpreter", reason="make recipes has it")
 e2b_package = pytest.importorskip("e2b", reason="make recipes has it")
 httpx = pytest.importorskip("httpx", reason="make recipes has it")
 errors = pytest.importorskip("e2b.exceptions", reason="make recipes has it")
+
+PAUSES = pytest.mark.skipif(
+    Ability.PAUSE not in abilities_of(make_own_engine(from_keywords(engine=ENGINE))),
+    reason="its sandboxes cannot pause",
+)
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +209,7 @@ def test_what_it_is_and_how_long(box: Any, where: dict[str, str]) -> None:
     assert e2b.Sandbox.connect(box.sandbox_id, **where).run_code("40 + 2").text == "42"
 
 
+@PAUSES
 def test_pause(box: Any) -> None:
     box.run_code("kept = 43")
     assert box.pause() is True
@@ -222,6 +231,7 @@ def test_the_end(where: dict[str, str]) -> None:
         box.run_code("1")
 
 
+@PAUSES
 def test_a_sandbox_is_paused_when_its_time_is_up(where: dict[str, str]) -> None:
     box = e2b.Sandbox.create(timeout=60, lifecycle={"on_timeout": "pause"}, **where)
     assert box.get_info().lifecycle == {"on_timeout": "pause", "auto_resume": False}
