@@ -12,6 +12,7 @@ import pytest
 
 from sandbox_kernel.engines import dataset_folder
 from sandbox_kernel.engines.dataset_folder import UnfitFolderError, opened, opened_as
+from tests.support.kernels import eventually
 
 NOBODY = 65534
 GROUP = 64_999
@@ -92,15 +93,16 @@ def test_a_link_that_is_changed_meanwhile_leads_nowhere_that_the_user_could_not_
                 other.symlink_to(target)
                 other.replace(link)
 
+    def meets_both() -> bool:
+        seen.add(held(opened(str(link))))
+        return len(seen) == 2
+
     link.symlink_to(free)
     swapping = threading.Thread(target=swap)
     swapping.start()
     seen: set[str] = set()
     try:
-        for _ in range(1000):  # the control: root's own process meets both
-            seen.add(held(opened(str(link))))
-            if len(seen) == 2:
-                break
+        eventually(meets_both, 60, "the control: root's own process meets both")
         found, refused = set(), 0
         for _ in range(40):
             try:
