@@ -49,9 +49,11 @@ class ClusterTokenReview:
 
     async def owner(self, token: str) -> TokenOwner | None:
         name = hashlib.sha256(token.encode()).digest()
+        if (kept := self._answer(name)) is not None:
+            return kept[0]  # it waits for no stranger
         try:
             async with asyncio.timeout(REVIEW_SECONDS), self._turn:
-                if (kept := self._kept.get(name)) is not None and time.monotonic() < kept[1]:
+                if (kept := self._answer(name)) is not None:  # another connection of the same caller has asked
                     return kept[0]
                 found = await self._asked(token)
         except TimeoutError as error:
@@ -62,6 +64,11 @@ class ClusterTokenReview:
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
         return found
+
+    def _answer(self, name: bytes) -> tuple[TokenOwner | None, float] | None:
+        """Return what is kept of a token and is still good."""
+        kept = self._kept.get(name)
+        return kept if kept is not None and time.monotonic() < kept[1] else None
 
     async def close(self) -> None:
         api, self._api = self._api, None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable
 from sandbox_kernel.core.model import Settings
@@ -13,7 +15,7 @@ from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import TokenOwner
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from sandbox_kernel.plugins.kubernetes import token_review
+from sandbox_kernel.plugins.kubernetes import cluster_api, token_review
 from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
 from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
 from sandbox_kernel.plugins.kubernetes.token_review import ClusterTokenReview, owner_in
@@ -97,6 +99,34 @@ async def test_an_answer_is_good_for_a_while_and_no_longer(tmp_path: Path, monke
             assert await review.owner("d.e.f") is None
             assert api.seen["review"] == 3
         finally:
+            await review.close()
+
+
+async def test_a_token_that_is_kept_waits_for_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_review, "REVIEW_SECONDS", 600.0)
+    monkeypatch.setattr(cluster_api, "REQUEST_SECONDS", 600.0)
+    hold = asyncio.Event()
+
+    async def silent(request: web.Request) -> web.StreamResponse | None:
+        await hold.wait()
+        return None
+
+    async with scripted_api(tmp_path, monkeypatch) as api:
+        api.tokens["a.b.c"] = of()
+        review = await a_review(api)
+        strangers: list[asyncio.Task[TokenOwner | None]] = []
+        try:
+            assert await review.owner("a.b.c") is not None
+            api.faults["review"] = silent
+            strangers = [
+                asyncio.create_task(review.owner(f"stranger {number}")) for number in range(token_review.AT_ONCE)
+            ]
+            async with within(5):
+                await api.until("review", 1 + token_review.AT_ONCE)
+                assert await review.owner("a.b.c") is not None
+        finally:
+            hold.set()
+            await asyncio.gather(*strangers, return_exceptions=True)
             await review.close()
 
 
