@@ -18,6 +18,7 @@ Pod = Mapping[str, Any]
 Heard = Callable[[Pod | None, bool], None]
 """Takes the last that is known of a pod, and whether it is gone."""
 AGAIN_SECONDS = 0.5
+"""Between two watches, unless the first went on for as long: one that ends at once is not asked again at once."""
 CHANGES = {"ADDED", "MODIFIED", "DELETED"}
 
 
@@ -63,7 +64,9 @@ class PodWatch:
 
     async def _listen(self) -> None:
         version = ""
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 if not version:
                     version = await self._list()
@@ -77,7 +80,8 @@ class PodWatch:
                 if self._listening is not None and not self._listening.done():
                     self._deaf(error)
                     return
-            await asyncio.sleep(AGAIN_SECONDS if not version else 0)
+            lasted = version and loop.time() - began >= AGAIN_SECONDS
+            await asyncio.sleep(0 if lasted else AGAIN_SECONDS)
 
     async def _list(self) -> str:
         awaited = dict(self._heard)  # of what is made meanwhile, the list may say nothing

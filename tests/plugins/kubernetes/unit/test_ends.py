@@ -13,10 +13,11 @@ from aiohttp import web
 from sandbox_kernel.core.codes import Code, EndCode
 from sandbox_kernel.core.errors import EngineError, SandboxDied
 from sandbox_kernel.core.model import ExitReason, Limits, SandboxSpec
-from sandbox_kernel.plugins.kubernetes import cluster_api
+from sandbox_kernel.plugins.kubernetes import cluster_api, pod_watch
 from sandbox_kernel.plugins.kubernetes import container as container_module
 from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
 from sandbox_kernel.plugins.kubernetes.engine import KubernetesEngine, own_pod
+from sandbox_kernel.plugins.kubernetes.pod_watch import PodWatch
 from sandbox_kernel.session.lifecycle import of_sandbox
 from tests.plugins.kubernetes.scripted_api import RUNNING, ScriptedApi, refused, refusing
 from tests.support.engines import ECHO, SMALL, new_spec, receive_line
@@ -308,6 +309,34 @@ async def test_a_watch_whose_connection_is_closed_between_two_events_ends_with_a
         await look()
     assert (seen, caught.value.code) == (["one"], KubernetesCode.CLUSTER_UNREACHABLE)
     api.pods.clear()
+
+
+async def test_a_watch_that_ends_at_once_is_asked_again_after_a_pause(
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await real(0)
+
+    async def ends(request: web.Request) -> web.StreamResponse | None:
+        return web.Response()
+
+    api.faults["watch"] = ends
+    monkeypatch.setattr(pod_watch, "AGAIN_SECONDS", 3600.0)  # so long does none of them go on
+    monkeypatch.setattr("sandbox_kernel.plugins.kubernetes.pod_watch.asyncio.sleep", sleep)
+    client = await cluster_api.ClusterApi.connect(None)
+    watch = PodWatch(client, "/api/v1/namespaces/sandboxes/pods", "a=b")
+    try:
+        async with within(20):
+            await watch.listen()
+            await api.until("watch", 4)
+    finally:
+        await watch.close()
+        await client.close()
+    assert pauses.count(3600.0) >= 3
 
 
 # --- whose it is ------------------------------------------------------------------------------------------------------
