@@ -252,6 +252,9 @@ class ClusterApi:
             raise refusal(error.status, {"message": said}, namespace) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unreachable(error) from error
+        if wire.protocol != PROTOCOL:  # an older one has no end of stdin, and none at all has no streams
+            await wire.close()
+            raise _unknown(f"the API server does not attach by {PROTOCOL}: it is older than Kubernetes 1.30, or none")
         return wire
 
     async def close(self) -> None:

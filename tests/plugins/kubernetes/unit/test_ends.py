@@ -267,6 +267,24 @@ async def test_a_busy_api_server_is_asked_again_when_it_says(api: ScriptedApi, m
     assert set(pauses) - {0, 0.5} == {1.0, cluster_api.MAX_AGAIN_SECONDS, cluster_api.AGAIN_SECONDS}
 
 
+@pytest.mark.parametrize("granted", ["v4.channel.k8s.io", None], ids=["an older one", "none"])
+async def test_an_attach_by_another_protocol_is_not_taken(api: ScriptedApi, granted: str | None) -> None:
+    async def other(request: web.Request) -> web.StreamResponse | None:
+        wire = web.WebSocketResponse(protocols=(granted,) if granted else ())
+        if granted:  # although it was not asked for
+            wire.headers["Sec-WebSocket-Protocol"] = granted
+        await wire.prepare(request)
+        await wire.receive()
+        return wire
+
+    api.faults["attach"] = other
+    with pytest.raises(EngineError, match="v5") as caught:
+        await KubernetesEngine().start(a_spec())
+    assert caught.value.code is EndCode.ENGINE_UNKNOWN_ANSWER
+    api.faults.clear()
+    await (await KubernetesEngine().start(a_spec())).kill()  # the control
+
+
 # --- the watch --------------------------------------------------------------------------------------------------------
 
 ODD: Mapping[str, bytes | None] = {
