@@ -35,29 +35,32 @@ def opened(path: str, reader: int | None = None) -> int:
         account = pwd.getpwuid(uid)
     except KeyError:
         account = None
+    home = "/" if account is None else account.pw_dir
     if uid == os.geteuid():
-        fd = _open(path)
+        fd = _open(path, home)
     elif os.geteuid() != 0:
         raise UnfitFolderError("only a broker that root runs opens it with the rights of the user who asks")
     elif account is None:
         raise UnfitFolderError(f"user id {uid} is no account, so it has no groups")
     else:
-        fd = opened_as(uid, account.pw_gid, os.getgrouplist(account.pw_name, account.pw_gid), path)
+        fd = opened_as(uid, account.pw_gid, os.getgrouplist(account.pw_name, account.pw_gid), path, home)
     real = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 (pathlib is slow to import)
-    home = "/" if account is None else account.pw_dir
-    if real in FORBIDDEN or f"{home}/".startswith(f"{real}/") or real.startswith(("/dev/", "/proc/", "/sys/")):
+    if real in FORBIDDEN or real.startswith(("/dev/", "/proc/", "/sys/")):
         os.close(fd)
         raise UnfitFolderError(f"{real} is no folder of data")
     return fd
 
 
-def opened_as(uid: int, gid: int, groups: list[int], path: str) -> int:
-    """Return a folder that a helper opened with these rights and no others. Raises `UnfitFolderError`."""
+def opened_as(uid: int, gid: int, groups: list[int], path: str, home: str = "/") -> int:
+    """Return a folder that a helper opened with these rights and no others; `home` is the user's.
+
+    Raises `UnfitFolderError`.
+    """
     import contextlib
     import select
     import subprocess
 
-    words = [str(uid), str(gid), ",".join(map(str, groups)), path]
+    words = [str(uid), str(gid), ",".join(map(str, groups)), path, home]
     helper = subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, *words],
         stdin=subprocess.PIPE,  # it ends with this process
@@ -85,15 +88,52 @@ def opened_as(uid: int, gid: int, groups: list[int], path: str) -> int:
             helper.wait(1)
 
 
-def _open(path: str) -> int:
+def _open(path: str, home: str) -> int:
     try:
         fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise UnfitFolderError(f"{path}: {getattr(error, 'strerror', error)}") from error
-    if not os.access(f"/proc/self/fd/{fd}", os.R_OK | os.X_OK, effective_ids=True):
+    try:
+        if not os.access(f"/proc/self/fd/{fd}", os.R_OK | os.X_OK, effective_ids=True):
+            raise UnfitFolderError(f"this user may not read {path}")
+        _refuse_home(path, os.fstat(fd), home)
+    except OSError as error:
         os.close(fd)
-        raise UnfitFolderError(f"this user may not read {path}")
+        raise UnfitFolderError(f"{path}: {error.strerror}") from error
+    except UnfitFolderError:
+        os.close(fd)
+        raise
     return fd
+
+
+def _refuse_home(path: str, folder: os.stat_result, home: str) -> None:
+    """Refuse a home and what is above it, by whatever name: of a link, or where it is mounted once more.
+
+    What cannot be looked at may be the folder if the way there ends on its device. Raises `UnfitFolderError`.
+    """
+    device = None
+    for one in _way_to(home):
+        try:
+            found = os.stat(one)  # noqa: PTH116 (pathlib is slow to import)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if device == folder.st_dev:
+                raise UnfitFolderError(f"whether {path} is the home {home} is not known: {error.strerror}") from error
+            continue
+        if os.path.samestat(found, folder):
+            raise UnfitFolderError(f"{path} is no folder of data: it is the home {home}, or above it")
+        device = found.st_dev
+
+
+def _way_to(home: str) -> list[str]:
+    """Return the folders from / to a home, without links; those above it as well if it is itself a link."""
+    found: dict[str, None] = {"/": None}
+    if home.startswith("/"):
+        for end in (os.path.dirname(home.rstrip("/")), home):  # noqa: PTH120 (pathlib is slow to import)
+            names = os.path.realpath(end).split("/")
+            found.update(dict.fromkeys("/".join(names[:many]) for many in range(2, len(names) + 1) if names[many - 1]))
+    return list(found)
 
 
 def _become(uid: int, gid: int, groups: list[int]) -> None:
@@ -109,10 +149,10 @@ def _become(uid: int, gid: int, groups: list[int]) -> None:
 
 def main(words: list[str]) -> None:
     """Hold a folder until stdin ends, and say its number; or say why there is none."""
-    uid, gid, groups, path = words
+    uid, gid, groups, path, home = words
     try:
         _become(int(uid), int(gid), [int(one) for one in groups.split(",") if one])
-        os.write(1, _OPENED + str(_open(path)).encode())
+        os.write(1, _OPENED + str(_open(path, home)).encode())
         os.read(0, 1)
     except OSError as error:
         os.write(1, f"{path}: {error.strerror}".encode("utf-8", "replace"))
