@@ -527,7 +527,11 @@ class EndCode(Code):
         "no disk can be made for the sandbox",
         "Use a broker that root runs, engine = qemu, or scratch = memory; with bubblewrap, limits = best-effort.",
     )
-    VOLUMES_UNUSABLE = "failure", "no volumes can be used here", "Use a broker that root runs."
+    VOLUMES_UNUSABLE = (
+        "failure",
+        "no volumes can be used here",
+        "Use a broker that root runs; a folder that is named here has to be writable, and its user's alone.",
+    )
     VOLUME_NOT_HERE = (
         "failure",
         "there is no volume {name}",

@@ -100,21 +100,18 @@ class Volumes:
             except FileNotFoundError:
                 pass
             new = f".owner-{os.getpid()}"
-            try:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(new, dir_fd=folder)
-                fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-                with open(fd, "w") as file:  # noqa: PTH123 (a descriptor)
-                    file.write(f"{new_uid()}\n")
-                    file.flush()
-                    os.fsync(fd)  # an empty one, after a crash of the machine, would be no owner of any volume
-                with contextlib.suppress(FileExistsError):  # another process was faster
-                    os.link(new, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(new, dir_fd=folder)
-                os.fsync(folder)
-                return _uid(folder)
-            except OSError as error:
-                raise unusable(f"{self.folder}: {error.strerror}") from error
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            with open(fd, "w") as file:  # noqa: PTH123 (a descriptor)
+                file.write(f"{new_uid()}\n")
+                file.flush()
+                os.fsync(fd)  # an empty one, after a crash of the machine, would be no owner of any volume
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                os.link(new, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
+            os.unlink(new, dir_fd=folder)
+            os.fsync(folder)
+            return _uid(folder)
 
     def list(self) -> tuple[Volume, ...]:
         """Return all, in the order of their names. Raises `EngineError`."""
@@ -189,7 +186,10 @@ class Volumes:
 
     @contextmanager
     def _opened_folder(self, name: str | None = None, *, create: bool = False) -> Iterator[int]:
-        """Open the folder, which has to be this user's alone; `name` is the volume that is asked for."""
+        """Open the folder, which has to be this user's alone; `name` is the volume that is asked for.
+
+        Whatever is done with its files is done within: what the machine refuses there is told with the folder's name.
+        """
         if name is not None:
             _check(name)
         try:
@@ -204,7 +204,10 @@ class Volumes:
             status = os.fstat(folder)
             if status.st_uid != os.geteuid() or status.st_mode & 0o077:
                 raise unusable(f"{self.folder} has to be this user's alone (chmod 700)")
-            yield folder
+            try:
+                yield folder
+            except OSError as error:
+                raise unusable(f"{self.folder}: {error.strerror or error}") from error
 
     @contextmanager
     def _alone(self, folder: int) -> Iterator[None]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -299,3 +300,52 @@ def test_a_volume_that_is_not_there_is_made_to_be_written_to_and_not_to_be_read(
     assert not Path(volumes.folder).exists()
     os.close(volumes.attach("models", writable=True).fd)
     assert volumes.size("models") == SIZE
+
+
+READ_ONLY = """
+import subprocess, sys
+from sandbox_kernel.core.errors import EngineError
+from sandbox_kernel.engines.volumes import Volumes
+mine = Volumes(sys.argv[1])
+subprocess.run(["mount", "--bind", mine.folder, mine.folder], check=True)
+subprocess.run(["mount", "-o", f"remount,bind,{sys.argv[2]}", mine.folder], check=True)
+for name, call in {
+    "create": lambda: mine.create("other", 32 << 20),
+    "read": lambda: mine.attach("models", writable=False),
+    "write": lambda: mine.attach("spare", writable=True),
+    "repair": lambda: mine.repair("models"),
+    "rename": lambda: mine.rename("spare", "last"),
+    "remove": lambda: mine.remove("other"),
+}.items():
+    try:
+        call()
+        print(name, "done")
+    except EngineError as error:
+        print(name, error.code.name, error.setting, error.message)
+"""
+
+
+@pytest.mark.parametrize("how", ["ro", "rw"], ids=["read-only", "control"])
+def test_a_read_only_folder_is_said_to_be_one(volumes: Volumes, how: str) -> None:
+    for name in ("models", "spare"):
+        volumes.create(name, SIZE)
+    words = ["unshare", "--mount", sys.executable, "-c", READ_ONLY, volumes.folder, how]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    said = f"VOLUMES_UNUSABLE volumes no volumes can be used here: {volumes.folder}: Read-only file system"
+    names = ("create", "read", "write", "repair", "rename", "remove")
+    assert done.stdout.splitlines() == [f"{name} {said if how == 'ro' else 'done'}" for name in names], done.stderr
+    assert [one.name for one in volumes.list()] == ["models", "spare"] if how == "ro" else ["last", "models"]
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "control"])
+def test_an_owner_that_is_no_file_is_refused_with_the_folder_s_name(volumes: Volumes, kind: str) -> None:
+    Path(volumes.folder).mkdir(mode=0o700)
+    owner = Path(volumes.folder, "owner")
+    if kind == "control":
+        volumes.create("models", SIZE)
+        return
+    owner.symlink_to("elsewhere") if kind == "link" else owner.mkdir()
+    for call in (volumes.uid, lambda: volumes.attach("models", writable=True)):
+        assert f"{volumes.folder}: " in refusal(EndCode.VOLUMES_UNUSABLE, call).message
+    refusal(EndCode.VOLUMES_UNUSABLE, volumes.create, "models", SIZE)
+    assert files_of(volumes) == ["owner"]
