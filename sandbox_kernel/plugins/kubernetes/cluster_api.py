@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -23,6 +23,7 @@ from yaml import YAMLError
 from ...core.codes import EndCode, Note
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable
 from .codes import KubernetesCode
+from .pod import is_name
 from .pod_endings import SAID
 
 REQUEST_SECONDS = 10.0
@@ -236,6 +237,8 @@ class ClusterApi:
 
     async def attach(self, namespace: str, pod: str, container: str) -> aiohttp.ClientWebSocketResponse:
         """Attach to the stdin, stdout and stderr of a container. Raises `EngineError`."""
+        if not is_name(pod):
+            raise _unknown("a pod's name is none")
         query = {"container": container, "stdin": "true", "stdout": "true", "stderr": "true", "tty": "false"}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/attach"
         try:
@@ -293,7 +296,7 @@ class ClusterApi:
             return await self._headers() != refused
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
-        return f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
+        return f"{self.address}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
 
     async def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json"}
@@ -325,13 +328,22 @@ def listed(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     is_one = isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str)
     if not is_one or not isinstance(found, list) or not all(map(_is_object, found)):
         raise _unknown("a list of the cluster's is none")
+    if not all(is_name(one["metadata"].get("name")) for one in found):
+        raise _unknown("a list of the cluster's has something without a name")
     return found
+
+
+def known(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of the cluster's. Raises `EngineError` for what is none."""
+    if not _is_object(answer):
+        raise _unknown("an object of the cluster's is none")
+    return answer
 
 
 def _event(line: bytes) -> dict[str, Any]:
     """Return an event of a watch. Raises `EngineError` for what is none."""
     event = parsed(line)
-    if event is None or not isinstance(event.get("object"), dict):
+    if event is None or not isinstance(event.get("object"), dict) or not isinstance(event.get("type"), str):
         raise _unknown("an event of a watch is none")
     if event.get("type") != "ERROR" and not _is_object(event["object"]):
         raise _unknown("an event of a watch has no object")
@@ -342,14 +354,25 @@ def _is_object(found: object) -> bool:
     """Return whether it has what is read of each pod, in its type; what a pod's spec says is compared as a whole."""
     if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
         return False
+    words = [found["metadata"].get(name) or {} for name in ("labels", "annotations")]
+    if not all(isinstance(one, dict) and all(isinstance(word, str) for word in one.values()) for one in words):
+        return False
     status = found.get("status", {})
-    if not isinstance(status, dict):
+    if not isinstance(status, dict) or not isinstance(found.get("spec", {}), dict) or not _has_words(status):
         return False
     rows = [status.get(name) or [] for name in ("containerStatuses", "conditions")]
     if not all(isinstance(row, list) and all(isinstance(one, dict) for one in row) for row in rows):
         return False
+    if not all(map(_has_words, rows[1])):
+        return False
     states = [one.get("state", {}) for one in rows[0]]
-    return all(isinstance(one, dict) and all(isinstance(word, dict) for word in one.values()) for one in states)
+    if not all(isinstance(one, dict) for one in states):
+        return False
+    return all(isinstance(one, dict) and _has_words(one) for state in states for one in state.values())
+
+
+def _has_words(found: Mapping[str, Any]) -> bool:
+    return all(isinstance(found.get(name, ""), str | None) for name in ("phase", "reason", "message", "type", "status"))
 
 
 def _unknown(words: str, limit: str | None = None) -> EngineError:

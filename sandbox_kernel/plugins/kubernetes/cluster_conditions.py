@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import EngineError
+from ...engines.attestation import as_list, at
 from ...engines.inspectable import Condition
-from .cluster_api import ClusterRefused
+from .cluster_api import ClusterRefused, listed
 from .cluster_namespace import Cluster
 from .codes import KubernetesCode
 
@@ -27,7 +28,7 @@ RIGHTS = (
 """All that the engine does in its namespace."""
 SAID = 160
 """Characters of a refusal, in a row for people."""
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 _RESTRICTED: Mapping[str, Any] = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -111,7 +112,7 @@ async def allowed(cluster: Cluster, resource: str, verb: str, *, part: str = "",
         "spec": {"resourceAttributes": asked},
     }
     said = await cluster.api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
-    return (said.get("status") or {}).get("allowed") is True
+    return at(said, "status", "allowed") is True
 
 
 async def _refuses(cluster: Cluster, name: str, pod: Mapping[str, Any], by: str) -> Condition:
@@ -128,7 +129,7 @@ async def _network(cluster: Cluster) -> Condition:
         return Condition("network policy", True, "not this user's to read: each sandbox looks what answers it")
     path = f"/apis/{group}/v1/namespaces/{cluster.namespace}/networkpolicies"
     try:
-        rows = (await cluster.api.request("GET", path, namespace=cluster.namespace)).get("items") or ()
+        rows = listed(await cluster.api.request("GET", path, namespace=cluster.namespace))
     except EngineError as error:
         return Condition("network policy", False, str(error)[:SAID], CHART)
     return network([dict(one.get("spec") or {}) for one in rows])
@@ -137,7 +138,8 @@ async def _network(cluster: Cluster) -> Condition:
 def network(policies: list[dict[str, Any]]) -> Condition:
     """Judge the policies of the namespace: together they allow what any of them allows. Pure."""
     whole = [one for one in policies if not one.get("podSelector")]
-    closed = {kind for one in whole for kind in one.get("policyTypes") or ()} >= {"Ingress", "Egress"}
+    kinds = [as_list(one.get("policyTypes")) for one in whole]
+    closed = all(any(name in one for one in kinds) for name in ("Ingress", "Egress"))
     opened = any(one.get("ingress") or one.get("egress") for one in policies)
     if closed and not opened:
         return Condition("network policy", True, "no connection is allowed, in or out")

@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 from ...core.errors import EngineError
 from ...core.tasks import Tasks
 from ...core.version import __version__
+from ...engines.attestation import as_list, at
 from ...engines.inspectable import Listed
 from ...engines.owner_process import Owner, host_name
-from .cluster_api import ClusterApi, ClusterRefused, listed
-from .pod import HEARD, LABEL, digest
+from .cluster_api import ClusterApi, ClusterRefused, known, listed
+from .pod import HEARD, LABEL, digest, is_name
 from .pod_endings import is_over
 from .pod_watch import PodWatch
 from .settings import KubernetesSettings
@@ -28,6 +29,8 @@ REAP_AGE_SECONDS = 30
 TIDY_SECONDS, TIDY_EACH_SECONDS = 10.0, 30.0
 """How long what is left is looked for beside other work, and how often."""
 MAX_LISTED = 5000
+MAX_DIGITS = 18
+"""Of a number that the cluster says."""
 Key = tuple[KubernetesSettings, str | None]
 """Its settings, and the kubeconfig file that they are read with."""
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -116,7 +119,7 @@ class Cluster:
     async def pod(self, name: str) -> dict[str, Any] | None:
         """Return what the cluster says of a pod; None if there is none."""
         try:
-            return await self.api.request("GET", f"{self.pods}/{name}", namespace=self.namespace)
+            return known(await self.api.request("GET", f"{self.pods}/{name}", namespace=self.namespace))
         except ClusterRefused as error:
             if error.status == 404:
                 return None
@@ -146,7 +149,8 @@ class Cluster:
 
 
 def is_sandbox(pod: Mapping[str, Any]) -> bool:
-    return Owner.parse(str(pod["metadata"].get("name"))) is not None
+    name = pod["metadata"].get("name")
+    return is_name(name) and Owner.parse(name) is not None
 
 
 def is_left(pod: Mapping[str, Any]) -> bool:
@@ -162,22 +166,29 @@ def is_left(pod: Mapping[str, Any]) -> bool:
 
 
 def row(pod: Mapping[str, Any]) -> Listed:
-    """Return what a pod says of itself."""
+    """Return what a pod says of itself; what it does not say is empty, and its age then 0."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     owner = Owner.parse(metadata["name"])
     here = labels.get(f"{LABEL}/host") == host_name()[:63]
-    began = datetime.fromisoformat(str(metadata["creationTimestamp"]).replace("Z", "+00:00"))
-    container = pod["spec"]["containers"][0]
-    memory = str(((container.get("resources") or {}).get("limits") or {}).get("memory", ""))
+    container = next(iter(as_list(at(pod, "spec", "containers"))), None)
+    memory = str(at(container, "resources", "limits", "memory"))[:MAX_DIGITS]
     return Listed(
         session=labels.get(f"{LABEL}/session", ""),
         container=metadata["name"],
         owner_pid=owner.pid if owner else None,
         owner_alive=owner.alive() if owner and here else None,
         state=str((pod.get("status") or {}).get("phase", "")).lower(),
-        age_seconds=max(0, int(time.time() - began.timestamp())),
-        image=container["image"],
+        age_seconds=_age(str(metadata.get("creationTimestamp", ""))),
+        image=str(at(container, "image") or ""),
         memory_bytes=int(memory) if memory.isdecimal() else 0,
         version=labels.get(f"{LABEL}/version", ""),
     )
+
+
+def _age(began: str) -> int:
+    """Return the seconds since a time of the cluster's, 0 for what is none: nothing is deleted for its age then."""
+    try:
+        return max(0, int(time.time() - datetime.fromisoformat(began).timestamp()))
+    except (ValueError, OverflowError):
+        return 0

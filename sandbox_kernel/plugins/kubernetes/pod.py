@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +35,16 @@ MASKED = ("/dev/mqueue", "/sys/block", "/sys/bus", "/sys/dev", "/sys/kernel", "/
 """Of what other engines cover, what a pod can: each system has these folders, and no runtime mounts within /proc."""
 LOST_SECONDS = 5
 """How long a pod is kept on a node that says nothing. Its pipe has broken by then."""
+
+
+MAX_NAME = 253
+_PART = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})*")
+
+
+def is_name(found: object) -> bool:
+    """Return whether it may be a pod's name, by the rule of clusters (RFC 1123). Nothing else is part of a path."""
+    return isinstance(found, str) and len(found) <= MAX_NAME and _NAME.fullmatch(found) is not None
 
 
 class Pod(NamedTuple):

@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...core.model import PRELOAD, SandboxSpec
+from ...engines.attestation import at
 from ...engines.shipping import command_of
 from ...engines.user_ids import UID_RANGE
 from . import pod_gate
-from .pod import HEARD, LABEL, Pod, digest, pod_spec
+from .pod import HEARD, LABEL, Pod, digest, is_name, pod_spec
 
 GROUP = "extensions.agents.x-k8s.io"
 VERSION = f"{GROUP}/v1beta1"
@@ -100,13 +101,12 @@ def asked(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
 
 def assigned(claimed: Mapping[str, Any]) -> str | None:
     """Return the pod that the controller is about to give to a claim."""
-    return ((claimed.get("metadata") or {}).get("annotations") or {}).get(ASSIGNED) or None
+    return _name(at(claimed, "metadata", "annotations", ASSIGNED))
 
 
 def given(claimed: Mapping[str, Any]) -> str | None:
     """Return the pod of a claim; None while it has none that runs."""
-    status = (claimed.get("status") or {}).get("sandbox") or {}
-    return str(status["name"]) if status.get("name") and status.get("podIPs") else None
+    return _name(at(claimed, "status", "sandbox", "name")) if at(claimed, "status", "sandbox", "podIPs") else None
 
 
 def never(claimed: Mapping[str, Any]) -> str | None:
@@ -115,6 +115,10 @@ def never(claimed: Mapping[str, Any]) -> str | None:
         if one.get("status") == "False" and one.get("reason") in NOTHING:
             return str(one.get("message") or one["reason"])
     return None
+
+
+def _name(found: object) -> str | None:
+    return str(found) if is_name(found) else None
 
 
 NOTHING = {"WarmPoolNotFound", "TemplateNotFound", "InvalidMetadata", "ReconcilerError"}
