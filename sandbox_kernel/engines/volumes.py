@@ -99,19 +99,17 @@ class Volumes:
                 return _uid(folder)
             except FileNotFoundError:
                 pass
-            new = f".owner-{os.getpid()}"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new, dir_fd=folder)
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-            with open(fd, "w") as file:  # noqa: PTH123 (a descriptor)
-                file.write(f"{new_uid()}\n")
-                file.flush()
-                os.fsync(fd)  # an empty one, after a crash of the machine, would be no owner of any volume
-            with contextlib.suppress(FileExistsError):  # another process was faster
-                os.link(new, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
-            os.unlink(new, dir_fd=folder)
-            os.fsync(folder)
-            return _uid(folder)
+            with self._alone(folder):
+                with contextlib.suppress(FileNotFoundError):  # another was faster
+                    return _uid(folder)
+                fd = os.open(_NEW, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+                with open(fd, "w") as file:  # noqa: PTH123 (a descriptor)
+                    file.write(f"{new_uid()}\n")
+                    file.flush()
+                    os.fsync(fd)  # an empty one, after a crash of the machine, would be no owner of any volume
+                os.rename(_NEW, _OWNER, src_dir_fd=folder, dst_dir_fd=folder)
+                os.fsync(folder)
+                return _uid(folder)
 
     def list(self) -> tuple[Volume, ...]:
         """Return all, in the order of their names. Raises `EngineError`."""

@@ -7,8 +7,9 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from sandbox_kernel.core.codes import Code, EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import disk_images
+from sandbox_kernel.engines import volumes as volumes_module
 from sandbox_kernel.engines.attached import hold
-from sandbox_kernel.engines.user_ids import UID_RANGE
+from sandbox_kernel.engines.user_ids import UID_RANGE, new_uid
 from sandbox_kernel.engines.volumes import Quota, Volumes, of_owner
 
 SIZE = 32 * MIB
@@ -194,22 +196,30 @@ def test_what_says_whose_volumes_they_are_is_written_before_it_has_its_name(
 ) -> None:
     """A machine that loses power in between is to have all of it or nothing."""
     steps: list[str] = []
-    fsync, link = os.fsync, os.link
+    fsync, rename = os.fsync, os.rename
 
     def noting(fd: int) -> None:
         status = os.fstat(fd)
         steps.append("folder" if stat.S_ISDIR(status.st_mode) else f"{status.st_size} bytes")
         fsync(fd)
 
-    def linking(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
-        steps.append("link")
-        link(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+    def renaming(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        steps.append("rename")
+        rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "fsync", noting)
-    monkeypatch.setattr(os, "link", linking)
+    monkeypatch.setattr(os, "rename", renaming)
     uid = volumes.uid()
-    assert steps == [f"{len(str(uid)) + 1} bytes", "link", "folder"]
+    assert steps == [f"{len(str(uid)) + 1} bytes", "rename", "folder"]
     assert volumes.uid() == uid
+
+
+@pytest.mark.parametrize("name", ["\uff4dodels", "model\u017f", "models\u200b", "m\u043edels", "models\u0663"])
+def test_no_name_looks_like_another_s(volumes: Volumes, name: str) -> None:
+    volumes.create("models", SIZE)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.create, name, SIZE)
+    refusal(EndCode.VOLUME_NOT_OPENED, volumes.rename, "models", name)
+    assert [one.name for one in volumes.list()] == ["models"]
 
 
 def test_names_differ_in_more_than_the_case(volumes: Volumes) -> None:
@@ -348,4 +358,31 @@ def test_an_owner_that_is_no_file_is_refused_with_the_folder_s_name(volumes: Vol
     for call in (volumes.uid, lambda: volumes.attach("models", writable=True)):
         assert f"{volumes.folder}: " in refusal(EndCode.VOLUMES_UNUSABLE, call).message
     refusal(EndCode.VOLUMES_UNUSABLE, volumes.create, "models", SIZE)
+    assert files_of(volumes) == ["owner"]
+
+
+def test_two_threads_that_choose_a_user_id_at_once_have_the_same(
+    volumes: Volumes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes when the first has begun; it ends, or waits for its turn, before the first goes on."""
+    lock = volumes_module._locked  # noqa: SLF001 (where the second waits)
+    first, met = threading.get_ident(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        second: list[Future[int]] = []
+
+        def chosen() -> int:
+            if threading.get_ident() == first:
+                second.append(pool.submit(volumes.uid))
+                second[0].add_done_callback(lambda _: met.set())
+                assert met.wait(60)
+            return new_uid()
+
+        def locked(fd: int, how: int, seconds: float = 0.0) -> bool:
+            if threading.get_ident() != first:
+                met.set()
+            return lock(fd, how, seconds)
+
+        monkeypatch.setattr(volumes_module, "new_uid", chosen)
+        monkeypatch.setattr(volumes_module, "_locked", locked)
+        assert volumes.uid() == second[0].result(60)
     assert files_of(volumes) == ["owner"]
