@@ -7,10 +7,11 @@ own account); requests are plain JSON over its session of aiohttp, which also sp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -179,7 +180,7 @@ class ClusterApi:
             data = json.dumps(body).encode()
             headers = {**headers, "Content-Type": kind}
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
-        try:
+        with self._reached():
             async with self._session.request(
                 method,
                 self._url(path, query),
@@ -191,8 +192,6 @@ class ClusterApi:
             ) as answer:
                 text = await _whole(answer, ANSWER_BYTES)
                 status, pause = answer.status, answer.headers.get("Retry-After", "")
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise unreachable(error) from error
         said = parsed(text) if text else {}
         if status >= 300:
             refused = refusal(status, said or {"message": text[:SAID].decode("utf-8", "replace")}, namespace)
@@ -208,7 +207,7 @@ class ClusterApi:
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=REQUEST_SECONDS, sock_read=WATCH_SECONDS + REQUEST_SECONDS
         )
-        try:
+        with self._reached():
             async with self._session.get(
                 self._url(path, {**query, "watch": "1", "timeoutSeconds": str(WATCH_SECONDS)}),
                 headers=await self._headers(),
@@ -230,10 +229,6 @@ class ClusterApi:
                     kept += last
                     if len(kept) > LINE_BYTES:
                         raise _unknown("an event of a watch is too long", f"{LINE_BYTES} bytes")
-        except RuntimeError as error:  # aiohttp's word for a read that begins once the connection is closed
-            raise unreachable(error) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise unreachable(error) from error
 
     async def attach(self, namespace: str, pod: str, container: str) -> aiohttp.ClientWebSocketResponse:
         """Attach to the stdin, stdout and stderr of a container. Raises `EngineError`."""
@@ -241,20 +236,19 @@ class ClusterApi:
             raise _unknown("a pod's name is none")
         query = {"container": container, "stdin": "true", "stdout": "true", "stderr": "true", "tty": "false"}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/attach"
-        try:
-            wire: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
-                self._url(path, query),
-                headers=await self._headers(),
-                protocols=(PROTOCOL,),
-                heartbeat=HEARTBEAT_SECONDS,
-                max_msg_size=1 << 20,
-                **self._way,
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            said = NO_ATTACH if error.status == 403 else error.message  # what it says there is not handed on
-            raise refusal(error.status, {"message": said}, namespace) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise unreachable(error) from error
+        with self._reached():
+            try:
+                wire: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+                    self._url(path, query),
+                    headers=await self._headers(),
+                    protocols=(PROTOCOL,),
+                    heartbeat=HEARTBEAT_SECONDS,
+                    max_msg_size=1 << 20,
+                    **self._way,
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                said = NO_ATTACH if error.status == 403 else error.message  # what it says there is not handed on
+                raise refusal(error.status, {"message": said}, namespace) from error
         if wire.protocol != PROTOCOL:  # an older one has no end of stdin, and none at all has no streams
             await wire.close()
             raise _unknown(f"the API server does not attach by {PROTOCOL}: it is older than Kubernetes 1.30, or none")
@@ -264,6 +258,18 @@ class ClusterApi:
         """Close all connections, those that are in use, too; who waits for an answer gets none."""
         await self._own.close()
         await self._client.close()
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Translate what the client says of a connection that is not there, or that `close` has closed meanwhile."""
+        try:
+            yield
+        except AssertionError as error:
+            if not self._own.closed:
+                raise
+            raise unreachable(error) from error  # it was about to ask once more, by a session that is closed
+        except (aiohttp.ClientError, TimeoutError, OSError, RuntimeError) as error:
+            raise unreachable(error) from error
 
     @property
     def _session(self) -> aiohttp.ClientSession:

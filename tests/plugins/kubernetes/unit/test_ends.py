@@ -329,6 +329,33 @@ async def test_a_watch_whose_connection_is_closed_between_two_events_ends_with_a
     api.pods.clear()
 
 
+@pytest.mark.parametrize("step", ["watch", "look"])
+async def test_what_is_asked_while_all_is_closed_ends_with_a_code(api: ScriptedApi, step: str) -> None:
+    """On a connection that was used before: the client asks again by itself if that breaks."""
+    hold, client = asyncio.Event(), await cluster_api.ClusterApi.connect(None)
+
+    async def version(request: web.Request) -> web.StreamResponse | None:
+        return web.json_response({})
+
+    async def ask() -> None:
+        if step == "look":
+            await client.request("GET", "/version")
+        async for _ in client.watch("/api/v1/namespaces/sandboxes/pods", {"resourceVersion": "0"}):
+            pass
+
+    api.faults["look"] = version
+    await client.request("GET", "/version")
+    api.faults[step] = _silent(hold)
+    asking = asyncio.create_task(ask())
+    async with within(20):
+        await api.until(step, 2 if step == "look" else 1)
+        await client.close()
+        with pytest.raises(EngineError) as caught:
+            await asking
+    assert caught.value.code is KubernetesCode.CLUSTER_UNREACHABLE
+    hold.set()
+
+
 async def test_a_watch_that_ends_at_once_is_asked_again_after_a_pause(
     api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
