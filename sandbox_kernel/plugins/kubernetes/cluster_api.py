@@ -25,7 +25,7 @@ from ...core.codes import EndCode, Note
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable
 from .codes import KubernetesCode
 from .pod import is_name
-from .pod_endings import SAID
+from .pod_endings import SAID, shown
 
 REQUEST_SECONDS = 10.0
 ANSWER_BYTES = 64 << 20
@@ -58,7 +58,7 @@ class ClusterRefused(EngineError):
 
 def refusal(status: int, said: Mapping[str, Any], namespace: str) -> ClusterRefused:
     """Translate what the API server says into whose fault it is and what to do. Pure."""
-    message = str(said.get("message") or said.get("reason") or "it does not say why")[:SAID]
+    message = shown(said.get("message") or said.get("reason") or "it does not say why")
     text = message.lower()
     if status == 404 and f'namespaces "{namespace}"' in text:
         return ClusterRefused(
@@ -79,11 +79,11 @@ def refusal(status: int, said: Mapping[str, Any], namespace: str) -> ClusterRefu
 
 def unreachable(error: BaseException) -> EngineUnavailable:
     """Translate a connection that is not there."""
-    return EngineUnavailable(KubernetesCode.CLUSTER_UNREACHABLE.note(why=str(error)[:SAID] or type(error).__name__))
+    return EngineUnavailable(KubernetesCode.CLUSTER_UNREACHABLE.note(why=shown(error) or type(error).__name__))
 
 
 def _not_configured(why: str) -> ConfigurationError:
-    return ConfigurationError(KubernetesCode.CLUSTER_NOT_CONFIGURED.note(why=why[:SAID]), setting="kubernetes_context")
+    return ConfigurationError(KubernetesCode.CLUSTER_NOT_CONFIGURED.note(why=shown(why)), setting="kubernetes_context")
 
 
 class Source(NamedTuple):
@@ -315,7 +315,7 @@ class ClusterApi:
 
 async def _sent_elsewhere(session: object, context: object, to: aiohttp.TraceRequestRedirectParams) -> None:
     """What a pod is told goes to the API server that the file names, and to no other."""
-    raise aiohttp.ClientError(f"the API server sends elsewhere: {to.response.headers.get('Location', '')[:SAID]}")
+    raise aiohttp.ClientError(f"the API server sends elsewhere: {shown(to.response.headers.get('Location', ''))}")
 
 
 def parsed(text: bytes) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.codes import Note
 from ...core.errors import EngineError, ImageMissing
 from ...core.model import SIGKILLED, ExitReason
+from ...files.file_rules import printable
 from .codes import KubernetesCode
 
 SAID = 300
@@ -18,6 +19,11 @@ NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainerE
 NODE_GONE = {"NodeLost", "NodeShutdown", "Terminated", "Shutdown"}
 WITH_ITS_NODE = {"DeletionByTaintManager", "DeletionByPodGC"}
 """Who deletes the pods of a node that is gone; others make room, or empty a node."""
+
+
+def shown(said: object) -> str:
+    """Return what the cluster says as a message may repeat it: bounded, on one line, and no terminal obeys it."""
+    return printable(str(said), SAID)
 
 
 def container_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -45,7 +51,7 @@ def is_going(pod: Mapping[str, Any]) -> bool:
 def never(pod: Mapping[str, Any]) -> EngineError | None:
     """Return why a pod that does not run will not; None while it may."""
     waiting = container_state(pod).get("waiting") or {}
-    word, message = str(waiting.get("reason", "")), str(waiting.get("message", ""))[:SAID]
+    word, message = str(waiting.get("reason", "")), shown(waiting.get("message", ""))
     if word in NO_IMAGE:
         return ImageMissing(KubernetesCode.POD_IMAGE_NOT_THERE.note(why=message or word), setting="image")
     if word in NO_START:
@@ -63,10 +69,10 @@ def slow(pod: Mapping[str, Any] | None, seconds: float) -> EngineError:
         return EngineError(KubernetesCode.POD_SLOW.note(why="the cluster says nothing of it"), limit=limit)
     for one in (pod.get("status") or {}).get("conditions") or ():
         if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            said = str(one.get("message", ""))[:SAID] or "it does not say why"
+            said = shown(one.get("message", "")) or "it does not say why"
             return EngineError(KubernetesCode.POD_UNSCHEDULABLE.note(why=said), limit=limit, setting="memory")
     waiting = container_state(pod).get("waiting") or {}
-    said = str(waiting.get("message") or waiting.get("reason") or "it is not said why")[:SAID]
+    said = shown(waiting.get("message") or waiting.get("reason") or "it is not said why")
     return EngineError(KubernetesCode.POD_SLOW.note(why=said), limit=limit, setting="start_timeout")
 
 
@@ -93,7 +99,7 @@ def ending(pod: Mapping[str, Any] | None, broke: str, *, deleted: bool) -> ExitR
 
 def lost(broke: str) -> ExitReason:
     """Return why a pod has ended of which the cluster says nothing but that its pipe broke."""
-    note = KubernetesCode.ATTACH_LOST.note(why=broke)
+    note = KubernetesCode.ATTACH_LOST.note(why=shown(broke))
     return ExitReason(kind="engine_lost", detail=note.text, code=note.code)
 
 
@@ -104,7 +110,7 @@ def _named(note: Note) -> ExitReason:
 def _note_of(pod: Mapping[str, Any]) -> Note:
     """Return what the cluster says of a pod that is over."""
     status = pod.get("status") or {}
-    word, message = str(status.get("reason", "")), str(status.get("message", ""))[:SAID]
+    word, message = str(status.get("reason", "")), shown(status.get("message", ""))
     if word == "Evicted":
         return KubernetesCode.POD_EVICTED.note(why=message)
     if word == "DeadlineExceeded":
@@ -115,8 +121,8 @@ def _note_of(pod: Mapping[str, Any]) -> Note:
         for one in status.get("conditions") or ():
             if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
                 code = KubernetesCode.NODE_LOST if one.get("reason") in WITH_ITS_NODE else KubernetesCode.POD_EVICTED
-                return code.note(why=str(one.get("message") or one.get("reason") or "it is not said why")[:SAID])
+                return code.note(why=shown(one.get("message") or one.get("reason") or "it is not said why"))
         return KubernetesCode.POD_DELETED.note()
     done = container_state(pod).get("terminated") or {}
-    said = str(done.get("message") or message or done.get("reason") or "it is not said why")[:SAID]
+    said = shown(done.get("message") or message or done.get("reason") or "it is not said why")
     return KubernetesCode.POD_NOT_STARTED.note(why=said)

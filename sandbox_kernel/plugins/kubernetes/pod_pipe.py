@@ -18,7 +18,7 @@ import aiohttp
 from ...core.tasks import Tasks
 from ...engines.pipe import TAIL_BYTES, Pipe, Plain
 from .cluster_api import parsed
-from .pod_endings import SAID
+from .pod_endings import shown
 
 STDIN, STDOUT, STDERR, STATUS, CLOSED = 0, 1, 2, 3, 255
 CLOSE_SECONDS, GOODBYE_SECONDS = 1.0, 0.005
@@ -84,7 +84,7 @@ class PodPipe:
                 message = await self._wire.receive()
                 if message.type is not aiohttp.WSMsgType.BINARY:
                     if isinstance(message.data, BaseException):
-                        self.why = str(message.data)[:SAID]
+                        self.why = shown(message.data)
                     return
                 await self._take(message.data)
         except OSError:
@@ -104,7 +104,7 @@ class PodPipe:
         elif kind == STATUS:
             said = parsed(data[1:])
             if said is not None and said.get("status") != "Success":
-                self.why = str(said.get("message", ""))[:SAID] or self.why
+                self.why = shown(said.get("message", "")) or self.why
 
     async def _to_pod(self) -> None:
         try:

@@ -17,6 +17,7 @@ from ...engines.shipping import command_of
 from ...engines.user_ids import UID_RANGE
 from . import pod_gate
 from .pod import HEARD, LABEL, Pod, digest, is_name, pod_spec
+from .pod_endings import shown
 
 GROUP = "extensions.agents.x-k8s.io"
 VERSION = f"{GROUP}/v1beta1"
@@ -113,7 +114,7 @@ def never(claimed: Mapping[str, Any]) -> str | None:
     """Return why a claim gives nothing soon; None while it may."""
     for one in (claimed.get("status") or {}).get("conditions") or ():
         if one.get("status") == "False" and one.get("reason") in NOTHING:
-            return str(one.get("message") or one["reason"])
+            return shown(one.get("message") or one["reason"])
     return None
 
 

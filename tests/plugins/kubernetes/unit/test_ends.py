@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -283,6 +284,33 @@ async def test_an_attach_by_another_protocol_is_not_taken(api: ScriptedApi, gran
     assert caught.value.code is EndCode.ENGINE_UNKNOWN_ANSWER
     api.faults.clear()
     await (await KubernetesEngine().start(a_spec())).kill()  # the control
+
+
+ORDERS = "a\x1b[2Jb\u202ec\r\nd\x07"
+"""What a terminal obeys, and what makes a line read otherwise than it is."""
+
+
+@pytest.mark.parametrize("how", ["a refusal", "a pod that waits", "an end"])
+async def test_what_the_cluster_says_is_repeated_so_that_no_terminal_obeys_it(api: ScriptedApi, how: str) -> None:
+    async def program(wire: web.WebSocketResponse) -> None:
+        await wire.send_bytes(b"\x03" + json.dumps({"status": "Failure", "message": ORDERS}).encode())
+
+    if how == "an end":
+        api.program = program
+        container = await KubernetesEngine().start(a_spec())
+        text = (await container.wait()).detail
+        await container.kill()
+    else:
+        state = {"waiting": {"reason": "ErrImagePull", "message": ORDERS}}
+        if how == "a refusal":
+            api.faults["make"] = refusing(422, ORDERS)
+        else:
+            api.status = {"phase": "Pending", "containerStatuses": [{"state": state}]}
+        with pytest.raises(EngineError) as caught:
+            await KubernetesEngine().start(a_spec())
+        text = str(caught.value)
+    assert text.isprintable()
+    assert "\\x1b[2Jb\\u202ec" in text  # the control: it is repeated
 
 
 # --- the watch --------------------------------------------------------------------------------------------------------
