@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -45,6 +46,8 @@ IMPERSONATED = ("as", "as-uid", "as-groups", "as-user-extra")
 NO_ATTACH = "this user cannot attach to pods (verbs get and create of pods/attach)"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 """Where a pod has what its account signs in with."""
+DEFAULT_FILE = "~/.kube/config"
+"""Where kubectl looks if nothing is named. The client's own default is what KUBECONFIG was when it was imported."""
 
 
 class ClusterRefused(EngineError):
@@ -86,6 +89,19 @@ def _not_configured(why: str) -> ConfigurationError:
     return ConfigurationError(KubernetesCode.CLUSTER_NOT_CONFIGURED.note(why=shown(why)), setting="kubernetes_context")
 
 
+def kubeconfig() -> str | None:
+    """Return the files that the environment names; as for kubectl, empty is none. Asked now, and not once for all."""
+    return os.environ.get("KUBECONFIG") or None
+
+
+def _check_files(names: str) -> None:
+    """Raise `ConfigurationError` for pipes and devices: the client would wait for them, and all else with it."""
+    for name in filter(None, names.split(os.pathsep)):
+        path = Path(name).expanduser()
+        if path.exists() and not path.is_file():
+            raise _not_configured("the kubeconfig file is no regular file")
+
+
 class Source(NamedTuple):
     """Where it is written which cluster to use, and how to sign in."""
 
@@ -99,8 +115,10 @@ class Source(NamedTuple):
             if self.context is None and self.file is None and os.path.exists(ACCOUNT):  # noqa: ASYNC240, PTH110
                 config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
                 return found
+            file = self.file or DEFAULT_FILE
+            _check_files(file)
             async with asyncio.timeout(SIGN_IN_SECONDS):  # a program that brings tokens may ask a person
-                loaded = await config.load_kube_config(self.file, context=self.context, client_configuration=found)
+                loaded = await config.load_kube_config(file, context=self.context, client_configuration=found)
         except TimeoutError as error:
             raise _not_configured(f"the program that brings tokens took longer than {SIGN_IN_SECONDS:.0f} s") from error
         except (config.ConfigException, OSError, ValueError, YAMLError) as error:
@@ -130,7 +148,7 @@ class ClusterApi:
     @classmethod
     async def connect(cls, context: str | None) -> ClusterApi:
         """Find the cluster. Raises `ConfigurationError` where none is named. Nothing is asked yet."""
-        source = Source(os.environ.get("KUBECONFIG"), context)  # asked now, and not when the client was imported
+        source = Source(kubeconfig(), context)
         found = await source.read()
         found.connection_pool_maxsize = 0  # each sandbox has a connection of its own
         try:

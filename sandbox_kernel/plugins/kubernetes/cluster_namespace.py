@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Mapping, MutableMapping
 from datetime import datetime
@@ -17,7 +16,7 @@ from ...core.version import __version__
 from ...engines.attestation import as_list, at
 from ...engines.inspectable import Listed
 from ...engines.owner_process import Owner, host_name
-from .cluster_api import ClusterApi, ClusterRefused, known, listed
+from .cluster_api import ClusterApi, ClusterRefused, known, kubeconfig, listed
 from .pod import HEARD, LABEL, digest, is_name
 from .pod_endings import is_over
 from .pod_watch import PodWatch
@@ -63,7 +62,7 @@ class Cluster:
     async def join(cls, settings: KubernetesSettings, owner: Owner) -> Cluster:
         """Return the one of these settings, for one more user. Raises `EngineError`."""
         here = cls._all.setdefault(asyncio.get_running_loop(), {})
-        key = settings, os.environ.get("KUBECONFIG")
+        key = settings, kubeconfig()
         while (found := here.get(key)) is None:
             made = cls(await ClusterApi.connect(settings.kubernetes_context), key, owner)
             if key in here:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from aiohttp import ClientSession, web
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.plugins.kubernetes import cluster_api
 from sandbox_kernel.plugins.kubernetes.cluster_api import TRIES, ClusterApi, ClusterRefused, listed
 from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
 from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
@@ -152,6 +157,55 @@ async def test_a_file_that_cannot_be_followed_is_refused(
     with pytest.raises(ConfigurationError) as caught:
         await connected(opened)
     assert (caught.value.code, caught.value.setting) == (KubernetesCode.CLUSTER_NOT_CONFIGURED, "kubernetes_context")
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a file"])
+async def test_a_pipe_is_not_waited_for(
+    beside: bool, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would not end: nothing else of the loop runs meanwhile, no clock either."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    file = kubeconfig(tmp_path, NOWHERE, {})
+    monkeypatch.setenv("KUBECONFIG", file)
+    await connected(opened)  # the control
+
+    def write() -> None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.write_text("x", encoding="utf-8")
+
+    writing = threading.Thread(target=write)  # so that who waits has an answer all the same
+    writing.start()
+    try:
+        monkeypatch.setenv("KUBECONFIG", f"{file if beside else ''}:{pipe}")
+        with pytest.raises(ConfigurationError, match="regular") as caught:
+            await connected(opened)
+        assert caught.value.code is KubernetesCode.CLUSTER_NOT_CONFIGURED
+    finally:
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        writing.join()
+        os.close(reader)
+
+
+@pytest.mark.parametrize("said", ["", None])
+async def test_no_file_is_named_by_an_empty_text(
+    said: str | None, opened: list[ClusterApi], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a pod's own account is used, or the file that kubectl looks for."""
+    account = tmp_path / "token"
+    monkeypatch.setattr(cluster_api, "ACCOUNT", str(account))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".kube").mkdir()
+    shutil.move(kubeconfig(tmp_path, NOWHERE, {}), tmp_path / ".kube" / "config")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if said is None:
+        monkeypatch.delenv("KUBECONFIG", raising=False)
+    else:
+        monkeypatch.setenv("KUBECONFIG", said)
+    assert (await connected(opened)).address == NOWHERE
+    account.write_text("a token", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="Service host"):
+        await connected(opened)
 
 
 async def test_a_certificate_that_is_none_is_refused(
