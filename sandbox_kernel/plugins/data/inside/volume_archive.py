@@ -134,5 +134,5 @@ def fill(folder: str) -> Archive:
 def forgotten(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the entries of an archive that is read as a stream, each once: there is no memory for all of them."""
     while (member := tar.next()) is not None:
-        tar.members.clear()  # type: ignore[attr-defined]
+        tar.members[:] = [member]  # type: ignore[attr-defined]
         yield member

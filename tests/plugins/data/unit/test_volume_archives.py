@@ -155,3 +155,20 @@ def test_what_is_unpacked_has_links_folders_and_modes(tmp_path: Path) -> None:
     assert (into / "folder").stat().st_mode & 0o777 == 0o500
     (into / "folder").chmod(0o700)
     (top / "folder").chmod(0o700)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["missing", "control"])
+def test_a_link_to_what_is_not_in_the_archive_is_said_by_its_name(tmp_path: Path, *, there: bool) -> None:
+    into = tmp_path / "into"
+    into.mkdir()
+    link = tarfile.TarInfo("link")
+    link.type, link.linkname = tarfile.LNKTYPE, "weights"
+    with tarfile.open(tmp_path / "some.tar", "w") as tar:
+        if there:
+            tar.addfile(tarfile.TarInfo("weights"))
+        tar.addfile(link)
+    archive = volume_archive.fill(str(into))
+    archive.end.write((tmp_path / "some.tar").read_bytes())
+    archive.end.close()
+    archive._thread.join()  # noqa: SLF001 (as above)
+    assert archive.error is None if there else "'weights' not found" in str(archive.error)
