@@ -175,6 +175,7 @@ cluster-down: $(VENV)/.for-tests ## end that cluster; its programs stay for the 
 	@$(BIN)/python -m tests.cluster down
 
 test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the one of KUBECONFIG: its contract, every escape, its ends
+	@$(BIN)/python -c 'from tests.cluster.build import program; [program(one) for one in ("helm", "agent-sandbox-controller")]'
 	@echo "--- running the tests of the engine kubernetes"
 	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=kubernetes \
 		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/kubernetes/cluster \

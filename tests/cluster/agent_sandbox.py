@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from .__main__ import Cluster
+from .build import program
 
 MODULE = "sigs.k8s.io/agent-sandbox"
 ROLES = ("agent-sandbox-controller", "agent-sandbox-controller-extensions")
@@ -33,7 +34,7 @@ def start(cluster: Cluster) -> None:
     cluster.control.kubectl(*apply, "--filename=-", given={"apiVersion": "v1", "kind": "List", "items": bindings})
     options = ["-extensions", "-leader-elect=false", "-metrics-bind-address=0", "-health-probe-bind-address=0"]
     kubeconfig = f"-kubeconfig={cluster.found.kubeconfig('agent-sandbox')}"
-    cluster.programs.start(PROGRAM, [str(cluster.binaries / PROGRAM), kubeconfig, *options])
+    cluster.programs.start(PROGRAM, [str(program(PROGRAM)), kubeconfig, *options])
 
 
 def stop(cluster: Cluster) -> None:

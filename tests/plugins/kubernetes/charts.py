@@ -13,6 +13,7 @@ import yaml
 
 from sandbox_kernel.plugins.kubernetes.cluster_api import ClusterApi
 from tests.cluster.__main__ import Cluster
+from tests.cluster.build import program
 from tests.plugins.kubernetes.engine import kubeconfig, kubectl
 
 FOLDER = Path(__file__).parents[3] / "system/kubernetes"
@@ -26,7 +27,7 @@ def helm(*words: str) -> str:
     """Run helm. Raises `CalledProcessError`."""
     folder = str(Cluster().state / "helm")
     places = {f"HELM_{kind}_HOME": folder for kind in ("CACHE", "CONFIG", "DATA")}
-    command = [str(Cluster().binaries / "helm"), *words]
+    command = [str(program("helm")), *words]
     environment = {**os.environ, **places, "KUBECONFIG": kubeconfig() or "/dev/null"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
