@@ -15,6 +15,7 @@ PROGRAM = "agent-sandbox-controller"
 
 def start(cluster: Cluster) -> None:
     """Install it, and start it unless it runs."""
+    file = program(PROGRAM)  # and its sources with it
     manifests = _source() / "k8s"
     apply = ("apply", "--server-side", "--force-conflicts")
     cluster.control.kubectl(*apply, f"--filename={manifests / 'crds'}")
@@ -34,7 +35,7 @@ def start(cluster: Cluster) -> None:
     cluster.control.kubectl(*apply, "--filename=-", given={"apiVersion": "v1", "kind": "List", "items": bindings})
     options = ["-extensions", "-leader-elect=false", "-metrics-bind-address=0", "-health-probe-bind-address=0"]
     kubeconfig = f"-kubeconfig={cluster.found.kubeconfig('agent-sandbox')}"
-    cluster.programs.start(PROGRAM, [str(program(PROGRAM)), kubeconfig, *options])
+    cluster.programs.start(PROGRAM, [str(file), kubeconfig, *options])
 
 
 def stop(cluster: Cluster) -> None:
