@@ -164,7 +164,7 @@ class Replicas:
         request = _asking.get()
         if request is None:
             return 0
-        headers = [one for one in _headers(request.scope) if one[0] != b"content-length"]
+        headers = _headers(request.scope)
         headers += [(b"x-api-key", one.encode("latin-1")) for one in request.query_params.getlist("token")[:1]]
         scope = {"type": "http", "path": "/v2/sandboxes", "headers": headers}
         found = {str(row.get("sandboxID")) for row in await self._rows(scope)}
@@ -198,7 +198,7 @@ class Replicas:
         path = f"{ASKED}{scope['type']}".encode() + _target(scope)
         try:
             async with self._asks, asyncio.timeout(ASK_SECONDS), self.connected(peer) as wire:
-                headers = [one for one in _headers(scope) if one[0] != b"content-length"]
+                headers = _bodiless(scope)
                 await wire.send(h11.Request(method=scope.get("method", "GET"), target=path, headers=headers))
                 await wire.send(h11.EndOfMessage())
                 head = await wire.head()
@@ -211,7 +211,7 @@ class Replicas:
         content = b""
         try:
             async with self._asks, asyncio.timeout(ASK_SECONDS), self.connected(peer) as wire:
-                headers = [*_headers(scope), (FORWARDED, b"1")]
+                headers = [*_bodiless(scope), (FORWARDED, b"1")]
                 await wire.send(h11.Request(method="GET", target=_target(scope), headers=headers))
                 await wire.send(h11.EndOfMessage())
                 if (await wire.head()).status_code != 200:
@@ -263,16 +263,16 @@ class Replicas:
 
     async def websocket(self, peer: Peer, scope: Scope) -> Any:
         """Return a WebSocket to a peer. Raises `OSError`, `TimeoutError`, `WebSocketException`."""
-        left_out = {b"host", b"user-agent", b"content-length"}
+        left_out = {b"host", b"user-agent"}
         headers = [
             (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in [*_headers(scope), (FORWARDED, b"1")]
+            for name, value in [*_bodiless(scope), (FORWARDED, b"1")]
             if name not in left_out and not name.startswith(b"sec-websocket-")
         ]
         given = {name: value.decode("latin-1") for name, value in scope["headers"]}
         scheme = "ws" if self._tls is None else "wss"
         more: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls, "server_hostname": peer.name}
-        found = await connect(
+        found = await _Connect(
             f"{scheme}://{given[b'host']}{_target(scope).decode('latin-1')}",
             host=peer.address,
             port=peer.port,
@@ -289,6 +289,13 @@ class Replicas:
         )
         _keep_alive(found.transport.get_extra_info("socket"))
         return found
+
+
+class _Connect(connect):
+    """Follows no redirect: a peer's answer is for the client, whatever it is."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
 
 
 class Questions:
@@ -476,6 +483,11 @@ def _headers(scope: Scope) -> Headers:
         if name == b"connection":
             hops |= {one.strip().lower() for one in value.split(b",")}
     return [(name, value) for name, value in scope["headers"] if name not in hops and name != FORWARDED]
+
+
+def _bodiless(scope: Scope) -> Headers:
+    """Return the headers of a request for one that is sent without its body."""
+    return [one for one in _headers(scope) if one[0] != b"content-length"]
 
 
 def _target(scope: Scope) -> bytes:

@@ -221,3 +221,21 @@ def test_what_is_no_peer_is_refused() -> None:
     for wrong in ("", "http://a", "a:0", "a:99999", "a b"):
         with pytest.raises(ConfigurationError):
             parsed([wrong], 8)
+
+
+async def test_a_list_is_asked_for_without_the_body_of_the_request() -> None:
+    said = b'HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n[{"id": "x"}]'
+    for headers in ((), ((b"content-length", b"2"),)):
+        async with within(20), peer(said) as port:
+            found = await to(port).united(HTTPConnection(scope("/v2/sandboxes", *headers)), [], "id")
+        assert found == [{"id": "x"}]
+
+
+@pytest.mark.parametrize("status", [307, 403])
+async def test_a_refusal_of_a_websocket_is_passed_on_and_not_followed(status: int) -> None:
+    refusal = b"HTTP/1.1 %d x\r\nlocation: ws://elsewhere.invalid/\r\ncontent-length: 0\r\n\r\n" % status
+    asked = {**scope(), "type": "websocket", "subprotocols": [], "extensions": {"websocket.http.response": {}}}
+    async with within(20), peer(HAS, refusal) as port:
+        other = await to(port).other(asked, NOWHERE)
+        sent = await answered(other, asked)
+    assert sent[0]["status"] == status
