@@ -24,7 +24,7 @@ import h11
 import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -312,7 +312,34 @@ class Questions:
                 return
             scope = {**scope, "type": kind, "path": f"/{path}", _ASKS: True}
             scope.pop("raw_path", None)
+            if kind == "websocket":
+                # What refuses a WebSocket may answer with HTTP.
+                scope["extensions"] = {**scope.get("extensions", {}), "websocket.http.response": {}}
+                receive, send = _as_http(send)
         await self._app(scope, receive, send)
+
+
+def _as_http(send: Send) -> tuple[Receive, Send]:
+    """Return both ways of a question about a WebSocket: its answers are those of HTTP, and whoever accepts is alone."""
+    came = iter([{"type": "websocket.connect"}])
+    is_over = False
+
+    async def receive() -> Message:
+        return next(came, {"type": "websocket.disconnect", "code": 1005})
+
+    async def answer(message: Message) -> None:
+        nonlocal is_over
+        kind = message["type"].removeprefix("websocket.")
+        if is_over:
+            return
+        if kind.startswith("http.response."):
+            await send({**message, "type": kind})
+        else:
+            is_over = True
+            await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+
+    return receive, answer
 
 
 class _Said:

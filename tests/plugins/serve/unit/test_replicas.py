@@ -8,12 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import Message, Scope
+from starlette.websockets import WebSocket
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.serve import replicas
-from sandbox_kernel.plugins.serve.replicas import Locus, Replicas, parsed
+from sandbox_kernel.plugins.serve.replicas import Locus, Questions, Replicas, parsed
 from tests.support.patience import within
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -239,3 +243,28 @@ async def test_a_refusal_of_a_websocket_is_passed_on_and_not_followed(status: in
         other = await to(port).other(asked, NOWHERE)
         sent = await answered(other, asked)
     assert sent[0]["status"] == status
+
+
+async def refuses(socket: WebSocket) -> None:
+    await socket.send_denial_response(Response("no", 401))
+
+
+async def accepts(socket: WebSocket) -> None:
+    await socket.accept()
+    await socket.send_text("welcome")
+
+
+@pytest.mark.parametrize(("path", "status"), [("nothing", 404), ("refuses", 401), ("accepts", 404)])
+async def test_a_question_about_a_websocket_has_one_answer_of_http(path: str, status: int) -> None:
+    app = Questions(Starlette(routes=[WebSocketRoute("/refuses", refuses), WebSocketRoute("/accepts", accepts)]))
+    said: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        said.append(message)
+
+    await app(scope(f"/replica/websocket/{path}"), receive, send)
+    assert [message["type"] for message in said] == ["http.response.start", "http.response.body"]
+    assert said[0]["status"] == status
