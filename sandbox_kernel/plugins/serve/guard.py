@@ -123,7 +123,7 @@ class _Shared:
         except Refusal as refusal:
             if not refusal.elsewhere:
                 raise
-            other = await replicas.other(request.scope, Locus(is_here=False))
+            other = await replicas.other(request.scope, Locus(is_here=False), proven=False)
             if other is None:
                 raise
             return None, other

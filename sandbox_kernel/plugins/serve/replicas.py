@@ -40,8 +40,11 @@ from .requests import Refusal
 
 MAX_PEERS = 32
 """Addresses that are asked, all names of `--peers` together."""
-MAX_ASKS = 32
-"""Questions to peers at a time; others wait."""
+MAX_ASKS = 16
+"""Questions to one peer at a time, for those who have proven to this replica who they are; and as many for all others.
+
+Further ones wait, within their time: a peer that hangs holds up no question to another, and strangers nobody else.
+"""
 RESOLVE_SECONDS = 3.0
 RESOLVED_SECONDS = 5.0
 """How long the addresses of a name are taken to be right."""
@@ -138,19 +141,21 @@ class Replicas:
         self._given = peers
         self._tls = tls
         self._known: tuple[float, list[Peer]] = (-RESOLVED_SECONDS, [])
-        self._asks = asyncio.Semaphore(MAX_ASKS)
+        self._turns: dict[tuple[Peer, bool], asyncio.Semaphore] = {}
         self._tasks = Tasks()
 
-    async def other(self, scope: Scope, locus: Locus | None, *, widen: bool = True) -> ASGIApp | None:
+    async def other(
+        self, scope: Scope, locus: Locus | None, *, widen: bool = True, proven: bool = True
+    ) -> ASGIApp | None:
         """Return what answers a request in place of this replica's handler; None if this one answers.
 
-        `widen` says whether a WebSocket has proven whose it is.
+        `widen` says whether a WebSocket has proven whose it is, and `proven` whether the request has, to this replica.
         """
         if scope.get(_ASKS):
             return _Said(204 if locus is not None and locus.is_here else 404, self.id)
         if locus is None or locus.is_here or is_forwarded(HTTPConnection(scope)):
             return None
-        peer = await self._holder(scope, locus.name)
+        peer = await self._holder(scope, locus.name, proven)
         return None if peer is None else _Forward(self, peer, widen)
 
     async def united(self, request: HTTPConnection, own: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
@@ -174,9 +179,13 @@ class Replicas:
         found = await asyncio.gather(*(self._list(peer, scope) for peer in await self._peers()))
         return [row for rows in found for row in rows]
 
-    async def _holder(self, scope: Scope, name: str) -> Peer | None:
+    def _turn(self, peer: Peer, proven: bool) -> asyncio.Semaphore:
+        return self._turns.setdefault((peer, proven), asyncio.Semaphore(MAX_ASKS))
+
+    async def _holder(self, scope: Scope, name: str, proven: bool) -> Peer | None:
         """Return the peer that has a sandbox. Where none does, the one that is to make it; None is this replica."""
-        asks = [self._tasks.hold(self._ask(peer, scope), "a question to a peer") for peer in await self._peers()]
+        hold = self._tasks.hold
+        asks = [hold(self._ask(peer, scope, proven), "a question to a peer") for peer in await self._peers()]
         owners: dict[str, Peer | None] = {self.id: None}
         try:
             for ask in asyncio.as_completed(asks):
@@ -193,11 +202,11 @@ class Replicas:
             return None
         return owners[max(owners, key=lambda one: hashlib.sha256(f"{one} {name}".encode()).digest())]
 
-    async def _ask(self, peer: Peer, scope: Scope) -> tuple[Peer, str, bool] | None:
+    async def _ask(self, peer: Peer, scope: Scope, proven: bool) -> tuple[Peer, str, bool] | None:
         """Ask a peer whether it has the sandbox of a request; None for one that does not say."""
         path = f"{ASKED}{scope['type']}".encode() + _target(scope)
         try:
-            async with self._asks, asyncio.timeout(ASK_SECONDS), self.connected(peer) as wire:
+            async with asyncio.timeout(ASK_SECONDS), self._turn(peer, proven), self.connected(peer) as wire:
                 headers = _bodiless(scope)
                 await wire.send(h11.Request(method=scope.get("method", "GET"), target=path, headers=headers))
                 await wire.send(h11.EndOfMessage())
@@ -210,7 +219,7 @@ class Replicas:
     async def _list(self, peer: Peer, scope: Scope) -> list[dict[str, Any]]:
         content = b""
         try:
-            async with self._asks, asyncio.timeout(ASK_SECONDS), self.connected(peer) as wire:
+            async with asyncio.timeout(ASK_SECONDS), self._turn(peer, True), self.connected(peer) as wire:
                 headers = [*_bodiless(scope), (FORWARDED, b"1")]
                 await wire.send(h11.Request(method="GET", target=_target(scope), headers=headers))
                 await wire.send(h11.EndOfMessage())
@@ -234,6 +243,7 @@ class Replicas:
             resolved = await asyncio.gather(*(self._resolved(*one) for one in self._given))
             found = list(dict.fromkeys(peer for some in resolved for peer in some))[:MAX_PEERS]
             self._known = time.monotonic(), found
+            self._turns = {key: turn for key, turn in self._turns.items() if key[0] in found}
         return found
 
     async def _resolved(self, name: str, port: int) -> list[Peer]:

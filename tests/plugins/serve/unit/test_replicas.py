@@ -268,3 +268,66 @@ async def test_a_question_about_a_websocket_has_one_answer_of_http(path: str, st
     await app(scope(f"/replica/websocket/{path}"), receive, send)
     assert [message["type"] for message in said] == ["http.response.start", "http.response.body"]
     assert said[0]["status"] == status
+
+
+MINE = (b"x-mine", b"1")
+
+
+@asynccontextmanager
+async def peer_of_one() -> AsyncIterator[tuple[int, asyncio.Queue[None]]]:
+    """Give the port of a peer that answers whoever says that a sandbox is theirs, and no other; and who has come."""
+    came: asyncio.Queue[None] = asyncio.Queue()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.put_nowait(None)
+        try:
+            if b"x-mine" in await reader.readuntil(b"\r\n\r\n"):
+                writer.write(HAS)
+                await writer.drain()
+            await reader.read()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], came
+    finally:
+        server.close()
+        async with within(10):
+            await server.wait_closed()
+
+
+async def test_strangers_hold_up_strangers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: of one more stranger the peer never hears."""
+    monkeypatch.setattr(replicas, "MAX_ASKS", 2)
+    monkeypatch.setattr(replicas, "ASK_SECONDS", 60.0)
+    async with peer_of_one() as (port, came):
+        one, nowhere = to(port), Locus(is_here=False)
+        strangers = [asyncio.create_task(one.other(scope(), nowhere, proven=False)) for _ in range(10)]
+        try:
+            async with within(10):
+                for _ in range(2):
+                    await came.get()
+                assert await one.other(scope("/sandboxes/s", MINE), nowhere) is not None
+                await came.get()
+            more = asyncio.create_task(one.other(scope("/sandboxes/s", MINE), nowhere, proven=False))
+            strangers.append(more)
+            await asyncio.wait({more}, timeout=0.1)
+            assert not more.done()
+            assert came.empty()
+        finally:
+            for stranger in strangers:
+                stranger.cancel()
+            await asyncio.gather(*strangers, return_exceptions=True)
+
+
+async def test_the_wait_for_a_turn_is_within_the_time_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "MAX_ASKS", 1)
+    monkeypatch.setattr(replicas, "ASK_SECONDS", 0.2)
+    async with peer_of_one() as (port, came), within(10):
+        one = to(port)
+        found = await asyncio.gather(*(one.other(scope(), Locus(is_here=False)) for _ in range(10)))
+        assert found == [None] * 10
+        assert came.qsize() <= 3, "one after another, each would have had its time"
