@@ -469,6 +469,7 @@ class _Forward:
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await peer.close()
+            peer.transport.abort()  # of one that does not answer the close; nothing is left of another
         if client.client_state.name == "CONNECTED" and client.application_state.name == "CONNECTED":
             code = peer.close_code if peer.close_code not in {None, 1005, 1006, 1015} else 1011
             await client.close(code, peer.close_reason or "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -331,3 +333,39 @@ async def test_the_wait_for_a_turn_is_within_the_time_of_a_question(monkeypatch:
         found = await asyncio.gather(*(one.other(scope(), Locus(is_here=False)) for _ in range(10)))
         assert found == [None] * 10
         assert came.qsize() <= 3, "one after another, each would have had its time"
+
+
+async def test_a_websocket_to_a_peer_that_hangs_ends_with_its_client_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "END_SECONDS", 0.1)
+    ended = asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        [key] = [line.split()[1] for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key:")]
+        proof = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())  # noqa: S324
+        writer.write(b"HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ")
+        writer.write(proof + b"\r\n\r\n")
+        with suppress(OSError):
+            while await reader.read(1 << 16):
+                pass
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    found = replicas.Peer("127.0.0.1", server.sockets[0].getsockname()[1], "127.0.0.1")
+    said: list[Message] = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
+
+    async def receive() -> Message:
+        return said.pop(0)
+
+    async def send(message: Message) -> None:
+        """Take what is sent."""
+
+    try:
+        async with within(5):
+            asked = {**scope("/x"), "type": "websocket", "subprotocols": [], "scheme": "ws"}
+            await replicas._Forward(Replicas([]), found, widen=True)(asked, receive, send)  # noqa: SLF001
+            await ended.wait()
+    finally:
+        server.close()
+        await server.wait_closed()
