@@ -207,10 +207,12 @@ def pods() -> list[str]:
 
 def broker() -> psutil.Process:
     """Return the broker's process, which is one of this machine's."""
+    words = {"broker", NAMESPACE, "--token-review"}
+    running = psutil.process_iter(["name", "cmdline"])  # one that ends meanwhile has neither
     [found] = [
         one
-        for one in psutil.process_iter()
-        if one.name().startswith("python") and {"broker", NAMESPACE, "--token-review"} <= set(one.cmdline())
+        for one in running
+        if (one.info["name"] or "").startswith("python") and words <= set(one.info["cmdline"] or ())
     ]
     return found
 
