@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -87,6 +87,18 @@ def read_anything(said: object) -> CreateRequest:
     return RawOrder(**fields, raw=said["raw"])
 
 
+def told_to_end(process: subprocess.Popen[Any], said: IO[Any] | None) -> None:
+    """End a broker's process by SIGTERM, or by force after 20 s, and close what it was heard by."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert said is not None
+    said.close()
+
+
 class Daemon:
     """A broker in a process of its own."""
 
@@ -121,14 +133,7 @@ class Daemon:
         self.process.wait()
 
     def end(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        told_to_end(self.process, self.process.stdout)
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

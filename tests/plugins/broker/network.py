@@ -31,7 +31,7 @@ from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.network_listener import CertificateFiles, Secured, bound
 from sandbox_kernel.plugins.broker.settings import BrokerSettings
-from tests.plugins.broker.brokers import shared
+from tests.plugins.broker.brokers import shared, told_to_end
 from tests.support import ROOT
 
 HOST = "localhost"
@@ -223,14 +223,7 @@ class NetworkDaemon:
         self.process.wait()
 
     def end(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        told_to_end(self.process, self.process.stderr)
 
 
 @contextlib.contextmanager
