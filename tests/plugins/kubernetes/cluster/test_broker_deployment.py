@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
-import sysconfig
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,24 +18,14 @@ import pytest
 from tests.cluster.__main__ import Cluster
 from tests.plugins.broker.network import Authority
 from tests.plugins.kubernetes.charts import CHART, RELEASE, Installed, helm, manifests, rendered, uninstall
+from tests.plugins.kubernetes.checkout_in_pods import PYTHON, mounts, variables, volumes
 from tests.plugins.kubernetes.engine import kubeconfig, kubectl
-from tests.support import ROOT
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
 
 NAMESPACE, HUB = "broker-sandboxes", "broker-hub"
 NAME = f"sandbox-broker.{NAMESPACE}-callers"
 ADDRESS = f"broker://{NAME}:7443"
-FOLDERS = {"/python": sys.base_prefix, "/package": str(ROOT), "/site": sysconfig.get_path("purelib")}
-"""Where pods have this machine's folders."""
-ENVIRONMENT = {
-    "PYTHONHOME": "/python",
-    "PYTHONPATH": "/package:/site",
-    "LD_LIBRARY_PATH": "/python/lib",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "HOME": "/tmp",
-}
-PYTHON = ("/python/bin/python3",)
 VALUES = {
     "namespace": NAMESPACE,
     "quota": {"cpu": "2"},
@@ -127,18 +115,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def remove() -> None:
     kubectl("delete", "namespace", HUB, "--ignore-not-found", "--timeout=90s")
     uninstall(NAMESPACE)
-
-
-def volumes() -> list[dict[str, Any]]:
-    return [{"name": path[1:], "hostPath": {"path": folder}} for path, folder in FOLDERS.items()]
-
-
-def mounts() -> list[dict[str, Any]]:
-    return [{"name": path[1:], "mountPath": path, "readOnly": True} for path in FOLDERS]
-
-
-def variables() -> list[dict[str, str]]:
-    return [{"name": name, "value": value} for name, value in ENVIRONMENT.items()]
 
 
 def patch() -> list[dict[str, Any]]:

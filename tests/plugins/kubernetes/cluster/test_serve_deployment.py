@@ -15,7 +15,7 @@ import pytest
 
 from tests.plugins.broker.network import Authority
 from tests.plugins.kubernetes.charts import CHART, RELEASE, Installed, helm, manifests, rendered, uninstall
-from tests.plugins.kubernetes.cluster.test_broker_deployment import PYTHON, mounts, variables, volumes
+from tests.plugins.kubernetes.checkout_in_pods import PYTHON, mounts, variables, volumes
 from tests.plugins.kubernetes.engine import kubectl
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
