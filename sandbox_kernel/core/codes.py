@@ -160,6 +160,8 @@ class OutputCode(Code):
     PAYLOAD = "violation", "dropped a payload, {source}: a cell may not act in your front end", _TRUSTED
     EXIT_PAYLOAD = "notice", "dropped a payload, ask_exit: shut the kernel down in the front end", _TRUSTED
     COMPLETIONS = "notice", "dropped completions that hide what they insert", "Type it."
+    COMPLETION_RANGE = "notice", "dropped completions that replace more than the word at the cursor", "Type it."
+    HISTORY_HIDDEN = "notice", "dropped inputs of the history that read otherwise than they are", "Type it."
     DEBUGGER_ITEMS = "notice", "left out {count} items of the debugger's answer: at most {most} are drawn", _SMALLER
     MORE_REMOVED = "violation", "removed more than is listed", _NO_LIBRARY
 

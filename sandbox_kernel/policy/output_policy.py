@@ -57,6 +57,8 @@ class OutputPolicy:
         """The display that is filtered just now."""
         self._place: Place | None = None
         """Where in a notebook it will be, if that is known."""
+        self._asked: _Content = {}
+        """What was asked, if the message is a reply."""
         self._libraries = Libraries()
         self.packer: Packer = Packer() if before is None else before.packer
         """Knows the libraries that came last."""
@@ -86,12 +88,13 @@ class OutputPolicy:
             "shutdown_reply": lambda message, notes: replies.texts(plain(message.content)),
         }
 
-    def apply(self, sent: Message, place: Place | None = None) -> Verdict:
+    def apply(self, sent: Message, place: Place | None = None, asked: _Content | None = None) -> Verdict:
         """Decide on one message out of the container, whose type and headers were checked before.
 
         With the place in a notebook that a display will have, it may do without a library that other cells brought.
+        `asked` is the content of the request that a reply answers: completions replace nothing but the word in it.
         """
-        self._place = place
+        self._place, self._asked = place, asked or {}
         if self.mode == "trusted" or (sent.plain and _is_text(sent)):
             return Verdict(sent)
         notes = Notes()
@@ -182,10 +185,10 @@ class OutputPolicy:
         if found := self._filters.get(message.type):
             return found(message, notes)
         if reply := replies.REPLIES.get(message.type):
-            return reply(message.content, self._still, notes)
+            return reply(message.content, self._still, notes, self._asked)
         if message.channel == "iopub":
             raise RefusedError(OutputCode.MESSAGE_NOT_SHOWN, type=named(message.type))
-        return replies.other(message.content, self._still, notes)
+        return replies.other(message.content, self._still, notes, self._asked)
 
     def _stream(self, message: Message, notes: Notes) -> _Content:
         name, text = message.content.get("name"), message.content.get("text")

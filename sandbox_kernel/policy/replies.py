@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..core.codes import OutputCode
 from . import terminal
@@ -27,8 +27,11 @@ _INDENT = re.compile(r"[ \t]{0,1000}")
 _URL = re.compile(r"https?://[^\s\x00-\x1f\"'<>]{1,2000}", re.IGNORECASE)
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What would make a completion or an offered input insert other code than it shows."""
+_NAME = re.compile(r"\w*")
 
-Filter = Callable[[Mapping[str, Any], Bundles, Notes], Mapping[str, Any]]
+Asked = Mapping[str, Any]
+"""The content of the request that a reply answers. It comes from a front end."""
+Filter = Callable[[Mapping[str, Any], Bundles, Notes, Asked], Mapping[str, Any]]
 
 
 def texts(value: Any) -> Any:
@@ -42,7 +45,7 @@ def texts(value: Any) -> Any:
     return value
 
 
-def execute(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+def execute(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     result = {**_status(content)}
     result["execution_count"] = count(content.get("execution_count"))
     payloads = content.get("payload")
@@ -85,39 +88,66 @@ def _expression(value: Any, bundles: Bundles, notes: Notes) -> dict[str, Any]:
     return {"status": "ok", "data": data, "metadata": metadata}
 
 
-def inspect(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+def inspect(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     data, metadata = bundles.apply(content.get("data", {}), content.get("metadata", {}), notes, line=False)
     return {**_status(content), "found": content.get("found") is True, "data": data, "metadata": metadata}
 
 
-def complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
-    matches = content.get("matches")
+def complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
+    """Return completions that insert what they show in place of the word at the cursor that was `asked` about.
+
+    JupyterLab shows `matches[i]` and inserts the text of the i-th type; it replaces what the kernel names as the range.
+    """
+    matches, metadata = content.get("matches"), content.get("metadata")
     matches = matches if isinstance(matches, list) else []
-    kept = [match for match in matches[:MAX_MATCHES] if _shows_what_it_is(match)]
+    types = metadata.get("_jupyter_types_experimental") if isinstance(metadata, dict) else None
+    types = types[:MAX_MATCHES] if isinstance(types, list) else []
+    start, end = content.get("cursor_start"), content.get("cursor_end")
+    first, cursor, last = word(asked)
+    if matches and not (_place(start) and _place(end) and first <= start <= cursor <= end <= last):
+        notes.add(OutputCode.COMPLETION_RANGE)
+        matches, types = [], []
+    if not matches or not _place(start) or not _place(end):
+        start = end = cursor
+    kept = [place for place, match in enumerate(matches[:MAX_MATCHES]) if _shows_what_it_is(match)]
     if len(kept) < len(matches):
         notes.add(OutputCode.COMPLETIONS)
-    metadata = content.get("metadata")
-    types = metadata.get("_jupyter_types_experimental") if isinstance(metadata, dict) else None
-    types = types if isinstance(types, list) else []
-    result = {**_status(content), "matches": kept, "metadata": {}}
-    if types:
-        result["metadata"] = {"_jupyter_types_experimental": [one for one in map(_typed, types[:MAX_MATCHES]) if one]}
-    for key in ("cursor_start", "cursor_end"):
-        result[key] = content[key] if isinstance(content.get(key), int) else 0
-    return result
+    result = {**_status(content), "matches": [matches[place] for place in kept], "metadata": {}}
+    typed = [_typed(matches[place], types[place], start, end) for place in kept if place < len(types)]
+    if typed:
+        result["metadata"] = {"_jupyter_types_experimental": typed}
+    return {**result, "cursor_start": start, "cursor_end": end}
+
+
+def word(asked: Asked) -> tuple[int, int, int]:
+    """Return where a completion may begin, where the cursor is, and where it may end, in characters of the code.
+
+    It begins after a blank of the cursor's line, or at the quote that is open there: names of files and columns have
+    blanks. A kernel's range is bounded by this and not by a name of its language, which each parts in its own way.
+    """
+    code, cursor = asked.get("code"), asked.get("cursor_pos")
+    code = code if isinstance(code, str) else ""
+    cursor = min(cursor, len(code)) if _place(cursor) else len(code)
+    line = code[max(code.rfind(mark, 0, cursor) for mark in "\n\r") + 1 : cursor]
+    behind = _NAME.match(code, cursor)
+    before = [len(line) - len(line.split(" ")[-1].split("\t")[-1])]
+    before += [line.rfind(quote) for quote in "\"'`" if line.count(quote) % 2]
+    return cursor - len(line) + min(before), cursor, behind.end() if behind else cursor
+
+
+def _place(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _shows_what_it_is(match: Any) -> bool:
     return isinstance(match, str) and len(match) <= MAX_MATCH and _HIDDEN.search(match) is None
 
 
-def _typed(item: Any) -> dict[str, Any] | None:
-    if not isinstance(item, dict) or not _shows_what_it_is(item.get("text")):
-        return None
-    kept: dict[str, Any] = {"text": item["text"]}
-    for key in ("start", "end"):
-        if isinstance(item.get(key), int):
-            kept[key] = item[key]
+def _typed(match: str, item: Any, start: int, end: int) -> dict[str, Any]:
+    """Return what a kernel says of a match, if it is of that match, with the one range that all of them have."""
+    if not isinstance(item, dict) or item.get("text") != match:
+        return {"text": match}
+    kept: dict[str, Any] = {"text": match, **{key: at for key, at in (("start", start), ("end", end)) if key in item}}
     if isinstance(item.get("type"), str) and _TYPE.fullmatch(item["type"]):
         kept["type"] = item["type"]
     if _shows_what_it_is(item.get("signature")):
@@ -125,7 +155,25 @@ def _typed(item: Any) -> dict[str, Any] | None:
     return kept
 
 
-def is_complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+def history(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
+    """Return the inputs that a console offers to run again: none that reads otherwise than it is."""
+    entries = plain(content).get("history")
+    entries = entries if isinstance(entries, list) else []
+    kept = [entry for entry in entries if _is_entry(entry)]
+    if len(kept) < len(entries):
+        notes.add(OutputCode.HISTORY_HIDDEN)
+    return {**_status(content), "history": texts(kept)}
+
+
+def _is_entry(entry: Any) -> bool:
+    """Return whether this is (session, line, input), or has a pair of input and output."""
+    if not isinstance(entry, list) or len(entry) != 3:
+        return False
+    code = entry[2][0] if isinstance(entry[2], list) and len(entry[2]) == 2 else entry[2]
+    return isinstance(code, str) and _HIDDEN.search(code.replace("\n", "").replace("\t", "")) is None
+
+
+def is_complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     status, indent = content.get("status"), content.get("indent", "")
     return {
         "status": status if status in ("complete", "incomplete", "invalid", "unknown") else "unknown",
@@ -133,7 +181,7 @@ def is_complete(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> M
     }
 
 
-def kernel_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+def kernel_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     result = dict(texts(plain(content)))
     links = result.get("help_links")
     result["help_links"] = [
@@ -147,7 +195,7 @@ def kernel_info(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> M
     return result
 
 
-def debug(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+def debug(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     """A reply of the debug adapter, whose rich variables are a bundle."""
     result = debugged(content, notes)
     body = result.get("body")
@@ -178,7 +226,7 @@ def debugged(content: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     return dict(result)
 
 
-def other(content: Mapping[str, Any], bundles: Bundles, notes: Notes) -> Mapping[str, Any]:
+def other(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:
     """A reply without markup in it."""
     return dict(texts(plain(content)))
 
@@ -216,7 +264,7 @@ REPLIES: Mapping[str, Filter] = {
     "is_complete_reply": is_complete,
     "kernel_info_reply": kernel_info,
     "debug_reply": debug,
-    "history_reply": other,
+    "history_reply": history,
     "comm_info_reply": other,
     "usage_reply": other,
 }

@@ -173,6 +173,40 @@ def test_completion_inspection_and_history(kernel: Kernel) -> None:
     assert reply["content"]["status"] == "incomplete"
 
 
+LYING = """
+def lie(code, cursor_pos):
+    typed = [{{"start": 0, "end": 5, "text": "{text}", "type": "function"}}]
+    return {{"status": "ok", "matches": ["df.head"], "cursor_start": {start}, "cursor_end": cursor_pos,
+            "metadata": {{"_jupyter_types_experimental": typed}}}}
+get_ipython().kernel.do_complete = lie
+"""
+
+
+def test_a_kernel_that_lies_about_completions_inserts_nothing_else(kernel: Kernel) -> None:
+    """Its control is in it: the kernel does answer so, and what is in order of its answer comes."""
+    code = "x = 1\ndf.he"
+    for start, text, matches in ((6, "evil()", ["df.head"]), (0, "df.head", []), (6, "df.head", ["df.head"])):
+        kernel.run(LYING.format(start=start, text=text))
+        content = kernel.client.complete(code, reply=True, timeout=WAIT)["content"]
+        kernel.run("del get_ipython().kernel.do_complete")
+        assert content["matches"] == matches
+        assert {one["text"] for one in content["metadata"].get("_jupyter_types_experimental", [])} == {*matches}
+
+
+@pytest.mark.parametrize(
+    "code", ["al|", "x = al|\ny", "d['my col|", "d[|", "open('my di|", "%%ti|", "%run my|", "al.re|"]
+)
+def test_control_what_ipython_completes_passes(kernel: Kernel, code: str) -> None:
+    kernel.run(
+        "import pathlib; pathlib.Path('my dir').mkdir(exist_ok=True); pathlib.Path('my dir/file.py').touch()\n"
+        "pathlib.Path('my.py').touch(); d = {'my column': 1}; al = 1"
+    )
+    content = kernel.client.complete(code.replace("|", ""), code.index("|"), reply=True, timeout=WAIT)["content"]
+    assert content["matches"]
+    assert len(content["metadata"]["_jupyter_types_experimental"]) == len(content["matches"])
+    assert "type" in content["metadata"]["_jupyter_types_experimental"][0]
+
+
 def test_flags_of_execute(kernel: Kernel) -> None:
     silent = kernel.run("print('x'); 5", silent=True)
     assert silent.reply["status"] == "ok"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...core import json_memory
 from ...core.codes import Code, EndCode, MessageCode, Note, OutputCode
@@ -74,7 +74,8 @@ class Outbound:
 
     def judge(self, message: Message, request: PendingRequest | None) -> Verdict:
         """Apply the output policy. May run in another thread, for one message at a time."""
-        return _verdict(self.policy, replace(message, parent=parent_of(request)), _place(request))
+        asked = request.message.content if request is not None else None
+        return _verdict(self.policy, replace(message, parent=parent_of(request)), _place(request), asked)
 
     def allowed(
         self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None
@@ -218,9 +219,11 @@ def _place(request: PendingRequest | None) -> Place | None:
     return Place(cell, request.id, tuple(one for one in gone if isinstance(one, str)))
 
 
-def _verdict(policy: OutputPolicy, message: Message, place: Place | None = None) -> Verdict:
+def _verdict(
+    policy: OutputPolicy, message: Message, place: Place | None = None, asked: Mapping[str, Any] | None = None
+) -> Verdict:
     try:
-        return policy.apply(message, place)
+        return policy.apply(message, place, asked)
     except RecursionError:
         return Verdict(None, (OutputCode.TOO_DEEP.note(),))
 

@@ -16,8 +16,8 @@ from tests.support.policy.check import faults
 from tests.support.policy.messages import message
 
 
-def replied(kind: str, **content: Any) -> dict[str, Any]:
-    verdict = OutputPolicy("safe").apply(message(kind, {"status": "ok", **content}, channel="shell"))
+def replied(kind: str, asked: dict[str, Any] | None = None, **content: Any) -> dict[str, Any]:
+    verdict = OutputPolicy("safe").apply(message(kind, {"status": "ok", **content}, channel="shell"), asked=asked)
     assert verdict.message is not None
     return dict(verdict.message.content)
 
@@ -45,7 +45,7 @@ HONEST: list[tuple[str, dict[str, Any]]] = [
 @each(("kind", "content"), HONEST)
 def test_an_honest_reply_is_the_same_message(kind: str, content: dict[str, Any]) -> None:
     sent = message(kind, {"status": "ok", **content}, channel="shell")
-    verdict = OutputPolicy("safe").apply(sent)
+    verdict = OutputPolicy("safe").apply(sent, asked={"code": "df.h", "cursor_pos": 4})
     assert verdict.message is sent
     assert verdict.reasons == ()
 
@@ -101,15 +101,102 @@ def test_bundles_in_replies_are_filtered_and_hold_no_frame(mode: Any) -> None:
     "match", ["a\nimport os", "a\x00", "a\u202eb", "a\x1b[31m", "a" * 5000, 1, None, {"text": "a"}]
 )
 def test_a_completion_inserts_what_it_shows(match: Any) -> None:
-    types = {
-        "_jupyter_types_experimental": [
-            {"text": match, "type": "x"},
-            {"text": "ok", "type": "<img src=x>", "icon": "x"},
-        ]
-    }
-    reply = replied("complete_reply", matches=["ok", match], cursor_start=0, cursor_end=1, metadata=types)
+    types = {"_jupyter_types_experimental": [{"text": "ok", "type": "<img src=x>", "icon": "x"}, {"text": match}]}
+    asked = {"code": "o", "cursor_pos": 1}
+    reply = replied("complete_reply", asked, matches=["ok", match], cursor_start=0, cursor_end=1, metadata=types)
     assert reply["matches"] == ["ok"]
     assert reply["metadata"] == {"_jupyter_types_experimental": [{"text": "ok"}]}
+
+
+BAD = "__import__('os').system('x')"
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        [{"text": BAD, "start": 0, "end": 1, "type": "function", "signature": "(n)"}],
+        [{"text": BAD}, {"text": "df.head"}],
+        [{"text": "df.tail"}, {"text": BAD}, {"text": BAD}],
+        [{"text": None}, {"text": [BAD]}],
+        [None, BAD, {}],
+        {"0": {"text": BAD}},
+    ],
+)
+@pytest.mark.parametrize("matches", [["df.head", "df.tail"], ["df.head", "a\nb", "df.tail"], ["a\nb", "df.head"]])
+def test_the_text_of_a_completions_type_is_what_is_shown(matches: list[str], types: Any) -> None:
+    """JupyterLab inserts the text of the type with the index of the line that a person chose."""
+    asked = {"code": "df.", "cursor_pos": 3}
+    metadata = {"_jupyter_types_experimental": types}
+    reply = replied("complete_reply", asked, matches=matches, cursor_start=0, cursor_end=3, metadata=metadata)
+    kept = reply["metadata"].get("_jupyter_types_experimental", [])
+    assert reply["matches"]
+    assert [one["text"] for one in kept] == reply["matches"][: len(kept)]
+    assert all((one.get("start", 0), one.get("end", 3)) == (0, 3) for one in kept)
+
+
+@pytest.mark.parametrize(
+    ("code", "start", "end"),
+    [
+        ("import os\nx = df.he|", 0, 20),
+        ("import os\nx = df.he|", 9, 20),
+        ("import os\nx = df.he|", 13, 20),
+        ("import os\rdf.he|", 9, 15),
+        ("df.he|\nprint(1)", 0, 6),
+        ("df.he| + 1", 0, 6),
+        ("df.he|.name", 0, 6),
+        ("df.he|", 0, 4),
+        ("df.he|", 6, 5),
+        ("df.he|", -1, 5),
+        ("df.he|", "0", 5),
+        ("df.he|", None, None),
+        ("df.he|", True, 5),
+        ("x = 'a b'; df.he|", 4, 16),
+    ],
+)
+def test_a_completion_replaces_the_word_at_the_cursor_only(code: str, start: Any, end: Any) -> None:
+    asked = {"code": code.replace("|", ""), "cursor_pos": code.index("|")}
+    reply = replied("complete_reply", asked, matches=["df.head"], cursor_start=start, cursor_end=end, metadata={})
+    assert reply["matches"] == []
+    assert reply["cursor_start"] == reply["cursor_end"] == asked["cursor_pos"]
+
+
+@pytest.mark.parametrize(
+    ("code", "start", "end"),
+    [
+        ("import os\nx = df.he|", 14, 19),
+        ("import os\nx = df.he|", 17, 19),
+        ("df.he|ad + 1", 3, 7),
+        ("df['my colu|", 4, 11),
+        ("df['my colu|", 3, 11),
+        ("open('my dir/fi|", 5, 15),
+        ("cat `my dir/fi|", 4, 14),
+        ("%%ti|", 0, 4),
+        ("%run a/b.p|", 5, 10),
+        ("\\alph|", 0, 5),
+        ("größe.na|", 6, 8),
+        ("|", 0, 0),
+    ],
+)
+def test_control_the_range_of_an_honest_completion_stays(code: str, start: int, end: int) -> None:
+    asked = {"code": code.replace("|", ""), "cursor_pos": code.index("|")}
+    reply = replied("complete_reply", asked, matches=["x"], cursor_start=start, cursor_end=end, metadata={})
+    assert reply == {"status": "ok", "matches": ["x"], "cursor_start": start, "cursor_end": end, "metadata": {}}
+
+
+def test_no_completion_replaces_anything_if_the_question_is_not_known() -> None:
+    assert replied("complete_reply", matches=["x"], cursor_start=0, cursor_end=1, metadata={})["matches"] == []
+
+
+def test_the_cursor_of_a_request_without_one_is_at_the_end() -> None:
+    reply = replied("complete_reply", {"code": "df.he"}, matches=["x"], cursor_start=3, cursor_end=5, metadata={})
+    assert reply["matches"] == ["x"]
+
+
+@pytest.mark.parametrize("code", ["a\x00b", "x = 1 \u202e# y", "a\x1b[8mb", ["x", "y", "z"], 3, None, {"a": 1}])
+def test_an_input_of_the_history_reads_as_it_is(code: Any) -> None:
+    """A console puts it at the prompt, where a person runs it."""
+    entries = [[0, 1, "x = 1\n\ty"], [0, 2, code], [0, 3, [code, None]], "x", [0, 4]]
+    assert replied("history_reply", history=entries)["history"] == [[0, 1, "x = 1\n\ty"]]
 
 
 @pytest.mark.parametrize(
