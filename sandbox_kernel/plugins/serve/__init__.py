@@ -6,6 +6,8 @@ runs.
 - `plugin`: What this plugin adds: the command `serve`, and its codes.
 - `codes`: What the server refuses, of its clients and at its start.
 - `token_file`: Names and tokens of those who may use the server.
+- `signed_tokens`: Tokens that LibreChat signs for its users.
+- `address_token`: A token in an address, for clients that send no header.
 - `metrics`: Figures for the operator and for each tenant.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `lease_files`: What outlives the server of the sandboxes that do.

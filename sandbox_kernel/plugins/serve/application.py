@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from ...core.prometheus_text import CONTENT_TYPE
 from ..mcp.web_server import Names, RequestFilter
 from . import e2b, jupyter, librechat, metrics, open_terminal, openapi
+from .address_token import AddressToken
 from .codes import ServeCode
 from .domain import SandboxHosts
 from .guard import Guard
@@ -63,6 +64,7 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
     return Starlette(
         routes=[Route("/healthz", _healthz), Route("/openapi.json", described), *routes],
         middleware=[
+            Middleware(AddressToken),
             Middleware(RequestFilter, known=known),
             *asked,
             Middleware(SandboxHosts, known=known, inside=inside),

@@ -96,6 +96,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="have a dataset of the settings for this name of the token file alone; may be repeated",
     )
     parser.add_argument(
+        "--librechat-key",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="a name of the token file, and the public key (PEM) of the tokens that LibreChat signs for requests of "
+        "that name (CODEAPI_JWT_ENABLED); may be repeated",
+    )
+    parser.add_argument(
         "--sandboxes-per-tenant", type=count, default=8, metavar="N", help="sandboxes of one name (default: 8)"
     )
     parser.add_argument("--sandboxes", type=count, default=32, metavar="N", help="sandboxes of all names (default: 32)")
@@ -187,7 +195,9 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from .lease_files import LeaseFiles
     from .place import Place
     from .replicas import Replicas, parsed
+    from .signed_tokens import signers_of
     from .tenants import Tenants
+    from .token_file import METRICS
 
     domain = None if options.domain is None else checked(options.domain)
     place = Place(
@@ -201,6 +211,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     context = tls(options.tls_cert, options.tls_key)
     listener = place.listen()
     tokens, path = _tokens(options.token_file)
+    tokens.signers = signers_of(options.librechat_key, set(tokens.names) - {METRICS})
     datasets = datasets_of(options.tenant_dataset, offered[TEMPLATES[0]], tokens.names)
     own = _certificates(domain, path) if domain is not None and not context else None
     if own is not None:
@@ -342,7 +353,7 @@ def _words(
         f'for clients of E2B: export {found} E2B_API_KEY="{key}"',
         f'for clients of MCP: {url}/mcp with the header "Authorization: Bearer {key}"',
         f'for clients of Jupyter: JUPYTER_GATEWAY_AUTH_TOKEN="{key}" jupyter lab --gateway-url={url}/jupyter',
-        f'for clients of LibreChat\'s wire: LIBRECHAT_CODE_BASEURL={url}/librechat/v1 LIBRECHAT_CODE_API_KEY="{key}"',
+        f'for clients of LibreChat\'s wire: LIBRECHAT_CODE_BASEURL="{url}/librechat/{key}/v1"',
         f'for clients of Open Terminal: {url}/open-terminal with the key "{key}"',
     ]
     return "\n".join(lines)

@@ -21,6 +21,7 @@ from .codes import ServeCode
 from .metrics import wire_of
 from .replicas import Locus, asking
 from .requests import Refusal, one_header, refusal_of
+from .signed_tokens import Signers
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS, Tokens
 
@@ -49,9 +50,15 @@ class Guard:
         """Return whose request it is, by its tokens: `more`, `X-API-Key` and `Authorization`. Raises `Refusal`."""
         return self.tenant_of(*more, *tokens_in(request))
 
+    def signed(self, request: HTTPConnection) -> Tenant:
+        """Do what `tenant` does, and take a token that LibreChat signed, too. Raises `Refusal`."""
+        return self._user(self._owner(tokens_in(request), self._tokens.signers))
+
     def tenant_of(self, *tokens: str) -> Tenant:
         """Return whose tokens these are. Raises `Refusal`, also for the token that opens figures alone."""
-        found = self._owner(tokens)
+        return self._user(self._owner(tokens))
+
+    def _user(self, found: Tenant) -> Tenant:
         if found.name == METRICS:
             raise Refusal(403, ServeCode.TOKEN_UNKNOWN, f"The token of {METRICS!r} opens /metrics alone")
         return found
@@ -60,9 +67,9 @@ class Guard:
         """Return whose request for figures it is; whose is `METRICS` sees those of all. Raises `Refusal`."""
         return self._owner(tokens_in(request))
 
-    def _owner(self, tokens: Sequence[str]) -> Tenant:
+    def _owner(self, tokens: Sequence[str], signers: Signers | None = None) -> Tenant:
         """Return whose the first token is, where no other is somebody else's. Raises `Refusal`."""
-        names = [self._tokens.name_of(token) for token in tokens]
+        names = [self._tokens.name_of(token) or (signers.name_of(token) if signers else None) for token in tokens]
         if not names or names[0] is None:
             self.tenants.strangers += 1
             raise Refusal(401, ServeCode.TOKEN_UNKNOWN)

@@ -365,4 +365,4 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
         ("GET", "/sessions/{session_id}/objects/{file_id}", wire.show),
         ("DELETE", "/sessions/{session_id}/objects/{file_id}", wire.remove),
     ):
-        yield guard.route(method, PREFIX + path, _said(handler), where=wire.where)
+        yield guard.route(method, PREFIX + path, _said(handler), guard.signed, where=wire.where)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ...core.errors import ConfigurationError
 from ..mcp.web_server import token_lines
 from .codes import ServeCode
+from .signed_tokens import Signers
 
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64})[ \t]+([A-Za-z0-9._~+/=-]{16,512})")
 FIRST_NAME = "default"
@@ -29,6 +30,8 @@ class Tokens:
     """Which tokens there are, and whose: compared in a time that tells nothing about them."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.signers = Signers()
+        """Of one wire: see `Guard.signed`."""
         self.names = tuple(dict.fromkeys(name for name, _ in pairs))
         self._digests = [(name, _digest(token)) for name, token in pairs]
 

@@ -1,9 +1,10 @@
-// The tools of @librechat/agents as LibreChat makes them, against the server that LIBRECHAT_CODE_BASEURL names.
+// The tools of @librechat/agents as LibreChat makes them without a signing key, which is with no header of their own,
+// against the server that LIBRECHAT_CODE_BASEURL names.
 // Run with the folder of node_modules as the current one: node --input-type=module < librechat_agent.mjs
 import * as agents from "@librechat/agents";
 import * as lookedUp from "@langchain/core/tools";
 
-const authHeaders = { "X-API-Key": process.env.LIBRECHAT_CODE_API_KEY };
+const authHeaders = async () => ({});
 const call = (tool, args, more) => tool.invoke({ type: "tool_call", id: "1", name: tool.name, args, ...more });
 const said = {};
 
@@ -35,7 +36,7 @@ said.program = await python.func({ code: program }, undefined, config);
 const shell = agents.createBashProgrammaticToolCallingTool({ authHeaders });
 said.shell = await shell.func({ code: `echo "got $(get_weather '{"city": "Oslo"}')"` }, undefined, config);
 
-process.env.LIBRECHAT_CODE_API_KEY = "";
-const closed = agents.createCodeExecutionTool({ authHeaders: { "X-API-Key": "wrong" } });
+process.env.LIBRECHAT_CODE_BASEURL = process.env.LIBRECHAT_CODE_BASEURL.replace(/librechat\/.*\/v1/, "librechat/v1");
+const closed = agents.createCodeExecutionTool({ authHeaders });
 said.closed = await call(closed, { lang: "py", code: "1" }).then((one) => one.content, (error) => error.message);
 console.log(JSON.stringify(said));

@@ -18,11 +18,7 @@ pytestmark = pytest.mark.skipif(not HERE or shutil.which("node") is None, reason
 
 
 def test_the_tools_of_librechat_s_agents(server: Server) -> None:
-    environment = {
-        **os.environ,
-        "LIBRECHAT_CODE_BASEURL": f"{server.url}/librechat/v1",
-        "LIBRECHAT_CODE_API_KEY": TOKENS["ann"],
-    }
+    environment = {**os.environ, "LIBRECHAT_CODE_BASEURL": f"{server.url}/librechat/{TOKENS['ann']}/v1"}
     script = Path(__file__).with_name("librechat_agent.mjs")
     with script.open() as source:
         ended = subprocess.run(
