@@ -38,8 +38,9 @@ KERNELS = {
 
 MOUNT_POINTS = ("/mnt/data", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 -- not ours
 
-UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "perl-base", "sqv")
-"""Debian packages whose files go: the package managers, and perl, which only they use. Matched by prefix."""
+UNNEEDED_PACKAGES = ("apt", "debconf", "dpkg", "gpgv", "libapt-pkg", "liberror-perl", "libperl", "perl", "sqv")
+"""Debian packages whose files go: the package managers, and perl, which they use, and rare commands of git. Matched by
+prefix."""
 
 UNNEEDED_WITH_R = tuple(
     """
@@ -65,7 +66,14 @@ UNNEEDED_COMMANDS = tuple(
 """Commands of Debian that handle namespaces, mounts, devices, other users or the machine: none works in a sandbox, and
 what they would tell is the machine's. A cell may bring its own; the system call filter is the wall."""
 
+UNNEEDED_OF_GIT = tuple(
+    "daemon http-backend http-fetch http-push imap-send instaweb shell".split()  # noqa: SIM905 (one line says no more)
+)
+"""Servers, and transports that nobody uses any more, of 2.3 MB each."""
+
 UNNEEDED_PATHS = (
+    *(f"/usr/lib/git-core/git-{name}" for name in UNNEEDED_OF_GIT),
+    *("/usr/bin/git-shell", "/usr/bin/scalar", "/usr/lib/git-core/scalar"),
     "/etc/apt",
     "/etc/cron.daily",
     "/etc/dpkg",
@@ -116,6 +124,8 @@ def strip_system() -> None:
         if path.name != "copyright":  # licences ask for their text to stay
             remove(path, folders=False)
     remove_privileged_files()
+    remove(Path("/usr/lib/git-core/git"))  # the same program once more
+    Path("/usr/lib/git-core/git").symlink_to("../../bin/git")
     for name in MOUNT_POINTS:
         Path(name).mkdir(parents=True, exist_ok=True)
     python = Path("/usr/local/bin/python")
@@ -156,6 +166,7 @@ def install_packages() -> None:
             remove(tests)
         compile_bytecode(folder)
     bring_fonts(Path(sysconfig.get_path("purelib")))
+    shutil.copyfile(HERE / "pip.conf", "/etc/pip.conf")
     bring_kernelspecs()
     bring_logos()
     warm_up()
@@ -220,6 +231,10 @@ def warm_up() -> None:
         module = Path(sysconfig.get_path("purelib"), f"sandbox_{name}")
         shutil.copyfile(HERE / name, module)
         compileall.compile_file(module, quiet=2)  # does nothing with a script
+    # Where pip puts what a cell installs; Python looks there only if it is there when a kernel starts.
+    Path(sysconfig.get_path("purelib", "posix_user", {"userbase": str(HOME / ".local")})).mkdir(
+        parents=True, exist_ok=True
+    )
     (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
     environment = {**os.environ, "HOME": str(HOME)}
     # The first plot would search all fonts, and the first completion parse the types of Python's own modules.

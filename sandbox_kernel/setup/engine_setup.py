@@ -193,8 +193,8 @@ def ensure_mmdebstrap(progress: Say = print) -> str:
         if not _may_install():
             raise EngineError(
                 EndCode.ENGINE_NOT_SET_UP,
-                "no container registry answers, and mmdebstrap, which can do without one, is not installed. "
-                "Run `sudo apt-get install mmdebstrap`, or let the engine pull python:3.13-slim-trixie",
+                "mmdebstrap, which makes a root file system of Debian's packages, is not installed. "
+                "Run `sudo apt-get install mmdebstrap`, or let the engine pull debian:trixie-slim",
             )
         install_packages([*BOOTSTRAP_PACKAGES], Steps(progress))
     return str(shutil.which("mmdebstrap"))

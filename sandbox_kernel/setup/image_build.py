@@ -2,7 +2,7 @@
 
 What is done inside an image is `images/recipe.py`; here is what brings it there.
 
-    ROOT_IMAGE, or Debian's packages  ->  base  ->  data  ->  a user's own requirements
+    Debian's packages, or ROOT_IMAGE and these  ->  base  ->  data  ->  a user's own requirements
 
 `image_kinds` says which kinds there are, and what each is made of. Each image carries a digest of all that went into it
 as a label, so building it again has nothing to do.
@@ -32,11 +32,11 @@ from ..wheels.requirements import read as read_requirements
 from . import engine_setup
 from .build_lock import alone
 from .command_steps import Say, Steps, tail
-from .image_kinds import KERNEL_FILES, KINDS, Kind, KindStages, bootstrapped
+from .image_kinds import DEBIAN_SUITE, KERNEL_FILES, KINDS, Kind, KindStages, bootstrapped
 
-ROOT_IMAGE = "python:3.13-slim-trixie"
+ROOT_IMAGE = f"debian:{DEBIAN_SUITE}-slim"
 RECIPE_FILES = (
-    *("recipe.py", "plots.py", "measures.py"),
+    *("recipe.py", "plots.py", "measures.py", "pip.conf"),
     *("unpack.js", "plotly_failures.js", "plotly_without_outlines.js"),
     *(f"kernels/{name}" for name in KERNEL_FILES),
 )
@@ -52,7 +52,6 @@ SETTINGS = (
 BOOTSTRAP_IMAGE = "sandbox-kernel:bootstrap"
 BUILD_FOLDER = "/opt/sandbox/build"
 
-REGISTRY_SECONDS = 5.0
 SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
 
@@ -81,7 +80,7 @@ def build(
     status = engine_setup.require_engine()
     stages = chain(kind, tag, requirements, status.architecture, fresh=force)
     with engine_errors(), closing(engine_setup.connect(status.host, seconds=SILENCE_SECONDS)) as client:
-        builder = Builder(client, status, Steps(progress))
+        builder = Builder(client, Steps(progress))
         if force or not builder.is_current(stages[-1]):
             with alone(image_wheels.cache(), builder.steps):
                 builder.run(stages, KINDS[kind], force=force, others_stay=tag is not None)
@@ -137,9 +136,8 @@ def build_files(ready: image_wheels.Wheels) -> dict[str, Path | bytes]:
 class Builder:
     """The steps of one build, against one engine."""
 
-    def __init__(self, client: Any, status: engine_setup.EngineStatus, steps: Steps) -> None:
+    def __init__(self, client: Any, steps: Steps) -> None:
         self.client = client
-        self.status = status
         self.steps = steps
 
     def run(self, stages: list[Stage], kind: KindStages, *, force: bool, others_stay: bool) -> None:
@@ -185,37 +183,31 @@ class Builder:
     # --- the root file system ---------------------------------------------------------------------------------------
 
     def _root_file_system(self, kind: KindStages) -> str:
-        """Return an image with what a kind needs of Debian: from the registry if that is Python alone, or else made."""
-        from docker.errors import APIError, ImageNotFound
-
-        if kind.has_own_root:
+        """Return an image with what a kind needs of Debian: made here, or where that cannot be, of a registry's."""
+        try:
             return self._bootstrap(kind)
-        try:
-            return str(self.client.images.get(ROOT_IMAGE).id)
-        except ImageNotFound:
-            pass
-        if self._registry_answers():
-            try:
-                with self.steps.during(f"pulling {ROOT_IMAGE}"):
-                    return str(self.client.images.pull(ROOT_IMAGE).id)
-            except APIError as error:
-                self.steps(f"the registry does not give {ROOT_IMAGE}: {error.explanation}")
-        return self._bootstrap(kind)
+        except EngineError as error:
+            self.steps(f"{error.message}; trying {ROOT_IMAGE}")
+            return self._on_debian(kind, error)
 
-    def _registry_answers(self) -> bool:
-        """Ask through the engine, which may have a mirror or a proxy of its own."""
-        from docker.errors import APIError, NotFound
-        from requests.exceptions import RequestException
+    def _on_debian(self, kind: KindStages, why: EngineError) -> str:
+        """Have a registry's Debian install the packages; no code but Debian's own has a network there."""
+        from docker.errors import APIError
 
+        install = f"apt-get update -q && apt-get install -qy --no-install-recommends {' '.join(kind.debian)}"
         try:
-            with closing(engine_setup.connect(self.status.host, seconds=REGISTRY_SECONDS)) as client:
-                client.api.inspect_distribution(ROOT_IMAGE)
-        except NotFound:
-            return self.status.product == "podman"  # it has no such question, and has to try
-        except (APIError, RequestException):
-            self.steps("no container registry answers")
-            return False
-        return True
+            with self.steps.during(f"adding packages of Debian to {ROOT_IMAGE}"):
+                container = self.client.containers.run(ROOT_IMAGE, ["sh", "-c", install], detach=True)
+                try:
+                    if container.wait()["StatusCode"]:
+                        failed = tail(container.logs().decode(errors="replace"))
+                        raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{ROOT_IMAGE} cannot install packages: {failed}")
+                    container.commit(*BOOTSTRAP_IMAGE.split(":"))
+                finally:
+                    container.remove(force=True, v=True)
+        except APIError as error:
+            raise EngineError(why.code, f"{why.message}; and no registry gives {ROOT_IMAGE}: {error}") from error
+        return BOOTSTRAP_IMAGE
 
     def _bootstrap(self, kind: KindStages) -> str:
         with bootstrapped(kind.debian, self.steps) as archive, archive.open("rb") as tar:

@@ -5,7 +5,7 @@
     those and R_PACKAGES        ->  r     ->  all
 
 What Debian's packages bring cannot be added later: the first stage removes the package manager. So R has a root file
-system of its own.
+system of its own, and what a shell needs is in all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ from .command_steps import Steps, run, tail
 Kind = Literal["base", "data", "r", "deno", "all"]
 
 DEBIAN_SUITE = "trixie"
-DEBIAN_PACKAGES = ("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzdata")
-"""What makes a bare Debian equal to python:3.13-slim, as far as a cell can tell. Python 3.13 is trixie's own.
+DEBIAN_PACKAGES = (
+    *("libnss-myhostname", "libstdc++6", "netbase", "python3", "tzdata", "tzdata-legacy"),
+    *("curl", "git", "jq", "unzip", "zip"),
+)
+"""Python, and what programs that run commands in a sandbox take for granted: 27 MB. Python 3.13 is trixie's own.
 
-One thing more: libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is.
+libnss-myhostname knows localhost without /etc/hosts, which an engine leaves empty where no network is. tzdata-legacy
+has the zones by their older names, such as US/Pacific; without it their clocks show UTC and say nothing.
 """
 R_PACKAGES = (
     *("r-base-core", "r-cran-irkernel", "libopenblas0-pthread", "fonts-dejavu-core"),
-    *("r-cran-data.table", "r-cran-svglite", "r-cran-tidyverse"),
+    *("r-cran-cairo", "r-cran-data.table", "r-cran-svglite", "r-cran-tidyverse"),
 )
 """R with its kernel. Plots need a font, and matrices a fast BLAS. The recipe removes what these bring for the web."""
 
@@ -61,7 +65,7 @@ class KindStages:
 
     @property
     def has_own_root(self) -> bool:
-        """Whether it needs more of Debian than python:3.13-slim has."""
+        """Whether it needs more of Debian than what all have."""
         return self.debian != DEBIAN_PACKAGES
 
     @property

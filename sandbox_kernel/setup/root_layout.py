@@ -27,14 +27,14 @@ SYSTEM = "/usr"
 
 PROGRAMS = tuple(
     """
-    [ arch awk b2sum base32 base64 basename basenc bash cat chgrp chmod chown cksum clear cmp comm cp csplit cut dash
-    date dd df diff diff3 dir dircolors dirname du echo egrep env expand expr factor false fgrep find flock fmt
-    fold getconf getent getopt grep groups gunzip gzip head hostid hostname iconv id infocmp install join link ln
-    locale logname ls lscpu mawk md5sum mkdir mkfifo mktemp more mv nice nl nohup nproc numfmt od paste pathchk pidof
-    pinky pr printenv printf ptx pwd readlink realpath rev rgrep rm rmdir sdiff sed seq setsid sh sha1sum sha224sum
-    sha256sum sha384sum sha512sum shred shuf sleep sort split stat stty sum sync tac tail tar taskset tee test timeout
-    touch tput tr true truncate tsort tty uname unexpand uniq unlink users vdir wc whereis which who whoami xargs yes
-    zcat zcmp zdiff zgrep zmore znew
+    [ arch awk b2sum base32 base64 basename basenc bash cat chgrp chmod chown cksum clear cmp comm cp csplit curl
+    cut dash date dd df diff diff3 dir dircolors dirname du echo egrep env expand expr factor false fgrep find flock
+    fmt fold getconf getent getopt git grep groups gunzip gzip head hostid hostname iconv id infocmp install join jq
+    link ln locale logname ls lscpu mawk md5sum mkdir mkfifo mktemp more mv nice nl nohup nproc numfmt od paste
+    pathchk pidof pinky pr printenv printf ptx pwd readlink realpath rev rgrep rm rmdir sdiff sed seq setsid sh
+    sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stty sum sync tac tail tar
+    taskset tee test timeout touch tput tr true truncate tsort tty uname unexpand uniq unlink unzip users vdir wc
+    whereis which who whoami xargs yes zcat zcmp zdiff zgrep zip zmore znew
     """.split()  # noqa: SIM905 (one line a command says no more)
 )
 """What the image has in /usr/bin, and a cell may call: no more than that is copied, where the machine has it."""
@@ -43,7 +43,9 @@ PROGRAMS = tuple(
 PROBE_SECONDS = 60.0
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 """Where packages of the machine's own Python lie, within its standard library."""
-PARTS = ("/lib", "/lib64", "/usr/lib64", "/usr/share/zoneinfo")
+DATA = ("/usr/lib/git-core", "/usr/share/zoneinfo")
+"""What programs look for below /usr, besides libraries."""
+PARTS = ("/lib", "/lib64", "/usr/lib64", *DATA)
 """What a layout asks for by name."""
 _PROBE = """
 import importlib, json, os, sys, sysconfig
@@ -100,7 +102,7 @@ def lay_out(python: Python, machine: Machine) -> Layout:
     binds += [(path, f"{ELSEWHERE}/lib/{name}") for path in own for name in machine.names[path]]
     locales = sorted({str(Path(path).parent) for path in python.mapped if path.startswith("/usr/lib/locale/C")})
     binds += [(folder, folder) for folder in locales if not _within(folder, [inside for _, inside in binds])]
-    binds += [(path, path) for path in ("/usr/share/zoneinfo",) if path in machine.folders]
+    binds += [(path, path) for path in DATA if path in machine.folders]
     binds += [("env", ENVIRONMENT), ("home", HOME)]
     links = [("usr/bin", "/bin")]
     links += [(f"usr/{name}", f"/{name}") for name in ("lib", "lib64") if f"/{name}" not in machine.folders]

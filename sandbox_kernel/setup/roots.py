@@ -43,6 +43,8 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
     """Add all, of the folder images/, to an environment and to the home that each session's begins with."""
     packages = next((environment / "lib").glob("python*/site-packages"))
     _add_modules(recipes, packages, home)
+    shutil.copyfile(recipes / "pip.conf", environment / "pip.conf")
+    (home / ".local" / packages.relative_to(environment)).mkdir(parents=True)
     _link_fonts(packages, environment / "share" / "fonts")
     needed = {"bash": environment / "bin" / "bash", "deno": environment / "bin" / "deno", "sql": packages / "duckdb"}
     for name, files in KERNELS.items():
@@ -133,7 +135,7 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
     target = root_layout.target(python)
     laid = lay_out(python, root_layout.look(python))
     kernels = [f"kernels/{name}" for name in KERNEL_FILES]
-    texts = [(recipes / name).read_text() for name in (*FILES, *kernels, "warm.py", "installer.lock")]
+    texts = [(recipes / name).read_text() for name in (*FILES, *kernels, "pip.conf", "warm.py", "installer.lock")]
     names = KINDS[kind].locks
     locks = [image_wheels.lock_of(recipes, name, python.minor).read_text() for name in names]
     # Not what the Python maps: an update of the machine's libraries changes nothing here.
@@ -254,7 +256,8 @@ def _install(environment: Path, plan: Plan, ready: image_wheels.Wheels) -> None:
         command += ["--only-binary=:all:", "--no-deps", "--no-compile", "--no-cache-dir", *plan.options]
         command += ["--quiet", "--root-user-action=ignore", "--disable-pip-version-check", "--no-warn-script-location"]
         run_step([*command, "-r", "requirements.txt"], here, "pip cannot install the packages")
-    # Inside, all this lies elsewhere.
+    # Inside, all this lies elsewhere, and the machine's own packages are not there: what a cell's pip installs is.
+    text = text.replace("false", "true")
     configuration.write_text(f"home = {Path(plan.layout.python).parent}\n{text}")
     _point_at(f"{ENVIRONMENT}/bin/python3", programs, str(programs / "python3"))
     (programs / "python3").unlink()

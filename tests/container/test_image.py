@@ -153,9 +153,9 @@ def test_no_file_runs_with_rights_of_another_user(run: Run, kind: str) -> None:
 def test_no_package_manager_and_no_compiler(run: Run, kind: str) -> None:
     code = """
         import importlib.util, json, shutil, sys
-        tools = ["apt", "apt-get", "dpkg", "dpkg-deb", "pip", "pip3", "perl", "gcc", "g++", "cc", "c++", "clang", "ld",
-                 "as", "make", "go", "rustc", "curl", "wget", "git", "su", "sudo", "mount", "passwd"]
-        modules = ["pip", "ensurepip", "setuptools"]
+        tools = ["apt", "apt-get", "dpkg", "dpkg-deb", "perl", "gcc", "g++", "cc", "c++", "clang", "ld",
+                 "as", "make", "go", "rustc", "wget", "su", "sudo", "mount", "passwd"]
+        modules = ["ensurepip", "setuptools"]
         print(json.dumps([[tool for tool in tools if shutil.which(tool)],
                           [name for name in modules if importlib.util.find_spec(name)]]))
         """
@@ -173,11 +173,40 @@ def test_no_command_for_namespaces_mounts_devices_and_the_machine(run: Run, kind
                  "fsck", "mkfs", "wipefs", "agetty", "killall5", "hwclock", "rtcwake", "readprofile"]
         used = ["sh", "bash", "ls", "cat", "grep", "sed", "awk", "tar", "gzip", "zcat", "find", "xargs", "sort", "head",
                 "tail", "wc", "cut", "tr", "diff", "cp", "mv", "rm", "mkdir", "ln", "stat", "du", "df", "date", "env",
-                "sleep", "timeout", "nice", "nproc", "taskset", "which", "id", "uname", "tee", "seq", "lscpu"]
+                "sleep", "timeout", "nice", "nproc", "taskset", "which", "id", "uname", "tee", "seq", "lscpu",
+                "curl", "git", "jq", "unzip", "zip"]
         print(json.dumps([[tool for tool in tools if shutil.which(tool)],
                           [tool for tool in used if not shutil.which(tool)]]))
         """
     assert run(kind, code)["out"] == [[], []]
+
+
+def test_git_archives_and_pip_work_and_what_pip_installs_is_found(run: Run) -> None:
+    """Without a network each says so at once."""
+    code = """
+        import json, subprocess, zipfile
+        def sh(line):
+            ran = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=30)
+            return (ran.stdout.strip() or ran.stderr.strip()).rpartition("\\n")[2]
+        who = "git -c user.email=a@b -c user.name=n"
+        sh(f"git init -q one; cd one; echo text > file; git add file; {who} commit -qm first")
+        about = "greeting-1.0.dist-info"
+        with zipfile.ZipFile("greeting-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("greeting.py", "TEXT = 1")
+            wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\\nName: greeting\\nVersion: 1.0\\n")
+            wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+            wheel.writestr(f"{about}/RECORD", "")
+        sh("pip install -q ./greeting-1.0-py3-none-any.whl")
+        print(json.dumps([
+            sh("git clone -q one two; cat two/file; git -C two submodule status"),
+            sh("zip -qr one.zip one; unzip -qo one.zip -d three; ls three"), sh("echo '[1, 2]' | jq '.[1]'"),
+            sh("curl -s file:///mnt/data/one/file"), sh("python3 -c 'import greeting; print(greeting.__file__)'"),
+            "resolve host" in sh("git clone https://a.invalid/b"), "No matching" in sh("pip install none-of-that-name 2>&1"),
+        ]))
+        """
+    found = run("data", code, home=True)["out"]
+    place = "/tmp/home/.local/lib/python3.13/site-packages/greeting.py"
+    assert found == ["text", "one", "2", "text", place, True, True]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -66,7 +66,7 @@ class Engine(image_build.Builder):
     """A builder that writes down which tags it would set, remove and start from."""
 
     def __init__(self, current: set[str]) -> None:
-        super().__init__(None, None, Steps(lambda _: None))  # type: ignore[arg-type]
+        super().__init__(None, Steps(lambda _: None))
         self.current, self.said = current, list[tuple[str, ...]]()
 
     def is_current(self, stage: image_build.Stage) -> bool:

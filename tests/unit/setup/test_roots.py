@@ -66,11 +66,11 @@ MACHINES = {
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_no_more_of_the_machine_is_bound_than_libraries_the_python_and_time_zones(name: str) -> None:
+def test_no_more_of_the_machine_is_bound_than_libraries_the_python_and_their_data(name: str) -> None:
     python, machine = MACHINES[name]
     sources = {source for source, _ in root_layout.lay_out(python, machine).binds if source.startswith("/")}
     allowed = {python.executable, *python.standard_library, *(path for path in python.mapped if "libpython" in path)}
-    assert sources - allowed <= {"/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/share/zoneinfo"}
+    assert sources - allowed <= {"/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", *root_layout.DATA}
     assert python.executable in sources
 
 
