@@ -201,7 +201,8 @@ def test_git_archives_and_pip_work_and_what_pip_installs_is_found(run: Run) -> N
             sh("git clone -q one two; cat two/file; git -C two submodule status"),
             sh("zip -qr one.zip one; unzip -qo one.zip -d three; ls three"), sh("echo '[1, 2]' | jq '.[1]'"),
             sh("curl -s file:///mnt/data/one/file"), sh("python3 -c 'import greeting; print(greeting.__file__)'"),
-            "resolve host" in sh("git clone https://a.invalid/b"), "No matching" in sh("pip install none-of-that-name 2>&1"),
+            "resolve host" in sh("git clone https://a.invalid/b"),
+            "No matching" in sh("pip install none-of-that-name 2>&1"),
         ]))
         """
     found = run("data", code, home=True)["out"]

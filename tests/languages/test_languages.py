@@ -226,6 +226,7 @@ def test_tables_of_r(sandbox: Sandbox) -> None:
 @only_r
 def test_r_has_its_packages_and_says_itself_why_none_is_added(sandbox: Sandbox) -> None:
     assert sandbox.run_code("suppressPackageStartupMessages(library(tidyverse)); library(data.table)").ok
+    assert sandbox.run_code('library(Cairo); CairoPNG("/mnt/data/cairo.png"); plot(1:3); dev.off()').ok
     found = sandbox.run_code("names(capabilities('cairo')); Sys.timezone(); Sys.info()[['user']]; nchar('Grüße')")
     assert [result.text for result in found.results] == ['[1] "cairo"', '[1] "Etc/UTC"', '[1] "sandbox"', "[1] 5"]
     found = sandbox.run_code("install.packages('praise', repos = 'https://cloud.r-project.org')")
