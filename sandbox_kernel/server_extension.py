@@ -7,7 +7,8 @@ own configuration (`c.SandboxKernelPolicy`), which no notebook and no kernel can
 
 Where the operator says so (`c.SandboxKernels.allowed`), the server starts kernels of this package only.
 
-Loaded by Jupyter Server, so it may import tornado and traitlets; of this package, policy.frame and policy.html_blocks.
+Loaded by Jupyter Server, so it may import tornado and traitlets; of this package, the command of a kernel, policy.frame
+and policy.html_blocks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tornado.web import HTTPError, OutputTransform
 from traitlets import Bool, Dict, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
+from .core.kernel_command import PROVISIONER, is_own
 from .policy.frame import RUNNER_HASH, WATCH_HASH
 from .policy.html_blocks import blocks
 
@@ -156,12 +158,6 @@ class SandboxKernels(Configurable):
 
 USUAL = "python3"
 """The kernel that clients of Jupyter ask for by default. Where sandboxes alone are started, it is one."""
-SWITCHES = {"-I", "-E", "-P"}
-"""Of Python, in the command of a kernel of ours."""
-
-
-PROVISIONER = "sandbox-kernel"
-"""What starts any kernelspec in a sandbox, as jupyter_client knows it."""
 
 
 def is_sandbox(specs: Any, name: str) -> bool:
@@ -170,11 +166,7 @@ def is_sandbox(specs: Any, name: str) -> bool:
         spec = specs.get_kernel_spec(name)
     except (KeyError, ValueError):  # there is none, or its file is broken
         return False
-    if provisioner_of(spec, specs.parent) == PROVISIONER:
-        return True
-    argv = spec.argv
-    at = next((number for number, word in enumerate(argv) if number and word not in SWITCHES), 0)
-    return at > 0 and argv[at : at + 2] == ["-m", "sandbox_kernel"]
+    return provisioner_of(spec, specs.parent) == PROVISIONER or is_own(spec.argv)
 
 
 def provisioner_of(spec: Any, parent: Any) -> str:

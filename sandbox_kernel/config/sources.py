@@ -28,6 +28,9 @@ DISK_BYTES = 10 * GIB
 """Of scratch on a disk, if nobody says how many."""
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"
+CONNECTION_FILE = ("-f", "--f", "--connection-file", "--connection_file")
+OF_FRONT_ENDS = ("--debug",)
+"""What VS Code adds for ipykernel, if its user wants logs of the kernel."""
 
 
 def _resembles_ours(class_name: str) -> bool:
@@ -108,7 +111,8 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
 
     Settings are `--cell-timeout 120` or `--cell_timeout=120`, or in full `--SandboxKernel.cell_timeout=120`; the last
     one of a name counts, but all of those that give one of several. `--Class.trait=value` of another class is IPython's
-    and is passed over: nbclient adds such arguments to every kernel it takes for ipykernel. Anything else is an error;
+    and is passed over: nbclient adds such arguments to every kernel it takes for ipykernel, and so is `--debug`, which
+    VS Code adds. It also puts a connection file with blanks in its name into quotes. Anything else is an error;
     but `jupyter run FILE` gives the names of its files to the kernel as well, before it sends what they hold, and with
     `scripts` these are passed over.
     """
@@ -116,6 +120,8 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
     connection_file: str | None = None
     values: dict[str, Any] = {}
     for word in words:
+        if word in OF_FRONT_ENDS:
+            continue
         flag, given, value = word.partition("=")
         name = flag.removeprefix("--").removeprefix("-")
         owner, dot, trait = name.rpartition(".")
@@ -133,7 +139,7 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
                     setting=name,
                 )
             continue
-        is_file = flag in ("-f", "--f", "--connection-file", "--connection_file")
+        is_file = flag in CONNECTION_FILE
         if not is_file:
             if not flag.startswith("--"):
                 raise ConfigurationError(UsageCode.UNKNOWN_SETTING, f"there is no setting {flag!r}", setting=flag)
@@ -143,6 +149,8 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
             value = next(words, "-")
             if value.startswith("-"):
                 raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{flag} has no value", setting=name)
+        if is_file:
+            value = unquoted(value)
         if not is_file:
             values[name] = [*values.get(name, ()), value] if SETTINGS[name].form.adds_up else value
         elif connection_file not in (None, value):
@@ -154,6 +162,11 @@ def read_argv(argv: Iterable[str], *, scripts: bool = False) -> tuple[str | None
         else:
             connection_file = value
     return connection_file, values
+
+
+def unquoted(name: str) -> str:
+    """Return the name of a connection file without the quotes that VS Code puts around one with blanks."""
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
 
 
 def resolve(values: Mapping[str, object]) -> Settings:

@@ -16,4 +16,5 @@
 - `time_zone`: The time zone of this machine.
 - `version`: The version of the package.
 - `package_files`: Where the package lies, and what it brings along besides code.
+- `kernel_command`: The command of a kernel of ours, as a kernelspec has it.
 """

@@ -65,7 +65,11 @@ def kernel_main(argv: list[str]) -> int:
 
 def _connection_file(argv: list[str]) -> str | None:
     """Return the connection file among arguments of which one is wrong, if it can be said."""
-    found = [after for word, after in pairwise(argv) if word == "-f" and Path(after).is_file()]
+    from ..config.sources import CONNECTION_FILE, unquoted
+
+    words = [(*word.partition("="), after) for word, after in pairwise([*argv, ""])]
+    named = {unquoted(value if given else after) for flag, given, value, after in words if flag in CONNECTION_FILE}
+    found = [name for name in named if Path(name).is_file()]
     return found[0] if len(found) == 1 else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import textwrap
@@ -22,13 +23,14 @@ from ..config.sources import read_argv
 from ..config.table import SETTINGS
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.kernel_command import PROVISIONER, is_own
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
 from ..plugins import index
 from ..policy.safe_text import ours
-from .install import NAME, check
+from .install import NAME, check, values_in
 
 Status = Literal["ok", "note", "wrong", "skipped"]
 
@@ -103,7 +105,8 @@ def diagnose(
         browser = asyncio.to_thread(_browser)
         start = _engine_and_start(settings, line_by_line)
         rows, spec, ways, wall = await asyncio.gather(start, reading, of_plugins, browser)
-        return [*rows, spec, *ways, wall, *await asyncio.to_thread(snapshot_rows, settings)]
+        others = [] if folder else await asyncio.to_thread(promise_rows)
+        return [*rows, spec, *others, *ways, wall, *await asyncio.to_thread(snapshot_rows, settings)]
 
     return asyncio.run(both())
 
@@ -383,6 +386,38 @@ def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
     if tried.returncode != 0:
         return f"{argv[0]} does not find sandbox_kernel: {tried.stderr.strip()[-200:]}"
     return None
+
+
+def promise_rows() -> list[Check]:
+    """Name the kernelspecs of this machine that promise a sandbox, and have another command than our kernel's.
+
+    VS Code and Zed start a kernelspec's command themselves: then it runs without a sandbox. They look into more folders
+    than Jupyter, and list also those whose name Jupyter finds in another folder first.
+    """
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+    by_default = KernelProvisionerFactory.instance().default_provisioner_name == PROVISIONER
+    remedy = "sandbox-kernel install --name NAME --kernel KERNEL --image IMAGE writes one with our command"
+    rows: list[Check] = []
+    for place in dict.fromkeys([*KernelSpecManager().kernel_dirs, str(Path.home() / ".local/share/jupyter/kernels")]):
+        for folder in sorted(file.parent for file in Path(place).glob("*/kernel.json")):
+            try:
+                spec = KernelSpec.from_resource_dir(str(folder))
+                named = spec.metadata.get("kernel_provisioner", {}).get("provisioner_name")
+                # What `install` writes down says of which image it is.
+                promises = named == PROVISIONER or "image" in spec.metadata.get("sandbox_kernel", {})
+                config = spec.metadata.get("kernel_provisioner", {}).get("config", {}) if named == PROVISIONER else {}
+                lacking = config.keys() - values_in(spec.argv).keys() if is_own(spec.argv) else ()
+            except Exception:  # noqa: S112 (of others, or broken)
+                continue
+            if lacking:
+                found = f"{folder}: VS Code and Zed do not read a provisioner's config: {', '.join(sorted(lacking))}"
+                rows.append(Check("kernelspecs", "note", found, "write these settings into its argv as well"))
+            elif not is_own(spec.argv) and (promises or (by_default and named is None)):
+                found = f"{folder}: VS Code and Zed start {shlex.join(spec.argv[:2])} ... on this machine"
+                rows.append(Check("kernelspecs", "wrong" if promises else "note", found, remedy))
+    return rows
 
 
 def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Check]:

@@ -30,6 +30,9 @@ def test_what_install_writes_is_a_sandbox_whatever_its_engine(tmp_path: Path, en
         ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py"],
         ["python", "-I", "-S", "/a/sandbox_kernel/kernel/launch.py", "sandbox_kernel", "-f", "x"],
         ["python", "-I"],
+        ["python", "-m", "sandbox_kernel"],  # the notebook's folder may have a module of that name
+        ["python", "-P", "-m", "sandbox_kernel"],  # and so may PYTHONPATH
+        ["-I", "-m", "sandbox_kernel"],
     ],
 )
 def test_another_kernel_is_none(tmp_path: Path, argv: list[str]) -> None:

@@ -17,6 +17,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from ...config.sources import by_name
 from ...config.table import NAME
 from ...core.errors import ConfigurationError
+from ...core.kernel_command import is_own
 from ...setup.install import check, is_ours, isolation_flags, kernel_spec, values_in
 
 PYTHON = "python"
@@ -42,6 +43,9 @@ class SandboxProvisioner(LocalProvisioner):
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Return what is started. Raises `ConfigurationError` for settings that are wrong: then nothing is."""
         if not self._argv:  # a restart has the same
+            if "kernel_provisioner" in self.kernel_spec.metadata and not is_own(self.kernel_spec.argv):
+                words = "the kernelspec %s has a command of its own: VS Code and Zed start that, without a sandbox"
+                self.log.warning(words, self._manager.kernel_name)
             ours = await asyncio.to_thread(self._ours)
             # The kernel process ignores SIGINT, gets no variable of another program's, and can encrypt.
             self.kernel_spec.interrupt_mode, self.kernel_spec.env = ours["interrupt_mode"], ours["env"]

@@ -206,6 +206,9 @@ ARGUMENTS = {
     ),
     "what nbclient adds, before": (["--HistoryManager.hist_file=:memory:", "-f", "/c.json"], ("/c.json", {})),
     "another of IPython's": (["--IPKernelApp.matplotlib=inline"], (None, {})),
+    "what VS Code adds": (["--memory=1G", "--f=/c.json", "--debug"], ("/c.json", {"memory": "1G"})),
+    "a connection file with blanks, as VS Code gives it": (['--f="/a b/c.json"'], ("/a b/c.json", {})),
+    "a connection file with quotes in its name": (["-f", '/a"b"'], ('/a"b"', {})),
     "the same connection file twice": (["-f", "/c.json", "-f", "/c.json"], ("/c.json", {})),
 }
 

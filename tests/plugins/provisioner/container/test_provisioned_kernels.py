@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,9 +16,12 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 from tests.plugins.provisioner.specs import NAME, leaves, manager, provisioned, spec
+from tests.support.front_ends import Command, vs_code, zed
+from tests.support.front_ends import started as front_end
 from tests.support.jupyter_servers import EXTENSION, Server, asked, example_client, served
 from tests.support.kernel_images import FAKE, image_with
-from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually
+from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually, install
+from tests.support.pages import snippets
 
 INSIDE = "import os; print(os.getcwd(), os.getpid() < 1000)"
 BY_DEFAULT = "--KernelProvisionerFactory.default_provisioner_name=sandbox-kernel"
@@ -151,6 +155,43 @@ def test_a_kernelspec_of_another_language_runs_that_kernel_of_the_image(tmp_path
         finally:
             close_all(kernels) if kernels else found.shutdown_kernel(now=True)
     assert not mark.exists()
+
+
+# --- front ends that know no provisioner ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [vs_code, zed])
+def test_what_install_writes_is_a_sandbox_also_where_the_command_is_started_as_it_is(
+    tmp_path: Path, image: str, command: Command
+) -> None:
+    specs = install(tmp_path, "--image", image, "--engine", ENGINE)
+    written = specs.get_kernel_spec("sandbox-python").to_dict()
+    (tmp_path / "of-the-machine").touch()
+    look = f"import os; print(os.getcwd(), os.path.exists({str(tmp_path / 'of-the-machine')!r}))"
+    with front_end(command, written, tmp_path) as (pid, run):
+        assert run(look) == "/mnt/data False\n"
+        assert len(containers_of(pid)) == 1
+    eventually(lambda: not containers_of(pid), 10, "its container is gone")
+
+
+@pytest.mark.parametrize("command", [vs_code, zed])
+def test_the_kernelspec_of_the_page_runs_no_cell_here_where_its_image_is_missing(
+    tmp_path: Path, command: Command
+) -> None:
+    [page] = [json.loads(one) for one in snippets("docs/provisioner.md", "json")]
+    argv = [sys.executable, *page["argv"][1:], "--image=there-is-no:such-image", f"--engine={ENGINE}"]
+    with front_end(command, page | {"argv": argv}, tmp_path) as (_, run):
+        assert run(f"open({str(tmp_path / 'cell')!r}, 'w')").startswith("ImageMissing: ")
+    assert not (tmp_path / "cell").exists()
+
+
+@pytest.mark.parametrize("command", [vs_code, zed])
+def test_control_another_command_beside_our_provisioner_runs_on_this_machine(tmp_path: Path, command: Command) -> None:
+    bare = {"argv": list(leaves(tmp_path / "ran")), "language": "python", "metadata": provisioned()}
+    with front_end(command, bare, tmp_path) as (_, run):
+        assert run(f"open({str(tmp_path / 'cell')!r}, 'w').close()") == ""
+    assert (tmp_path / "cell").exists()
+    assert (tmp_path / "ran").exists()
 
 
 # --- the operator's one line ------------------------------------------------------------------------------------------

@@ -17,10 +17,16 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from sandbox_kernel.config.sources import read_argv
 from sandbox_kernel.core.codes import Code, EndCode, UsageCode
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.kernel_command import is_own
 from sandbox_kernel.plugins.provisioner.provisioner import SandboxProvisioner
 from sandbox_kernel.server_extension import is_sandbox
+from sandbox_kernel.setup.doctor import promise_rows
 from tests.plugins.provisioner.specs import IPYKERNEL, NAME, leaves, manager, provisioned, spec
+from tests.support import ROOT
+from tests.support.front_ends import Command, vs_code, zed
+from tests.support.front_ends import started as front_end
 from tests.support.kernels import eventually, install
+from tests.support.pages import snippets
 
 FLAGS = {"-I", "-E", "-P"}
 
@@ -216,6 +222,116 @@ def test_control_the_same_kernelspec_without_a_provisioner_runs_its_command(tmp_
         eventually(mark.exists, 30, "the command ran")
     finally:
         found.shutdown_kernel(now=True)
+
+
+# --- front ends that know no provisioner ------------------------------------------------------------------------------
+
+OWN = (sys.executable, "-I", "-m", "sandbox_kernel", "-f", "{connection_file}")
+
+
+def of_the_page() -> dict[str, Any]:
+    """Return the kernelspec that the page shows."""
+    [found] = [json.loads(one) for one in snippets("docs/provisioner.md", "json")]
+    assert found["metadata"] == {"kernel_provisioner": {"provisioner_name": NAME}}
+    return dict(found)
+
+
+def test_the_kernelspec_of_the_page_has_our_command_and_its_settings(tmp_path: Path) -> None:
+    """Whoever ignores the metadata starts the same kernel with the same settings."""
+    page = of_the_page()
+    assert is_own(page["argv"])
+    assert page["interrupt_mode"] == "message"
+    values, _ = started(manager(spec(tmp_path, "R", **page), "R"))
+    assert values == {"kernel": "ir", "image": "sandbox-kernel:r", "memory": "4G"}
+    for command in (vs_code, zed):
+        argv = command(page, "/a/c.json")
+        assert read_argv(argv[argv.index("sandbox_kernel") + 1 :]) == ("/a/c.json", values)
+
+
+def test_no_page_shows_another_command_beside_our_provisioner() -> None:
+    shown = [one for page in sorted((ROOT / "docs").rglob("*.md")) for one in snippets(str(page), "json")]
+    specs = [json.loads(one) for one in shown if NAME in one and "kernel_provisioner" in one]
+    assert specs == [of_the_page()]
+
+
+def test_a_start_warns_of_another_command(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The control is our own command, and one that promises nothing."""
+    for name, argv, metadata, warned in (
+        ("bare", IPYKERNEL, provisioned(), True),
+        ("own", OWN, provisioned(), False),
+        ("silent", IPYKERNEL, {}, False),
+    ):
+        caplog.clear()
+        manager(spec(tmp_path, name, argv, metadata=metadata), name).pre_start_kernel()
+        said = [one.getMessage() for one in caplog.records if "without a sandbox" in one.getMessage()]
+        assert [one.partition(":")[0] for one in said] == [f"the kernelspec {name} has a command of its own"] * warned
+
+
+def rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, str]]:
+    """Return what the doctor says of the kernelspecs in `folder`: by the last part of their path."""
+    monkeypatch.setenv("JUPYTER_PATH", str(folder))
+    (folder / "home").mkdir()
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    found = [row for row in promise_rows() if str(folder) in row.found]
+    return {row.found.split(":")[0].rpartition("/")[2]: (row.status, row.found) for row in found}
+
+
+def test_the_doctor_names_kernelspecs_that_promise_a_sandbox_and_start_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    likeness = ("/bin/sh", "-c", "evil", "-m", "sandbox_kernel", "-f", "{connection_file}")
+    unsafe = (sys.executable, "-m", "sandbox_kernel", "-f", "{connection_file}")
+    about = {"sandbox_kernel": {"image": "sandbox-kernel:data"}}
+    for name, argv, metadata in (
+        ("bare", R, provisioned()),
+        ("likeness", likeness, provisioned()),
+        ("unisolated", unsafe, provisioned()),
+        ("changed", IPYKERNEL, about),
+        ("config", OWN, provisioned(outputs="strict", memory="1G")),
+        ("said-twice", (*OWN, "--outputs=strict"), provisioned(outputs="strict")),
+        ("own", OWN, provisioned()),
+        ("plain", IPYKERNEL, {}),
+        ("another", IPYKERNEL, {"kernel_provisioner": {"provisioner_name": "local-provisioner"}}),
+    ):
+        spec(tmp_path, name, argv, metadata=metadata)
+    (tmp_path / "kernels/broken").mkdir()
+    (tmp_path / "kernels/broken/kernel.json").write_text('{"argv": 7, "metadata": []}')
+    found = rows(tmp_path, monkeypatch)
+    assert {name: status for name, (status, _) in found.items()} == {
+        "bare": "wrong",
+        "likeness": "wrong",
+        "unisolated": "wrong",
+        "changed": "wrong",
+        "config": "note",
+    }
+    assert "VS Code and Zed start R --slave ... on this machine" in found["bare"][1]
+    assert found["config"][1].endswith("config: memory, outputs")
+
+
+def test_the_doctor_looks_where_vs_code_does_though_a_variable_leads_jupyter_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec(tmp_path / "home/.local/share/jupyter", "bare", R, metadata=provisioned())
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert [row.status for row in promise_rows() if str(tmp_path) in row.found] == ["wrong"]
+
+
+@pytest.mark.usefixtures("by_default")
+def test_the_doctor_notes_what_the_operators_line_alone_puts_into_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec(tmp_path, "plain")
+    spec(tmp_path, "own", OWN)
+    assert {name: status for name, (status, _) in rows(tmp_path, monkeypatch).items()} == {"plain": "note"}
+
+
+@pytest.mark.parametrize("command", [vs_code, zed])
+def test_a_setting_that_is_wrong_is_told_in_the_cell_whoever_starts_it(tmp_path: Path, command: Command) -> None:
+    """The kernel finds its connection file though another argument is wrong."""
+    wrong = {"argv": [*OWN, "--memroy=1G"], "language": "python"}
+    with front_end(command, wrong, tmp_path) as (_, run):
+        assert run("1").startswith("ConfigurationError: there is no setting 'memroy'")
 
 
 # --- a server that starts sandboxes only ------------------------------------------------------------------------------
