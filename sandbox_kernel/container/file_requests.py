@@ -128,7 +128,7 @@ def _stamp(status: os.stat_result) -> list[int]:
 @contextmanager
 def _folder(parts: list[str], make: bool = False) -> Iterator[int]:
     """Open a folder beneath the root one name at a time, so that no link is followed on the way."""
-    fd = os.open(ROOT, _FOLDER)
+    fd = os.open(os.path.realpath(ROOT), _FOLDER)  # of which one name may be a link of the agent's own
     try:
         for part in parts:
             if make:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 STDIN, STDOUT = 0, 1
+SCRATCH = "/mnt/data"
 CACHE = ".cache"
 """Of an image's home, what is copied when the kernel is on its way: nothing has to be there, and it may be large."""
 LARGE = 1 << 16
@@ -37,6 +38,7 @@ def main(calls: bytes) -> None:
     close_namespaces()
     config = eval(sys.argv[1])  # noqa: S307 (the host's own, as this program is; a parser takes longer to load)
     prepare(config)
+    os.umask(0o022)  # of files that cells and the host write; all are of one user
     wake_read = process.prepare_pipes(STDIN, STDOUT)
     give_back_memory = process.settle()
     status, threads = process.read("/proc/self/status"), process.threads()
@@ -78,6 +80,8 @@ def prepare(config: dict[str, Any]) -> None:
     for name, text in config["accounts"].items():  # where an image's /etc leads
         with open(os.path.join(config["runtime"], name), "w") as file:
             file.write(text.format(uid=os.getuid()))
+    if config["scratch"] != SCRATCH and not os.path.lexists(SCRATCH):  # where no engine has made it
+        os.symlink(config["scratch"], SCRATCH)
     if os.path.isdir(config["home"]):
         copy(config["home"], home, (CACHE,))
     os.makedirs(home, 0o700, exist_ok=True)

@@ -21,6 +21,8 @@ MAX_RULES_SHOWN = 20
 
 SCRATCH = "/mnt/data"
 """The working directory of every cell: the place that model-written code already expects."""
+HOME = "/home/user"
+"""What hosted interpreters call that folder. Each of both names leads to the other, unless scratch itself is there."""
 PYTHON_KERNEL = "python3"
 """The kernel that every image has, and whose start is the host's. Others are kernelspecs of an image."""
 KERNEL_NAME = r"[A-Za-z0-9._-]{1,100}"
@@ -142,6 +144,8 @@ class Settings:
     """Variables of the cells, by the caller of the SDK; no config file has them."""
     charts: bool = False
     """Whether a matplotlib figure brings its data along, for the caller of the SDK."""
+    home: bool = False
+    """Whether scratch itself is at /home/user, for clients of hosted interpreters, and /mnt/data leads there."""
     clients: Literal["own", "any"] = "own"
     """Whose processes may connect to a kernel's sockets: the user's and root's, or everybody's who reaches them."""
 
@@ -194,6 +198,7 @@ class AgentOptions:
 
     variables: tuple[tuple[str, str], ...] = ()
     charts: bool = False
+    home: bool = False
     zone: str | None = None
     inside: Inside | None = None
     kernel: str = PYTHON_KERNEL
@@ -239,6 +244,17 @@ class SandboxSpec:
     """What it has of the host's, by name."""
     reader: int | None = None
     """User of the machine whose rights count for datasets; None: this process's own."""
+
+    @property
+    def scratch(self) -> str:
+        """Where scratch is: the other one of `SCRATCH` and `HOME` leads there. A disk is at `SCRATCH` always."""
+        at_home = self.made_of is not None and self.made_of.home and self.limits.scratch == "memory"
+        return HOME if at_home else SCRATCH
+
+    def without_home(self) -> SandboxSpec:
+        """Return the same with scratch at `SCRATCH`, as of an engine that has no other place for it."""
+        made_of = self.made_of
+        return self if made_of is None or not made_of.home else replace(self, made_of=replace(made_of, home=False))
 
     def __post_init__(self) -> None:
         if self.uid <= 0:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.errors import AttestationFailed
-from ..core.model import SCRATCH, Attached, SandboxSpec
+from ..core.model import HOME, SCRATCH, Attached, SandboxSpec
 from .base import Check, Inspection
 from .hardening import (
     CPU_PERIOD_MICROSECONDS,
@@ -41,8 +41,8 @@ ALL_CLOSED = {
 OWN_FILTERS = 2
 """The list of calls, and what keeps cells off the agent."""
 
-TMPFS = {"/tmp", SCRATCH, "/dev/shm"}  # noqa: S108
-"""The only places where a cell may write."""
+TMPFS = {"/tmp", SCRATCH, HOME, "/dev/shm"}  # noqa: S108
+"""Where a cell may write: scratch is at one of its two names."""
 
 SYSTEM_MOUNTS = {
     "/": None,
@@ -129,6 +129,8 @@ def demand(lines: Iterable[Check]) -> None:
 def checks(spec: SandboxSpec, report: object, witness: Inspection) -> tuple[Check, ...]:
     """Return all comparisons: `report` is what the sandbox says of itself, `witness` what its engine says."""
     inside = report if isinstance(report, Mapping) else {}
+    if all(at(mount, "path") != spec.scratch for mount in as_list(inside.get("mounts"))):
+        spec = spec.without_home()  # not every engine has scratch there; each keeps the same walls around it
     found = [*_inside(spec, inside, witness.environment), *_mounts(spec, inside.get("mounts"), witness), *witness.lines]
     if witness.shared:
         found.append(same("system call filter for inotify (error number)", ENOSYS, inside.get("inotify")))
@@ -190,7 +192,9 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
     yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
     volumes = {one.path for one in spec.attached if one.writable}
-    yield only("writable places", TMPFS | volumes, report.get("writable"))
+    wanted = protections(spec)
+    places = {place.path for place in wanted.writable if not place.readonly} | {one.path for one in wanted.disks}
+    yield only("writable places", {"/dev/shm"} | places | volumes, report.get("writable"))  # noqa: S108
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
@@ -227,22 +231,25 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
         yield Check("mounts", "a list", short(mounts), ok=False)
         return
     top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
-    disks = {disk.path for disk in protections(spec).disks}
-    checked = {one.path for one in spec.attached} | disks
+    wanted = protections(spec)
+    disks = {disk.path for disk in wanted.disks}
+    covers = {place.path: place for place in wanted.writable if place.path not in TMPFS}
+    checked = {one.path for one in spec.attached} | disks | covers.keys()
+    limits = spec.limits
+    sizes = {"/tmp": limits.tmp_size, spec.scratch: limits.scratch_size, "/dev/shm": limits.shm_size}  # noqa: S108
     strange = [
         f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
         for m in top.values()
-        if m["path"] not in checked and not known_mount(m, witness.mounts)
+        if m["path"] not in checked and (m["path"] in TMPFS - sizes.keys() or not known_mount(m, witness.mounts))
     ]
     yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
     bare = ", ".join(sorted(path for path in witness.layers if at(top, path, "type") != "overlay"))
     yield Check("layers above what others have", "all", f"none for {bare}"[:300] if bare else "all", not bare)
     yield Check("root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {})))
-    limits = spec.limits
-    for path, size in {"/tmp": limits.tmp_size, SCRATCH: limits.scratch_size, "/dev/shm": limits.shm_size}.items():  # noqa: S108
-        mount = top.get(path, {})
+    for place_of, size in sizes.items():
+        mount, path = top.get(place_of, {}), SCRATCH if place_of == spec.scratch else place_of
         options = set(as_list(mount.get("options")))
-        if path in disks:
+        if place_of in disks:
             yield same("file system of a disk", "ext4", mount.get("type"))
             yield _of_a_disk(size, mount.get("bytes"))
         else:
@@ -250,6 +257,14 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
             yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
         missing = {"nosuid", "nodev"} - options
         yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
+
+    for place in (place for path, place in covers.items() if path in top):
+        found = top[place.path]
+        ok = (found.get("type"), found.get("root")) == ("tmpfs", "/") and (_readonly(found) or not place.readonly)
+        shown = f"{short(found.get('type'))}, {', '.join(map(str, as_list(found.get('options'))))}"
+        yield Check(f"mount of {place.path}", "read-only tmpfs" if place.readonly else "tmpfs", shown, ok)
+        if not place.readonly:
+            yield same(f"size of {place.path}", place.size_bytes, found.get("bytes"))
 
     for one in spec.attached:
         yield from _attached(one, top.get(one.path, {}), witness.attached.get(one.path))

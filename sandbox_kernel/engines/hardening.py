@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..core.model import SCRATCH, Attached, Limits, SandboxSpec
+from ..core.model import ATTACHED, HOME, SCRATCH, Attached, Limits, SandboxSpec
 from . import seccomp
 
 CPU_PERIOD_MICROSECONDS = 100_000
@@ -107,6 +107,8 @@ class Tmpfs(NamedTuple):
     mode: int
     owner: int | None = None
     """User and group id; None is root."""
+    readonly: bool = False
+    """Whether nothing can be written but to what is mounted below."""
 
 
 class Disk(NamedTuple):
@@ -174,8 +176,14 @@ def cpu_quota(limits: Limits) -> int:
 def protections(spec: SandboxSpec) -> Protections:
     """Return what a sandbox for `spec` has, on whatever engine."""
     limits = spec.limits
-    in_memory = limits.scratch == "memory"
-    scratch = Tmpfs(SCRATCH, limits.scratch_size, _files(limits.scratch_size), 0o700, spec.uid)
+    in_memory, at_home = limits.scratch == "memory", spec.scratch == HOME
+    mode = 0o755 if at_home else 0o700
+    scratch = Tmpfs(spec.scratch, limits.scratch_size, _files(limits.scratch_size), mode, spec.uid)
+    # The image has the link the other way round: it is covered. The agent makes this one, and has room for that.
+    covers = (
+        Tmpfs("/home", PAGE_BYTES, 8, 0o755, readonly=True),
+        Tmpfs(ATTACHED, PAGE_BYTES, 8 + 2 * len(spec.attached), 0o755, spec.uid),
+    )
     return Protections(
         uid=spec.uid,
         capabilities=frozenset(),
@@ -191,9 +199,10 @@ def protections(spec: SandboxSpec) -> Protections:
         masked_paths=MASKED_PATHS,
         readonly_paths=READONLY_PATHS,
         writable_root=False,
-        working_folder=SCRATCH,
+        working_folder=spec.scratch,
         writable=(
             Tmpfs("/tmp", limits.tmp_size, _files(limits.tmp_size), 0o1777),  # noqa: S108 (inside the sandbox)
+            *(covers if at_home else ()),
             *((scratch,) if in_memory else ()),
         ),
         disks=() if in_memory else (Disk(SCRATCH, limits.scratch_size, spec.uid),),

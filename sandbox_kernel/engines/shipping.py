@@ -9,10 +9,12 @@ import base64
 import os
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
 from ..core.model import (
+    HOME,
     PYTHON_KERNEL,
     SCRATCH,
     SERVICE_PORT,
@@ -204,13 +206,15 @@ def agent_config(
     *,
     variables: Mapping[str, str] | None = None,
     charts: bool = False,
+    home: bool = False,
     zone: str | None = None,
     kernel: str = PYTHON_KERNEL,
 ) -> dict[str, Any]:
     """Return what an agent is told at its start, for a session with these limits; `inside` if it has a way out.
 
-    `variables` are the caller's for its cells, and `charts` has figures bring their data along. `zone` is
-    the time zone of its clocks, None for UTC. `kernel` is the image's kernelspec that runs the cells.
+    `variables` are the caller's for its cells, and `charts` has figures bring their data along. With `home`, scratch is
+    at /home/user. `zone` is the time zone of its clocks, None for UTC. `kernel` is the image's kernelspec that runs the
+    cells.
     """
     environment = _environment(limits)
     if zone is not None and "TZ" not in (variables or {}):
@@ -219,7 +223,7 @@ def agent_config(
         "max_frame": limits.message_limit + (1 << 20),
         "runtime": "/tmp/.sandbox",  # noqa: S108
         "home": "/opt/sandbox/home",
-        "scratch": SCRATCH,
+        "scratch": HOME if home else SCRATCH,
         "accounts": accounts("{uid}"),
         "environment": environment,
         "kernel": [
@@ -285,7 +289,12 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
     """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
     zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
     options = AgentOptions(
-        variables=settings.environment, charts=settings.charts, zone=zone, inside=inside, kernel=settings.kernel
+        variables=settings.environment,
+        charts=settings.charts,
+        home=settings.home,
+        zone=zone,
+        inside=inside,
+        kernel=settings.kernel,
     )
     found = attached.of(settings)
     return SandboxSpec(
@@ -315,6 +324,15 @@ def command_of(
     return agent_command(limits, options.inside, extension=extension, **ahead, **_named(options))
 
 
+def without_home(spec: SandboxSpec) -> SandboxSpec:
+    """Return what an engine starts that has scratch at one place alone."""
+    plain = spec.without_home()
+    if plain is spec or plain.made_of is None or spec.made_of is None:
+        return spec
+    own = spec.command == command_of(spec.made_of, spec.limits)
+    return replace(plain, command=command_of(plain.made_of, spec.limits)) if own else plain
+
+
 def nested_config(spec: SandboxSpec, folder: str) -> dict[str, Any]:
     """Return what a further agent of a sandbox is told, whose kernel begins in `folder` (`session.nested_agents`)."""
     if spec.made_of is None:
@@ -326,6 +344,7 @@ def _named(options: AgentOptions) -> dict[str, Any]:
     return {
         "variables": dict(options.variables),
         "charts": options.charts,
+        "home": options.home,
         "zone": options.zone,
         "kernel": options.kernel,
     }

@@ -142,7 +142,7 @@ def _of_the_snapshot() -> list[str]:
     from ..config.table import SETTINGS
 
     mine = (one for one in SETTINGS.values() if one.scope == "sandbox" and one.owner is Settings and not one.is_limit)
-    return [*(one.field for one in mine), "charts"]
+    return [*(one.field for one in mine), "charts", "home"]
 
 
 def _value(settings: Settings, name: str) -> object:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
+from ...core.model import HOME, SCRATCH
 from ..attached import EMPTY
 from ..hardening import Protections, Tmpfs, accounts
 from .root_lookup import ETC, Root
@@ -78,7 +79,8 @@ def arguments(
     for name, value in {**root.environment, **wanted.environment}.items():
         words += ["--setenv", name, value]
     words += _root(root, descriptors, machine.layers)
-    words += ["--symlink", wanted.working_folder, "/home/user"]  # as in the image
+    if wanted.working_folder == SCRATCH:
+        words += ["--symlink", SCRATCH, HOME]  # as in the image
     words += _devices(wanted)
     words += _proc(wanted, machine)
     if machine.cgroup:
@@ -92,6 +94,8 @@ def arguments(
         words += _folder(parent, "0755")
     for place in wanted.writable:
         words += _tmpfs(place.path, place.size_bytes, place.mode)
+    for place in wanted.writable:
+        words += ["--remount-ro", place.path] if place.readonly else []
     words += _attached(wanted, machine.opened)
     for disk in wanted.disks:
         words += ["--bind", machine.opened[disk.path], disk.path]

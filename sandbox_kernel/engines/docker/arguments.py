@@ -117,7 +117,8 @@ def digest(spec: SandboxSpec) -> str:
 
 def _options(place: Tmpfs) -> str:
     owner = "" if place.owner is None else f",uid={place.owner},gid={place.owner}"
-    return f"rw,nosuid,nodev,exec,size={place.size_bytes},nr_inodes={place.files},mode={place.mode:04o}{owner}"
+    mode = "ro" if place.readonly else "rw"
+    return f"{mode},nosuid,nodev,exec,size={place.size_bytes},nr_inodes={place.files},mode={place.mode:04o}{owner}"
 
 
 def _dataset(one: Attached, opened: Mapping[str, str]) -> dict[str, Any]:

@@ -28,7 +28,10 @@ RUNTIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ZONE = re.compile(time_zone.FORM)
 KERNEL = re.compile(KERNEL_NAME)
 FIELDS = frozenset(
-    {"image", "runtime", "limits", "limits_kept", "charts", "zone", "kernel", "variables", "attached", "inside"}
+    {
+        *("image", "runtime", "limits", "limits_kept", "charts", "home", "zone", "kernel", "variables", "attached"),
+        "inside",
+    }
 )
 
 

@@ -394,6 +394,8 @@ ownership = Detached
 
 KEPT_SETTINGS = [one for one in SETTINGS.values() if one.scope in ("sandbox", "session") and one.name != "engine"]
 """Settings that go with a sandbox."""
+OF_THE_ENTRY = ("charts", "home")
+"""What an entry point chooses for its sandboxes, and no user."""
 OF_ANOTHER_USER = {one.name for one in KEPT_SETTINGS if one.scope == "sandbox" or one.is_limit}
 """Those that count if another user made it. What leaves it is decided by whoever takes it over."""
 OF_THE_CALLER = [one for one in SETTINGS.values() if one.scope == "caller"]
@@ -438,7 +440,7 @@ def check_prepared(prepared: Mapping[str, Any]) -> None:
 def settings_to_text(settings: Settings) -> str:
     said = {one.name: one.form.kept(one.value(settings)) for one in KEPT_SETTINGS}
     longest = max(said, key=lambda name: packets.size(said[name]))
-    text = json.dumps({**said, "charts": settings.charts})
+    text = json.dumps({**said, **{name: getattr(settings, name) for name in OF_THE_ENTRY}})
     if (size := packets.size(text)) > packets.MAX_SETTINGS:
         limit, value = format_bytes(packets.MAX_SETTINGS), format_bytes(size)
         raise ConfigurationError(
@@ -474,12 +476,12 @@ def settings_from_text(
         base = changed(from_keywords(**mine), served)
     try:
         said = json.loads(packets.text(text, packets.MAX_SETTINGS))
-        if set(said) != {"charts", *(one.name for one in KEPT_SETTINGS)}:
+        if set(said) != {*OF_THE_ENTRY, *(one.name for one in KEPT_SETTINGS)}:
             raise ValueError("they have other names")
         # What counts for nothing is not read: rules of a screen are a program of another user's for our parser.
         wanted = [one for one in KEPT_SETTINGS if own or one.name in OF_ANOTHER_USER]
         found = {one.name: one.form.restore(one.name, said[one.name]) for one in wanted}
-        return replace(changed(base, found), engine=engine, charts=said["charts"] is True)
+        return replace(changed(base, found), engine=engine, charts=said["charts"] is True, home=said["home"] is True)
     except (ConfigurationError, TypeError, ValueError, RecursionError, OverflowError) as error:
         why = error.message if isinstance(error, ConfigurationError) else error
         raise EngineError(BrokerCode.BROKER_IMPROPER, f"the settings of the sandbox are not proper: {why}") from error

@@ -13,6 +13,7 @@ from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
 from ...engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
 from ...engines.owner_process import Owner
+from ...engines.shipping import without_home
 from . import pod_endings, pod_gate
 from .claimed_pod import claim
 from .cluster_api import ClusterRefused, listed
@@ -42,6 +43,7 @@ class KubernetesEngine:
 
     async def start(self, spec: SandboxSpec) -> PodContainer:
         """Make a pod, attach to it, and tell it what to run. A start that fails, or is cancelled, leaves no pod."""
+        spec = without_home(spec)
         cluster = await Cluster.join(self._settings, self._owner)
         starting = _Start(cluster, self._owner.container_name(spec.session_id.lower()), spec)
         try:

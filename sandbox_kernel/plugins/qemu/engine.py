@@ -33,6 +33,7 @@ from ...engines.bubblewrap.interface import (
 from ...engines.hardening import protections
 from ...engines.inspectable import Condition
 from ...engines.pipe import Pipe
+from ...engines.shipping import without_home
 from . import artifacts, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
 from .container import ABILITIES, QemuContainer
@@ -115,6 +116,7 @@ class QemuEngine(BubblewrapEngine):
 
         Where there is none, one is taken beside it, for those to come; but none of what is one caller's own.
         """
+        spec = without_home(spec)
         if not may_be_kept(spec):
             return await self._start(spec)
         folder, key = self.place(spec)
@@ -200,7 +202,7 @@ class QemuEngine(BubblewrapEngine):
 
     async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> QemuContainer:
         """Start a machine that goes on from what `save` wrote. Raises `EngineError` for what does not fit here."""
-        return await self._start(spec, (fd, facts))
+        return await self._start(without_home(spec), (fd, facts))
 
     async def _start(
         self,

@@ -62,7 +62,8 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
         words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
         raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, words)
     settings, hosts = _network(body, tenants.templates[template])
-    lease = await tenants.create(tenant, template, replace(settings, charts=True), lifetime, hosts=hosts, **given)
+    settings = replace(settings, charts=True, home=True)
+    lease = await tenants.create(tenant, template, settings, lifetime, hosts=hosts, **given)
     return answer(_credentials(lease), 201)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
@@ -23,7 +23,7 @@ from .codes import ServeCode
 from .e2b_home import HOME
 from .replicas import Locus
 from .requests import Body, Refusal, answer, improper, json_of, one_header, refusal_of
-from .tenants import Lease, Tenant, Tenants
+from .tenants import TEMPLATE, Lease, Tenant, Tenants
 
 WIRE = "open-terminal"
 PREFIX = "/open-terminal"
@@ -152,7 +152,9 @@ class Users:
         """Return the sandbox of the user who asks; it is made if there is none. Raises `Refusal`, `SandboxError`."""
         user, digest = _user_of(request)
         seconds = min(SECONDS, tenants.limits.lifetime)
-        lease = await tenants.named(tenant, f"{WIRE}/{digest}", seconds, makes_room=tenants.limits.idle_makes_room)
+        settings = replace(tenants.templates[TEMPLATE], home=True)
+        room = tenants.limits.idle_makes_room
+        lease = await tenants.named(tenant, f"{WIRE}/{digest}", seconds, settings=settings, makes_room=room)
         for key in [key for key, box in self._boxes.items() if not box.lease.is_there]:
             del self._boxes[key]
         known = self._boxes.get((tenant.name, digest))

@@ -24,14 +24,24 @@ import pytest
 
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
-from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.core.model import HOME, MIB, AgentOptions, SandboxSpec
 from sandbox_kernel.engines import disk_images
 from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container, Handover
 from tests.support import ROOT
 from tests.support.datasets import a_folder, dataset
 from tests.support.disks import loops_of, size_of_its_own
-from tests.support.engines import DEAF, REPORT, SMALL, EngineUnderTest, receive_all, receive_line, report_sources
+from tests.support.engines import (
+    DEAF,
+    REPORT,
+    SMALL,
+    Bubblewrap,
+    Docker,
+    EngineUnderTest,
+    receive_all,
+    receive_line,
+    report_sources,
+)
 from tests.support.patience import within
 
 Launch = Callable[[SandboxSpec], Awaitable[Container]]
@@ -478,6 +488,38 @@ async def test_it_is_attested_or_refused_for_what_it_does_not_enforce(
     else:
         assert different == set()
         await container.attest(report, spec)
+
+
+async def test_scratch_is_a_folder_at_the_home_of_hosted_interpreters(
+    launch: Launch, under_test: EngineUnderTest
+) -> None:
+    """An engine that has one place for scratch keeps it there, and its sandboxes are attested all the same."""
+    asked = {"environment": {"TZ": "UTC"}, "made_of": AgentOptions(home=True)}
+    spec = under_test.spec(REPORT, *report_sources(), **asked)
+    container = await launch(spec)
+    report = json.loads(await receive_line(container))
+    different = {line.name for line in await container.compare(report, spec) if not line.ok}
+    assert bool(different) == bool(under_test.unenforced)
+    if isinstance(under_test, (Docker, Bubblewrap)):
+        container = await launch(under_test.spec(AT_HOME, **asked))
+        said = json.loads(await receive_line(container))
+        refused = errno.EACCES if under_test.name == "runsc" else errno.EROFS  # of gVisor, whose root this user is not
+        assert said == {"cwd": HOME, "mount": True, "folder": True, "kept": "written", "refused": refused}
+
+
+AT_HOME = """
+import json, os, stat
+said = {"cwd": os.getcwd(), "mount": os.path.ismount("/home/user")}
+said["folder"] = stat.S_ISDIR(os.lstat("/home/user").st_mode)
+with open("/home/user/a", "w") as file:
+    file.write("written")
+said["kept"] = open("a").read()
+try:
+    os.mkdir("/home/other")
+except OSError as error:
+    said["refused"] = error.errno
+print(json.dumps(said))
+"""
 
 
 async def test_a_report_of_nothing_is_refused(launch: Launch, under_test: EngineUnderTest) -> None:

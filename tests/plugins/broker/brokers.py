@@ -237,6 +237,7 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "limits": {name: limits[name] for name in LIMITS_OF_A_SANDBOX},
         "limits_kept": "enforced",
         "charts": False,
+        "home": False,
         "zone": None,
         "kernel": "python3",
         "variables": [],

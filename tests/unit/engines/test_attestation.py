@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import AttestationFailed
-from sandbox_kernel.core.model import Attached, Limits, SandboxSpec
+from sandbox_kernel.core.model import HOME, SCRATCH, AgentOptions, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import Check
@@ -338,3 +338,55 @@ def test_the_excuses_are_for_gvisor_only(name: str) -> None:
     spec = replace(SPEC, runtime="runsc", attached=attached, limits=replace(SPEC.limits, scratch="disk"))
     assert name in {check.name for check in checks(spec, honest_report(spec), honest_engine(spec))}
     assert "gVisor's kernel: expected 4.4.0, found 6.1.0" in differences(spec, honest_report(spec), honest_engine(spec))
+
+
+# --- scratch at the home of hosted interpreters ----------------------------------------------------------------------
+
+
+AT_HOME = replace(SPEC, made_of=AgentOptions(home=True))
+
+
+def report_at_home() -> dict[str, Any]:
+    """What a sandbox reports whose scratch is at /home/user."""
+    report = honest_report(AT_HOME)
+    for one in report["mounts"]:
+        if one["path"] == SCRATCH:
+            one["path"] = HOME
+    report["mounts"] += [
+        mount("/home", "tmpfs", "ro,nosuid,nodev,noexec", bytes=4096),
+        mount("/mnt", "tmpfs", "rw,nosuid,nodev,noexec", bytes=4096),
+    ]
+    report["writable"] = ["/dev/shm", HOME, "/mnt", "/tmp"]
+    return report
+
+
+def test_scratch_may_be_at_the_home_of_hosted_interpreters_if_that_was_asked_for() -> None:
+    assert not differences(AT_HOME, report_at_home(), honest_engine(AT_HOME))
+    assert not differences(AT_HOME, honest_report(AT_HOME), honest_engine(AT_HOME))  # an engine that has one place only
+    found = differences(SPEC, report_at_home(), honest_engine())
+    assert any("/home/user (tmpfs, writable)" in line and "/mnt (tmpfs, writable)" in line for line in found)
+    assert any(line.startswith("writable places: expected nothing else, found /home/user, /mnt") for line in found)
+
+
+@each(
+    "path, change, line",
+    [
+        (HOME, {"bytes": 1}, "size of /mnt/data"),
+        (HOME, {"options": ["rw"]}, "options of /mnt/data"),
+        ("/home", {"options": ["rw"]}, "mount of /home"),
+        ("/home", {"type": "ext4"}, "mount of /home"),
+        ("/mnt", {"bytes": 1 << 30}, "size of /mnt"),
+        ("/mnt", {"root": "/srv"}, "mount of /mnt"),
+    ],
+)
+def test_the_mounts_around_a_home_are_looked_at(path: str, change: dict[str, Any], line: str) -> None:
+    report = report_at_home()
+    next(one for one in report["mounts"] if one["path"] == path).update(change)
+    assert [found.partition(":")[0] for found in differences(AT_HOME, report, honest_engine(AT_HOME))] == [line]
+
+
+def test_a_home_has_no_second_scratch() -> None:
+    report = report_at_home()
+    report["mounts"].append(mount(SCRATCH, "tmpfs", "rw,nosuid,nodev", bytes=1 << 30))
+    found = differences(AT_HOME, report, honest_engine(AT_HOME))
+    assert [line.partition(":")[0] for line in found] == ["mounts besides the sandbox's own"]

@@ -39,7 +39,7 @@ from ..codes import BrokerCode
 
 MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 7
+VERSION = 8
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""
@@ -124,6 +124,7 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
         "limits": {name: getattr(spec.limits, name) for name in LIMITS_OF_A_SANDBOX},
         "limits_kept": spec.limits_kept,
         "charts": options.charts,
+        "home": options.home,
         "zone": options.zone,
         "kernel": options.kernel,
         "variables": [list(pair) for pair in options.variables],
@@ -158,6 +159,7 @@ def options(said: Mapping[str, Any]) -> AgentOptions:
     return AgentOptions(
         variables=_pairs(said["variables"]),
         charts=_flag(said["charts"]),
+        home=_flag(said["home"]),
         zone=None if said["zone"] is None else text(said["zone"]),
         kernel=text(said["kernel"]),
         inside=None

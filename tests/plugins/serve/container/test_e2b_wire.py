@@ -69,6 +69,9 @@ async def test_a_cell_s_output_comes_as_lines(server: Server) -> None:
         assert "1/0" in error["traceback"]
 
 
+OCTETS = {"Content-Type": "application/octet-stream", "E2b-Sandbox-Port": "49983"}
+
+
 async def texts(client: httpx2.AsyncClient, code: str, **more: Any) -> list[str]:
     return [line["text"] for line in await run(client, code, **more) if line["type"] in {"result", "stdout"}]
 
@@ -87,6 +90,29 @@ async def test_cells_and_commands_begin_in_the_folder_of_e2b_s_user(server: Serv
             data = [one["event"]["data"] for one in pieces if "data" in one.get("event", {})]
             out = b"".join(base64.b64decode(one["stdout"]) for one in data)
             assert out.decode() == f"{said}\n/home/user user\n"
+
+
+async def said_by(client: httpx2.AsyncClient, line: str, **more: Any) -> str:
+    process = {"cmd": "/bin/bash", "args": ["-l", "-c", line], **more}
+    pieces = [one async for one in streamed(client, "process.Process/Start", process=process)]
+    data = [one["event"]["data"] for one in pieces if "data" in one.get("event", {})]
+    return b"".join(base64.b64decode(one.get("stdout") or one["stderr"]) for one in data).decode()
+
+
+async def test_programs_find_in_the_home_folder_what_was_uploaded(server: Server) -> None:
+    """They do not follow a link that they are given as a folder: it is one."""
+    async with sandbox(server) as (client, _):
+        await client.post("/files", params={"path": "d/a.csv"}, content=b"1,2\n", headers=OCTETS)
+        assert (await said_by(client, "ls -A /home/user", cwd="/")).split() == ["d"]
+        found = "/home/user\n/home/user/d\n/home/user/d/a.csv\n"
+        assert await said_by(client, "find /home/user", cwd="/") == found
+        assert (await said_by(client, "tar -C /home/user -c . | tar t")).split() == ["./", "./d/", "./d/a.csv"]
+        assert (await said_by(client, "du -a /home/user | wc -l")) == "3\n"
+        assert await said_by(client, "stat -c '%F %a %n' /home/user /home/user/d /home/user/d/a.csv") == (
+            "directory 755 /home/user\ndirectory 755 /home/user/d\nregular file 644 /home/user/d/a.csv\n"
+        )
+        assert await said_by(client, "umask; cat /mnt/data/d/a.csv") == "0022\n1,2\n"
+        assert await texts(client, "import os; os.path.realpath('/mnt/data')") == ["/home/user"]
 
 
 async def test_a_client_that_goes_interrupts_its_cell(server: Server) -> None:
