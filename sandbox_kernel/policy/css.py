@@ -64,6 +64,9 @@ MAX_GRID, MAX_REPEATED = 2_000, 200
 """Characters of a value of a grid of widgets, and of one whose tracks are repeated."""
 MAX_SHEET = 2_000_000
 """Characters of one style sheet; a Styler of 10,000 cells has about a million."""
+MAX_SHEET_PARTS = 70_000
+"""Selectors and declarations of one style sheet: each is looked at, and these take a third of a second. A Styler of
+10,000 cells with bars has about 50,000."""
 MAX_PLACED = 6_000
 """Tags of an output whose sheet may place elements over each other: 5,000 large cells in one place take 11 s."""
 MAX_MATCHES = 2_000_000
@@ -159,6 +162,8 @@ def is_costly(text: str, elements: int) -> bool:
 
     It tries a rule on the elements that have the id, the class or the name at the end of its selector.
     """
+    if _parts(text) > MAX_SHEET_PARTS:
+        return True
     tried: Counter[str] = Counter()
     longest = 0
     for selectors, body in _rules(text) or []:
@@ -185,7 +190,7 @@ def classes(text: str) -> set[str]:
 
 def _rules(text: str) -> list[tuple[str, str]] | None:
     """Return selectors and declarations of each rule, or None if there is anything else than rules."""
-    if len(text) > MAX_SHEET or "\\" in text or "<" in text or "@" in text:
+    if len(text) > MAX_SHEET or "\\" in text or "<" in text or "@" in text or _parts(text) > MAX_SHEET_PARTS:
         return None
     text = _without_comments(text)
     *rules, rest = text.split("}")
@@ -193,6 +198,11 @@ def _rules(text: str) -> list[tuple[str, str]] | None:
     if rest.strip() or any(len(pair) != 2 for pair in pairs):
         return None
     return [(selectors, body) for selectors, body in pairs]
+
+
+def _parts(text: str) -> int:
+    """Return how many selectors and declarations a style sheet has; a comma of a value is none of a selector."""
+    return text.count(";") + sum(1 + part.count(",", part.rfind("}") + 1) for part in text.split("{"))
 
 
 def _without_comments(text: str) -> str:

@@ -25,6 +25,8 @@ DRAWN_ANEW = 8
 """How many times as much as stays on the page displays may come to that are updated or cleared."""
 FREE_LINES = 100
 """Lines of a display that are not counted there: a tenth of a second is the end of nothing, however often it comes."""
+CHARS_OF_A_LINE = 2
+"""Characters of each end of a text that is shortened for its lines, times the lines of a page."""
 ELEMENTS_OF_A_LINE = 5
 """Elements that count as a line: one full output, such as a table of 2,000 rows and 20 columns, nearly fills a page."""
 MAX_ERRORS = 100
@@ -45,6 +47,8 @@ class Page:
         self._lines = self._chars = 0
         self._column = 0
         """Characters of the line that is being written."""
+        self._made, self._end = 0, ""
+        """Elements that front ends make of that line, and its last characters: a link may come in pieces."""
         self._stream = ""
         self._all_lines = self._all_chars = self._errors = 0
         self._turns = self._scripts = 0
@@ -64,7 +68,7 @@ class Page:
             self.left_out = True
             return "", text
         if name != self._stream:  # a new output, below the last
-            self._stream, self._column = name, 0
+            self._stream, self._column, self._made, self._end = name, 0, 0, ""
             self._lines += 1
         end = self._fitting(text[: self._turning(text)])
         self._all_chars += end
@@ -159,7 +163,7 @@ class Page:
     def clear(self) -> None:
         """Note that the cell cleared what it had shown."""
         self._stream = ""
-        self._lines = self._chars = self._column = self._turns = self._scripts = 0
+        self._lines = self._chars = self._column = self._turns = self._scripts = self._made = 0
         self._named.clear()
         self.full = self.left_out = self._is_over()
 
@@ -171,12 +175,18 @@ class Page:
             self._chars += copies * (chars - old_chars)
             self._named[name] = (copies, lines, chars)
 
-    def shortened(self, text: str) -> str | None:
-        """Return a text that stands for itself with its middle left out, None if it may stay as it is."""
+    def shortened(self, text: str, *, paths: bool = False) -> str | None:
+        """Return a text that stands for itself with its middle left out, None if it may stay as it is.
+
+        `paths` says that front ends make links of the places of files in it, too.
+        """
         ends = slow_text.before_turn(text) if slow_text.scripts(text) <= slow_text.MAX_SCRIPTS else 0
-        if len(text) <= self._max_chars and text.count("\n") < self._max_lines and ends == len(text):
+        lines = laid_out(text, paths=paths)
+        if len(text) <= self._max_chars and lines < self._max_lines and ends == len(text):
             return None
         half = min(self._max_chars // 4, slow_text.MAX_TURNS if ends < len(text) else self._max_chars)
+        if lines >= self._max_lines:
+            half = min(half, CHARS_OF_A_LINE * self._max_lines)
         head = "".join(text[:half].splitlines(keepends=True)[: self._max_lines // 4])
         tail = tail_of(text[-half:])
         left_out = len(text) - len(head) - len(tail)
@@ -185,7 +195,7 @@ class Page:
     def traceback(self, lines: Sequence[object]) -> list[str] | None:
         """Return the lines of a traceback with its middle left out, None if it may stay as it is."""
         whole = "\n".join(map(str, lines))
-        short = self.shortened(whole)
+        short = self.shortened(whole, paths=True)
         return None if short is None else short.split("\n")
 
     def _is_over(self) -> bool:
@@ -210,12 +220,16 @@ class Page:
 
     def _fitting(self, text: str) -> int:
         """Count as much of the text as fits, and return how much that is."""
-        if "\r" not in text and len(text) <= self._max_chars - self._chars:
+        made = slow_text.made_of(self._end + text)
+        if not made and "\r" not in text and len(text) <= self._max_chars - self._chars:
             lines = text.count("\n")
             if self._lines + lines < self._max_lines:
                 self._lines += lines
                 self._chars += len(text)
-                self._column = len(text) - 1 - text.rfind("\n") if lines else self._column + len(text)
+                last = text.rfind("\n") + 1
+                self._column = len(text) - last + (0 if lines else self._column)
+                self._made = 0 if lines else self._made
+                self._end = (text[last:] if lines else self._end + text)[-slow_text.LONGEST_SIGN :]
                 return len(text)
         start = 0
         while start < len(text):
@@ -227,14 +241,27 @@ class Page:
             if kept - self._column > room:
                 return start + (room if not over else 0)
             self._chars += kept - self._column
+            if self._mark(first, over) and self._lines >= self._max_lines:
+                return start
             if end < 0:
                 self._column = kept
                 return len(text)
             self._lines, self._chars, self._column = self._lines + 1, self._chars + 1, 0
+            self._made, self._end = 0, ""
             start = end + 1
             if self._lines >= self._max_lines:
                 return start
         return start
+
+    def _mark(self, first: str, over: Sequence[str]) -> bool:
+        """Count what front ends make of a part of the line that is being written; return whether that is more lines."""
+        made = self._made + slow_text.made_of(self._end + first) - slow_text.made_of(self._end)
+        made = max(made, *map(slow_text.made_of, over)) if over else made
+        more = max(0, made // slow_text.LINK - 1) - max(0, self._made // slow_text.LINK - 1)
+        self._lines += more
+        self._made = made
+        self._end = (over[-1] if over else self._end + first)[-slow_text.LONGEST_SIGN :]
+        return more > 0
 
 
 def tail_of(text: str) -> str:
@@ -251,6 +278,12 @@ def plain_text(content: Mapping[str, object]) -> str | None:
     data = content.get("data")
     found = data.get("text/plain") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else None
+
+
+def laid_out(text: str, *, paths: bool = False) -> int:
+    """Return how many lines a text comes to, with what front ends make of it."""
+    lines = text.count("\n")
+    return max(lines, slow_text.made_of(text, paths=paths) // slow_text.LINK)
 
 
 def is_long(value: object, chars: int) -> bool:
@@ -282,14 +315,15 @@ def weight(content: Mapping[str, Any], work: int) -> tuple[int, int]:
 
 
 def _laid_out(content: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the same of what is laid out: of the alternatives that a front end has, whichever comes to more."""
     data, metadata = content.get("data"), content.get("metadata")
     if not isinstance(data, Mapping):
         return 0, 0
-    page, tree = data.get("text/html"), data.get(JSON)
-    if isinstance(page, str):  # a program has a frame, and its elements a process, of their own
-        return (0 if page.startswith("<iframe ") else page.count("<") // 2 // ELEMENTS_OF_A_LINE), 0
+    page, tree, text = data.get("text/html"), data.get(JSON), plain_text(content) or ""
+    lines = laid_out(text)
+    if isinstance(page, str) and not page.startswith("<iframe "):  # a program has a frame, and a process, of its own
+        lines = max(lines, page.count("<") // 2 // ELEMENTS_OF_A_LINE)
     if tree is not None:
         wishes = metadata.get(JSON) if isinstance(metadata, Mapping) else None
-        return (values(tree, MAX_EXPANDED) if isinstance(wishes, Mapping) and wishes.get("expanded") else 0), 0
-    text = plain_text(content)
-    return (0, 0) if text is None or len(data) > 1 else (text.count("\n"), len(text))
+        lines = max(lines, values(tree, MAX_EXPANDED) if isinstance(wishes, Mapping) and wishes.get("expanded") else 0)
+    return lines, len(text)

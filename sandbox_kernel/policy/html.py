@@ -66,6 +66,8 @@ MAX_OPENED = 1_000_000
 """Angle brackets of all kinds that are looked at."""
 MAX_RESULT = 60_000_000
 """Characters that a source may become: a video of 45 MB as base64, or a tenth as many quotes in a frame."""
+MAX_DECLARATIONS = 80_000
+"""Semicolons of a source with styles. Each declaration is judged by itself, so many in a third of a second."""
 MAX_NESTING = 10_000
 """Tags that may nest: the parser needs 0.4 s if each lies in the one before, four times as long for twice as many."""
 _EMPTY = frozenset(("br", "col", "hr", "img", "source", "wbr"))
@@ -234,6 +236,8 @@ def is_costly(source: str) -> bool:
     if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
         return True
     if (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES:
+        return True
+    if source.count(";") > MAX_DECLARATIONS + source.count("&") and "style" in source.lower():
         return True
     if opened <= MAX_NESTING // 100:
         return False

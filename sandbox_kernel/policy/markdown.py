@@ -23,6 +23,8 @@ MAX_SOURCE = 100_000
 """Characters; more is a file, not an output, and would keep the parser busy for seconds."""
 MAX_SPECIAL = 20_000
 """Characters of them that mean something to a parser."""
+MAX_LINES = 5_000
+"""Lines of them: each may be a block of its own, and for so many the parser needs a third of a second."""
 MAX_LINE_FORMULA = 2_000
 
 _LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
@@ -62,7 +64,8 @@ def render(source: str, notes: Notes) -> str:
 
 
 def _parsed(source: str, notes: Notes) -> str:
-    if len(source) > MAX_SOURCE or len(_SPECIAL.findall(source)) > MAX_SPECIAL or _NESTED.search(source):
+    is_long = len(source) > MAX_SOURCE or source.count("\n") > MAX_LINES or len(_SPECIAL.findall(source)) > MAX_SPECIAL
+    if is_long or _NESTED.search(source):
         notes.add(OutputCode.MARKDOWN_AS_TEXT)
         notes.work += of_text(min(len(source), MAX_SOURCE))
         return html.as_text(source[:MAX_SOURCE])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ..core.codes import OutputCode
@@ -182,19 +183,25 @@ def _as_text(value: str, kept: dict[str, Any]) -> None:
 
 def _texts(value: Any) -> Any:
     """Return JSON whose strings are texts without power over a terminal; the same object if they are."""
-    # All in one, a line each, as nothing that matters goes over the end of a line: a table has hundreds of thousands.
-    whole = "\n".join(line_ends.strings(value))
-    return value if terminal.clean(whole) == whole else _cleaned(value)
+    # All in one, as nothing that matters goes over the end of a line: a table has hundreds of thousands.
+    texts = list(line_ends.strings(value))
+    whole = "\n".join(texts)
+    clean = terminal.clean(whole)
+    if clean == whole:
+        return value
+    lines = iter(clean.split("\n"))
+    return _with(value, {text: "\n".join(islice(lines, text.count("\n") + 1)) for text in texts})
 
 
-def _cleaned(value: Any) -> Any:
+def _with(value: Any, cleaned: Mapping[str, str]) -> Any:
+    """Return JSON with each string as it is when clean; what has none that changes is the very same object."""
     if isinstance(value, str):
-        return terminal.clean(value)
+        return cleaned[value]
     if isinstance(value, dict):
-        kept = {terminal.clean(key): _cleaned(item) for key, item in value.items()}
+        kept = {cleaned[key]: _with(item, cleaned) for key, item in value.items()}
         return value if len(kept) == len(value) and all(kept.get(key, kept) is value[key] for key in value) else kept
     if isinstance(value, (list, tuple)):
-        items = [_cleaned(item) for item in value]
+        items = [_with(item, cleaned) for item in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     return value
 

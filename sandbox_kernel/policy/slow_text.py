@@ -177,6 +177,24 @@ def before_turn(text: str, most: int = MAX_TURNS) -> int:
     return len(text)
 
 
+_LINK = re.compile(r"(?:://|data:|www\.)(?=\S)")
+_PATH = re.compile(r"(?:/[\w.-]*)+")
+LINK = 5
+"""Changes of colour that count as much as a link: each is an element, which costs less."""
+LONGEST_SIGN = 5
+"""Characters of the longest sign of a link."""
+
+
+def made_of(text: str, *, paths: bool = False) -> int:
+    """Return how many elements front ends make of a text: its changes of colour, and `LINK` for each link.
+
+    In an error, `paths`, the places of files are links too.
+    """
+    colours = text.count("\x1b")
+    links = len(_LINK.findall(text)) if ":" in text or "www." in text else 0
+    return colours + LINK * (links + (len(_PATH.findall(text)) if paths and "/" in text else 0))
+
+
 class Words:
     """Parts endless words, over pieces of text that a front end joins."""
 

@@ -79,7 +79,7 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
         piece = text[start:end]
         bare = _KEEP.sub("", piece)
         coloured = is_plain(bare)
-        if not coloured and len(piece) >= CROWDED and len(_SUSPECT.findall(bare)) > len(piece) // 8:
+        if not coloured and len(piece) >= CROWDED and len(_SUSPECT.findall(bare)) > len(piece) // 32:
             piece = _SUSPECT.sub("", piece)
         yield piece, coloured
         start = end

@@ -16,6 +16,7 @@ CELLS = {
     "one result": "'y' * 5_000_000",
     "displays": "for n in range(1100): display(n)",
     "a bar": "for n in range(5_000): print(f'\\r{n:60}', end='')",
+    "links": "print('www.a.b ' * 120_000)",
     "an error": "raise ValueError('z ' * 2_000_000)",
 }
 STEPS = 20

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy
 from tests.support.policy.messages import display, message, model, update
 
 pytestmark = pytest.mark.slow
 
 N = 200_000
+MODES: tuple[OutputMode, ...] = ("safe", "strict")
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 SHAPES = {
@@ -92,6 +94,53 @@ def test_what_the_parser_of_html_is_slow_with_is_seen_before(name: str) -> None:
     for mode in ("safe", "strict"):
         OutputPolicy(mode).apply(display({"text/html": SLOW[name]}))
     assert time.process_time() - started < 5
+
+
+RULES = "".join(f".a{n}{{{'color:red;' * 20}}}" for n in range(9_000))
+MANY_PARTS = {
+    "declarations": ("html-as-text", "text/html", f"<style>{RULES}</style><p>x"),
+    "selectors": ("html-style", "text/html", f"<style>{'.a,' * 600_000}b{{color:red}}</style><p>x"),
+    "both": ("html-style", "text/html", f"<style>{RULES[:700_000]}</style><p>x"),
+    "styles": ("html-as-text", "text/html", f"<p style='{'margin:1px;' * 40}'>x" * 9_000),
+    "items": ("markdown-as-text", "text/markdown", "- a\n" * 20_000),
+    "quotes": ("markdown-as-text", "text/markdown", ">- a\n" * 9_000),
+}
+
+
+@pytest.mark.parametrize("name", MANY_PARTS)
+def test_what_has_too_many_parts_is_not_read(name: str) -> None:
+    """Each part is judged by itself, in 5 microseconds: so many would take one to four seconds."""
+    code, mime, text = MANY_PARTS[name]
+    started = time.process_time()
+    safe, strict = (OutputPolicy(mode).apply(display({mime: text})) for mode in MODES)
+    assert time.process_time() - started < 2
+    assert code in [note.code.code for note in strict.notes]
+    assert safe.message is not None
+    in_frame = str(safe.message.content["data"].get("text/html")).startswith("<iframe ")
+    assert in_frame or code in [note.code.code for note in safe.notes]
+
+
+def test_control_a_table_with_ten_thousand_coloured_cells_keeps_its_colours() -> None:
+    bar = "width: 10em; background: linear-gradient(90deg, #{:06x} 3%, transparent 3%);"
+    rules = "".join(f"#T_a_row{n}_col0{{{bar.format(n)}}}" for n in range(10_000))
+    table = f"<style>{rules}</style><table id='T_a'><td id='T_a_row0_col0'>x</table>"
+    verdict = OutputPolicy("safe").apply(display({"text/html": table}))
+    assert verdict.reasons == ()
+    assert verdict.message is not None
+    assert verdict.message.content["data"]["text/html"].count("linear-gradient") == 10_000
+
+
+def test_json_full_of_controls_is_cleaned_in_one_go() -> None:
+    tree = {f"k\x1b[31m{n}\x07\x1b]0;t\x07" * 10: [f"\x00{n}\n\x1b[2Jx"] for n in range(20_000)}
+    started = time.process_time()
+    verdict = OutputPolicy("safe").apply(display({"application/json": tree}))
+    assert time.process_time() - started < 3
+    assert verdict.message is not None
+    cleaned = verdict.message.content["data"]["application/json"]
+    assert len(cleaned) == 20_000
+    assert [texts[0].split("\n")[0] for texts in cleaned.values()] == [str(n) for n in range(20_000)]
+    whole = "".join((*cleaned, *(texts[0] for texts in cleaned.values())))
+    assert not re.search(r"[\x00-\x09\x0b-\x1a\x7f-\x9f]|\x1b(?!\[31m)", whole)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -189,6 +190,67 @@ def test_displays_count_by_what_they_show() -> None:
     frame = {"data": {"text/html": "<iframe srcdoc='" + "<b>" * 40_000 + "'></iframe>"}}
     page = Page(10_000, 1 << 20)
     assert sum(page.display(frame) for _ in range(20)) == 20
+
+
+CHART = "application/vnd.sandbox-kernel.chart+json"
+
+
+@pytest.mark.parametrize("beside", [{CHART: {}}, {"text/html": "<b>x</b>"}, {"image/png": ""}, {"text/latex": "$x$"}])
+def test_a_text_counts_whatever_is_beside_it(beside: dict[str, Any]) -> None:
+    """No stock front end draws a type of ours: it shows the text. Sixty such displays had 593,940 lines."""
+    page = Page(10_000, 1 << 20)
+    assert sum(page.display({"data": {"text/plain": "x\n" * 9_899, **beside}}) for _ in range(60)) == 2
+    page = Page(10_000, 1 << 20)
+    assert sum(page.display({"data": {"text/plain": "x" * 200_000, **beside}}) for _ in range(60)) == 6
+
+
+LINKS = ["www.a.b ", "https://a.b ", "abc://x ", 'data:xyz"', "\x1b[31mx" * 5]
+"""JupyterLab makes an element of each. 120,000 links held the page for 12 s."""
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("each", [None, 1, 3, 7, 1000])
+def test_links_and_colours_fill_a_page(link: str, each: int | None) -> None:
+    page, text = Page(1_000, 1 << 20), link * 2_000
+    pieces = [text] if each is None else [text[start : start + each] for start in range(0, len(text), each)]
+    shown, rest = put(page, *pieces)
+    assert shown + rest == text
+    assert shown.count(link) <= 1_002
+    assert page.full
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_display_of_links_fills_a_page_and_is_shortened(link: str) -> None:
+    page = Page(1_000, 1 << 20)
+    assert sum(page.display({"data": {"text/plain": link * 600}}) for _ in range(10)) == 2
+    short = page.shortened(link * 2_000)
+    assert short is not None
+    assert short.count(link) <= 1_000
+    assert page.shortened(link * 900) is None
+
+
+def test_an_error_has_no_more_links_than_a_page() -> None:
+    """In errors JupyterLab makes a link of each path, too."""
+    page = Page(1_000, 1 << 20)
+    short = page.traceback(["/a " * 100_000])
+    assert short is not None
+    assert "".join(short).count("/a") <= 2_000
+    assert page.traceback([f'File "/mnt/data/x{n}.py", line 3' for n in range(900)]) is None
+
+
+def test_control_a_link_in_each_line_is_no_more_than_its_line() -> None:
+    page = Page(1_000, 1 << 20)
+    text = "10:31 GET https://a.test/page \x1b[32m200\x1b[0m\n" * 990
+    assert put(page, text) == (text, "")
+    assert not page.full
+
+
+def test_control_a_coloured_bar_with_a_link_that_is_drawn_over_is_one_line() -> None:
+    page = Page(100, 10_000)
+    for n in range(OVERWRITTEN * 80):
+        text = f"\r\x1b[1m{n:4}\x1b[0m \x1b[32m====\x1b[0m\x1b[37m----\x1b[0m https://a.test www.b.test"
+        assert page.stream("stderr", text) == (text, "")
+    assert not page.full
 
 
 def test_changes_of_direction_fill_a_page() -> None:
