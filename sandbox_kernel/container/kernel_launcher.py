@@ -17,6 +17,7 @@ import importlib.util
 import os
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from inspect import iscoroutinefunction
 
@@ -62,6 +63,7 @@ def starting(initialize: Callable[..., None], then: Callable[[Any], None]) -> Ca
         initialize(self, *arguments, **named)
         install_interrupts(self.kernel, self.shell)
         register_alone(self.kernel)
+        keep_folder(self.kernel)
         then(self.shell)
         vars(self.shell)["_sys_modules_keys"] = set(sys.modules)  # what %reset leaves: what was there before a cell
         gc.enable()
@@ -91,6 +93,32 @@ def register_alone(kernel: Any) -> None:
             registered.set()
 
     kernel.start = started
+
+
+def keep_folder(kernel: Any) -> None:
+    """Have a cell that no notebook shows stay in its folder if it changes into one that is not here.
+
+    VS Code and Quarto begin with such a cell, and name the folder that the notebook has on the host.
+    """
+    execute = kernel.do_execute
+
+    async def executes(code: str, silent: bool, store_history: bool = True, *others: Any, **named: Any) -> Any:
+        if store_history and not silent:
+            return await execute(code, silent, store_history, *others, **named)
+        change = os.chdir
+
+        def change_if_there(path: Any) -> None:
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                change(path)
+
+        os.chdir = change_if_there
+        try:
+            return await execute(code, silent, store_history, *others, **named)
+        finally:
+            if os.chdir is change_if_there:
+                os.chdir = change
+
+    kernel.do_execute = executes
 
 
 def run(lines: list[str], shell: Any) -> None:

@@ -1,4 +1,4 @@
-"""What an output needs and cannot load is put into it: pictures of scratch, itables' program, symbols of an animation.
+"""What an output needs and cannot load is put into it: files of scratch, itables' program, symbols of an animation.
 
 Runs in the kernel, from source that the host ships: standard library only. The host looks at what comes as at any
 output, and believes nothing of it.
@@ -17,13 +17,19 @@ MAX_SOURCE = 1_000_000
 """Characters of a text in which pictures are looked for."""
 MAX_PICTURES = 50
 MAX_BYTES = 8 << 20
-"""Of the pictures of one output."""
+"""Of the pictures and pages of one output."""
 
-_HTML = re.compile(
-    r"(<img\b[^<>]{0,2000}?\ssrc\s{0,9}=\s{0,9})(\"[^\"<>]{1,1000}\"|'[^'<>]{1,1000}'|[^\s\"'<>]{1,1000})",
-    re.IGNORECASE,
-)
+_WRITTEN = r"\s{0,9}=\s{0,9})(\"[^\"<>]{1,1000}\"|'[^'<>]{1,1000}'|[^\s\"'<>]{1,1000})"
+_HTML = re.compile(rf"(<img\b[^<>]{{0,2000}}?\ssrc{_WRITTEN}", re.IGNORECASE)
 _MARKDOWN = re.compile(r"(!\[[^\]\n]{0,1000}\]\(\s{0,9})(<[^<>\n]{1,1000}>|[^\s()<>]{1,1000})")
+_DEFINITION = re.compile(r"^( {0,3}\[[^\]\n]{1,1000}\]:[ \t]{0,9})(<[^<>\n]{1,1000}>|[^\s<>]{1,1000})", re.MULTILINE)
+_FRAME = re.compile(rf"(<iframe\b[^<>]{{0,2000}}?)(\ssrc{_WRITTEN}([^<>]{{0,2000}}>)", re.IGNORECASE)
+_SCRIPT = re.compile(rf"(<script\b[^<>]{{0,500}}?)(\ssrc{_WRITTEN}([^<>]{{0,500}}>)(?=</script)", re.IGNORECASE)
+_SHEET = re.compile(rf"(<link\b[^<>]{{0,500}}?)(\shref{_WRITTEN}([^<>]{{0,500}}>)", re.IGNORECASE)
+_HEIGHT = re.compile(r"\sheight\s{0,9}=\s{0,9}[\"']?([0-9]{2,4})(?:px)?[\"'\s>]", re.IGNORECASE)
+_PAGES = (".html", ".htm", ".xhtml")
+_OBJECT = re.compile(r"<[\w.]+ object>")
+"""What stands for the text of what has none, as IPython has it."""
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|#")
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -58,7 +64,10 @@ def install_here() -> None:
 
 
 def completed(data: Any) -> Any:
-    """Return a bundle whose HTML and Markdown hold the files that they name, if those are here."""
+    """Return a bundle whose HTML and Markdown hold the files that they name, if those are here.
+
+    Text that says no more than the kind of an object names them, as the source does that a cell wrote.
+    """
     try:
         return _completed(data)
     except Exception:
@@ -68,39 +77,90 @@ def completed(data: Any) -> Any:
 def _completed(data: dict[str, Any]) -> dict[str, Any]:
     room = [MAX_PICTURES, MAX_BYTES]
     changed = {}
-    for kind, patterns in (("text/html", (_HTML,)), ("text/markdown", (_MARKDOWN, _HTML))):
+    for kind, patterns in (("text/html", (_HTML,)), ("text/markdown", (_MARKDOWN, _DEFINITION, _HTML))):
         source = data.get(kind)
         if not isinstance(source, str) or ("<" not in source and "![" not in source):
             continue
         for pattern in patterns if len(source) <= MAX_SOURCE else ():
             source = pattern.sub(lambda match: match[1] + _embedded(match[2], room), source)
         if kind == "text/html":
+            if len(source) <= MAX_SOURCE:
+                source = _FRAME.sub(lambda match: _with_page(match, room), source)
             source = _with_boxes(_with_symbols(_with_tables(source)))
         if source != data[kind]:
             changed[kind] = source
+            if kind == "text/markdown" and _OBJECT.fullmatch(str(data.get("text/plain", ""))):
+                changed["text/plain"] = data[kind]
     return {**data, **changed} if changed else data
 
 
-def _embedded(written: str, room: list[int]) -> str:
+def _embedded(written: str, room: list[int], folder: str = "") -> str:
     """Return the address of a picture as it is written, or one that holds the picture itself."""
+    address = _address(*_named(written, room, folder), room)
+    if address is None:
+        return written
+    return address if written[0] not in "\"'" else f"{written[0]}{address}{written[0]}"
+
+
+def _address(name: str, data: bytes, room: list[int]) -> str | None:
+    """Return an address that holds a picture; None for what is none."""
+    kind = next((kind for magic, kind in _BEGINNINGS if data.startswith(magic)), None)
+    if kind is None and b"<svg" in data[:1000] and not name.lower().endswith(_PAGES):
+        kind = "svg+xml"
+    if kind is None:
+        return None
+    room[1] -= len(data)
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def _named(written: str, room: list[int], folder: str) -> tuple[str, bytes]:
+    """Return the name and the content of the file that an address means, nothing for one that means none of scratch."""
     path = written[1:-1] if written[0] in "\"'<" else written
     if _ADDRESS.match(path) or room[0] <= 0:
-        return written
+        return "", b""
+    from html import unescape
     from urllib.parse import unquote  # a kernel's start need not wait for it
 
     room[0] -= 1
-    for name in (path, unquote(path), unquote(path.partition("?")[0])):
-        data = _read(name, room[1])
-        if data is None:
-            continue
-        kind = next((kind for magic, kind in _BEGINNINGS if data.startswith(magic)), None)
-        if kind is None and b"<svg" in data[:1000]:
-            kind = "svg+xml"
-        if kind is not None:
-            room[1] -= len(data)
-            address = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-            return address if written[0] not in "\"'" else f"{written[0]}{address}{written[0]}"
-    return written
+    for name in (path, unquote(path), unquote(re.split("[?#]", unescape(path))[0])):
+        data = _read(os.path.join(folder, name), room[1])
+        if data is not None:
+            return name, data
+    return "", b""
+
+
+def _with_page(tag: re.Match[str], room: list[int]) -> str:
+    """Return the tag of a frame that holds the page that it names; such a page is a document without an origin."""
+    from html import escape
+
+    name, data = _named(tag[3], room, "")
+    picture, text = _address(name, data, room), data.decode("utf-8-sig", "replace")
+    if picture is not None:
+        page = f'<img src="{picture}">'
+    elif not data or "\0" in text:
+        return tag[0]
+    elif not name.lower().endswith(_PAGES):
+        page = f"<pre>{escape(text)}</pre>"
+    else:
+        folder = os.path.dirname(name)
+        room[1] -= len(data)
+        page = _HTML.sub(lambda match: match[1] + _embedded(match[2], room, folder), text)
+        page = _SCRIPT.sub(lambda match: _with_part(match, "", "", room, folder), page)
+        page = _SHEET.sub(lambda match: _with_part(match, "<style>", "</style>", room, folder), page)
+    height = _HEIGHT.search(tag[0])
+    said = f"<!-- height: {height[1]}px; -->" if height else ""  # the host looks for it in what the frame holds
+    return f'{tag[1]} sandbox="allow-scripts" srcdoc="{escape(said + page)}"{tag[4]}'
+
+
+def _with_part(tag: re.Match[str], start: str, end: str, room: list[int], folder: str) -> str:
+    """Return a script or a style sheet of a page as one that holds what it names."""
+    if start and "stylesheet" not in tag[0].lower():
+        return tag[0]
+    text = _named(tag[3], room, folder)[1].decode("utf-8-sig", "replace")
+    if not text or "</s" in text.lower():
+        return tag[0]
+    room[1] -= len(text)
+    return f"{start or tag[1] + tag[4]}{text}{end}"
 
 
 def _read(path: str, most: int) -> bytes | None:

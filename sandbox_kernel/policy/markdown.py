@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import count
 from typing import Any
 
 from ..core.codes import OutputCode
@@ -35,6 +36,12 @@ _PLAIN = re.compile(
 """Lines of words, and punctuation only where a space or the end of the line follows: no address, list or markup."""
 _PICTURE = "data:image/png;base64,sandboxPicture"
 _DATA = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]{16,}={0,2}")
+_HELD = re.compile(
+    r"data:([a-z]{1,20})/([a-z0-9-]{1,40})[\w.+-]{0,40}(?:;[\w.=-]{1,60}){0,3};base64,[A-Za-z0-9+/]{40,}={0,2}"
+)
+"""What an address holds itself, such as a picture."""
+_OBJECT = re.compile(r"<[\w.<>]+(?: object)? at 0x[0-9a-f]+>|<[\w.]+ object>")
+"""What stands for the text of what has none, as Python and IPython have it."""
 _AWAY = re.compile(re.escape(_PICTURE) + r"(\d{1,6})x")
 """A picture of the source, by its number, while that is parsed."""
 _SPECIAL = re.compile(r"[*_`\[\]()!<>&\\$~|#]")
@@ -44,6 +51,19 @@ _NESTED = re.compile(r"(?:^|\n)(?:[ \t]*(?:>|[-*+]|[0-9]{1,9}[.)])){21}")
 def is_text(source: str) -> bool:
     """Return whether no parser of any front end could read anything but paragraphs of words."""
     return len(source) <= MAX_PLAIN and _PLAIN.fullmatch(source if source.endswith("\n") else source + "\n") is not None
+
+
+def stands_for(text: object) -> bool:
+    """Return whether the text of a bundle is none, or no more than the kind of an object."""
+    return not isinstance(text, str) or _OBJECT.fullmatch(text) is not None
+
+
+def readable(source: str) -> str:
+    """Return a source for readers of text: what its addresses hold has a name in its place, such as `picture-1.png`."""
+    if ";base64," not in source:
+        return source
+    numbers = count(1)
+    return _HELD.sub(lambda held: f"{'picture' if held[1] == 'image' else held[1]}-{next(numbers)}.{held[2]}", source)
 
 
 def render(source: str, notes: Notes) -> str:

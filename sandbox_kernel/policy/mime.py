@@ -177,8 +177,10 @@ def _is_image(name: str, value: str) -> bool:
 
 def _as_text(value: str, kept: dict[str, Any]) -> None:
     """Keep the source for readers of text, if the kernel gave them no more than the name of an object."""
-    if str(kept.get("text/plain", "<")).startswith("<"):
-        kept["text/plain"] = terminal.clean(line_ends.ended(value))
+    from . import markdown
+
+    if markdown.stands_for(kept.get("text/plain")):
+        kept["text/plain"] = terminal.clean(line_ends.ended(markdown.readable(value)))
 
 
 def _texts(value: Any) -> Any:

@@ -182,7 +182,7 @@ class Recorder:
             before, content = updates.get(result.display_id, (0, {}))
             if number < before:
                 self._execution.results[number] = Result(
-                    tree(content["data"]), tree(content["metadata"]), result.is_main_result, result.display_id
+                    _read(content["data"]), tree(content["metadata"]), result.is_main_result, result.display_id
                 )
         return self._execution
 
@@ -200,7 +200,7 @@ class Recorder:
             case "display_data" | "execute_result":
                 transient = content.get("transient")
                 result = Result(
-                    data=tree(content["data"]),
+                    data=_read(content["data"]),
                     metadata=tree(content["metadata"]),
                     is_main_result=message.type == "execute_result",
                     display_id=transient.get("display_id") if isinstance(transient, dict) else None,
@@ -252,6 +252,18 @@ class Recorder:
             error = ExecutionError(name=name, value=value, traceback=traceback)
         self._execution.error = error
         yield "error", error
+
+
+def _read(data: Any) -> dict[str, Any]:
+    """Return a bundle for readers: its text is that of its Markdown, if the kernel gave the kind of an object alone."""
+    bundle: dict[str, Any] = tree(data)
+    source = bundle.get("text/markdown")
+    if isinstance(source, str):
+        from ..policy import markdown  # where there is some: its parts are a tenth of what a start would import
+
+        if markdown.stands_for(bundle.get("text/plain")):
+            bundle["text/plain"] = markdown.readable(source)
+    return bundle
 
 
 def _html_of(result: Result) -> str:

@@ -5,11 +5,15 @@ A value without I/O. The names are those that people know from hosted code inter
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
 
 from ..policy import chart_data
+from ..policy.raster import MAGIC, image_type
 from .charts import Chart
 from .output_text import JsonText
 
@@ -27,6 +31,10 @@ _FORMATS = {
 }
 """The names people use, in the order in which `Result.formats` gives them."""
 _PDF = "application/pdf"
+MAX_PICTURES = 100
+"""Of one result: what its markup shows."""
+_SHOWN = re.compile(r"(?:\ssrc=[\"']?|\][(:]\s{0,9}<?)data:image/\w{3,4};base64,([A-Za-z0-9+/\s]{4,}={0,2})")
+"""A picture in HTML or in Markdown."""
 _NAMES = {kind: name for name, kind in _FORMATS.items()} | {_PDF: "pdf", chart_data.TYPE: "chart"}
 
 
@@ -61,13 +69,24 @@ class Result:
 
     @property
     def png(self) -> str | None:
-        """Base64 text."""
-        return self._text("png")
+        """Base64 text; the first picture of that type, if it is HTML or Markdown that shows some."""
+        return self._picture("image/png")
 
     @property
     def jpeg(self) -> str | None:
-        """Base64 text."""
-        return self._text("jpeg")
+        """Base64 text; the first picture of that type, if it is HTML or Markdown that shows some."""
+        return self._picture("image/jpeg")
+
+    @property
+    def pictures(self) -> list[tuple[str, str]]:
+        """Each picture as its MIME type and base64 text: the result itself, or what its HTML or Markdown shows."""
+        own = ((kind, self.data[kind]) for kind in MAGIC if isinstance(self.data.get(kind), str))
+        return list(islice(own, 1)) or list(islice(self._shown(), MAX_PICTURES))
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it is a picture itself, whose text is no more than its name."""
+        return any(isinstance(self.data.get(kind), str) for kind in MAGIC)
 
     @property
     def latex(self) -> str | None:
@@ -103,7 +122,8 @@ class Result:
 
     def formats(self) -> list[str]:
         """Return what this result has, by these names; a type without a name is given in full."""
-        known = [name for kind, name in _NAMES.items() if kind in self.data]
+        shown = {kind for kind, _ in self.pictures}
+        known = [name for kind, name in _NAMES.items() if kind in self.data or kind in shown]
         return known + [kind for kind in self.data if kind not in _NAMES]
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,6 +143,18 @@ class Result:
     def _text(self, name: str) -> str | None:
         value = self.data.get(_FORMATS[name])
         return value if isinstance(value, str) else None
+
+    def _picture(self, kind: str) -> str | None:
+        own = self.data.get(kind)
+        return own if isinstance(own, str) else dict(reversed(self.pictures)).get(kind)
+
+    def _shown(self) -> Iterator[tuple[str, str]]:
+        markup = self.html or self.markdown or ""
+        for found in _SHOWN.finditer(markup if " srcdoc=" not in markup else ""):  # that of a frame is its program's
+            data = "".join(found[1].split())
+            kind = image_type(base64.b64decode(data[:32])) if len(data) % 4 == 0 else None
+            if kind is not None:
+                yield kind, data
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox_kernel import Sandbox
+from sandbox_kernel import Execution, Result, Sandbox
+from sandbox_kernel.policy import frame
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -59,6 +60,86 @@ def test_a_picture_of_scratch_is_in_the_output(sandbox: Sandbox, code: str) -> N
     page = shown(sandbox, code)
     assert f'src="{ADDRESS}"' in page
     assert "sandbox_kernel" not in page
+
+
+def picture(result: Result) -> bool:
+    return result.pictures == [("image/png", base64.b64encode(PNG).decode())]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "# report\n\n![p](plot.png)",
+        '<img src="plot.png"> words',
+        "![p][1] and *more*\n\n[1]: plot.png",
+        "![](<plot.png>)",
+    ],
+)
+def test_markdown_is_its_source_as_text_and_its_picture_a_picture(sandbox: Sandbox, source: str) -> None:
+    """A model reads the name, and sees the picture: no base64 is text."""
+    execution = sandbox.run_code(f"Markdown({source!r})")
+    (result,) = execution.results
+    assert execution.text == result.text == source
+    assert picture(result)
+    assert result.png == base64.b64encode(PNG).decode()
+    assert "png" in result.formats()
+
+
+def test_each_picture_of_markup_is_one_and_what_holds_itself_gets_a_name_in_text(sandbox: Sandbox) -> None:
+    two = sandbox.run_code("Markdown('![a](plot.png) ![b](plot.png) ![c](a%20folder/my%20plot.svg)')").results[0]
+    assert [kind for kind, _ in two.pictures] == ["image/png"] * 2
+    assert picture(sandbox.run_code("HTML('<p>x</p><img src=plot.png>')").results[0])
+    held = sandbox.run_code(f"Markdown('# x ![a]({ADDRESS}) ![b]({ADDRESS})')").results[0]
+    assert held.text == "# x ![a](picture-1.png) ![b](picture-2.png)"
+    assert len(held.pictures) == 2
+    framed = sandbox.run_code("HTML('<script>1</script><img src=plot.png>')").results[0]
+    assert framed.html is not None
+    assert "<iframe" in framed.html
+    assert not framed.pictures  # it is part of a program
+    assert not sandbox.run_code("Markdown('plain words')").results[0].pictures
+
+
+def page_of(execution: Execution) -> str:
+    """Return what is in the inner one of the frames that an execution shows."""
+    (result,) = execution.results
+    assert result.html is not None
+    body = frame.unwrapped(result.html)
+    assert body is not None, result.html[:500]
+    return body
+
+
+def test_a_page_of_the_cell_s_own_is_shown_in_a_frame_with_what_it_names(sandbox: Sandbox) -> None:
+    sandbox.files.write("site/pic.png", PNG)
+    sandbox.files.write("site/own.js", "document.title = 'own'")
+    sandbox.files.write("site/own.css", "h1 { color: red }")
+    sandbox.files.write(
+        "site/page.html",
+        "<!DOCTYPE html><link rel=stylesheet href=own.css><h1>made here</h1><img src='pic.png'>"
+        '<script src=own.js></script><p>"quotes" &amp; more</p>',
+    )
+    for code in ("IFrame('site/page.html', 300, 100)", "IFrame('/mnt/data/site/page.html', 300, 100, a=1, b=2)"):
+        body = page_of(sandbox.run_code(f"from IPython.display import IFrame\n{code}"))
+        assert "<h1>made here</h1>" in body
+        assert f"<img src='{ADDRESS}'>" in body
+        assert "document.title = 'own'" in body
+        assert "<style>h1 { color: red }</style>" in body
+        assert '"quotes" &amp; more' in body
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("plot.png", f'<img src="{ADDRESS}">'), ("table.csv", "<pre>a\n1\n</pre>")]
+)
+def test_a_frame_may_name_a_picture_or_a_text(sandbox: Sandbox, name: str, shown: str) -> None:
+    assert shown in page_of(sandbox.run_code(f"HTML('<iframe width=200 src={name}></iframe>')"))
+
+
+@pytest.mark.parametrize(
+    "name", ["none.html", "../../etc/passwd", "link.png", "fifo.png", "//192.0.2.1/x", "large.png"]
+)
+def test_a_frame_holds_nothing_but_files_of_scratch(sandbox: Sandbox, name: str) -> None:
+    page = shown(sandbox, f"HTML('<iframe src={name}></iframe>')")
+    assert "srcdoc" not in page
+    assert "removed &lt;iframe&gt;" in page
 
 
 def test_an_svg_is_drawn_anew_and_a_name_may_have_spaces(sandbox: Sandbox) -> None:

@@ -114,6 +114,23 @@ def test_nbclient_sees_a_killed_kernel_process() -> None:
     eventually(lambda: not containers_of(pid), 5, "the container is gone")
 
 
+@pytest.mark.parametrize("code", ["import os; os.chdir({!r})", "%cd -q {}"])
+def test_an_invisible_cell_may_change_into_the_notebook_s_folder_on_the_host(tmp_path: Path, code: str) -> None:
+    """As VS Code and Quarto begin. A cell that a notebook shows is told that there is no such folder."""
+    where = "import os; print(os.getcwd(), type(os.chdir).__name__)"
+    document = notebook(
+        code.format(str(tmp_path)), where, code.format("/root"), where, f"import os; os.chdir({str(tmp_path)!r})"
+    )
+    client = NotebookClient(document, timeout=60)
+    with client.setup_kernel():
+        for index, cell in enumerate(document.cells):
+            if index < 4:
+                client.execute_cell(cell, index, store_history=index % 2 == 1)
+        with pytest.raises(CellExecutionError, match="FileNotFoundError"):
+            client.execute_cell(document.cells[4], 4)
+    assert [document.cells[index].outputs[0].text for index in (1, 3)] == ["/mnt/data builtin_function_or_method\n"] * 2
+
+
 def outside(tmp_path: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a Python module as a program, in a folder without any configuration of ours."""
     name, *others = arguments

@@ -219,9 +219,11 @@ class Run:
         error = execution.error
         if error is None:
             return
-        if self._is_exit(error.name, error.value, error.from_sandbox):
+        tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
+        expected = self.plan.source.kind != "script" and (self.plan.allow_errors or "raises-exception" in tags)
+        if not expected and _is_exit(error.name, error.value, error.from_sandbox):
             self._exited = True
-            self._note(End(kind="fine", reason="the script ended itself", cell=record.number))
+            self._note(End(kind="fine", reason=f"the {self.plan.source.kind} ended itself", cell=record.number))
             return
         kind: Kind = kind_of(error.name, error.fault) if error.from_sandbox else "code failed"
         end = End(kind=kind, reason=f"{error.name}: {error.value}", cell=record.number, why=error.code)
@@ -233,7 +235,6 @@ class Run:
             error.name, error.value, error.fault, error.limit, error.reached, error.survived, setting=error.setting
         )
         record.error.by_host, record.error.kept, record.error.code = error.from_sandbox, error.kept, error.code
-        tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         if not (kind == "code failed" and "raises-exception" in tags):
             self._note(end)
 
@@ -244,10 +245,6 @@ class Run:
         gone = record.status == "sandbox" or error.kept is Survived.NOTHING
         tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         return not gone and (self.plan.allow_errors or (record.status == "failed" and "raises-exception" in tags))
-
-    def _is_exit(self, name: str, value: str, by_host: bool) -> bool:
-        """Return whether that is sys.exit() or sys.exit(0), which ends a script well."""
-        return self.plan.source.kind == "script" and name == "SystemExit" and not by_host and value in ("", "0", "None")
 
     # --- what is heard of the session ---
 
@@ -308,6 +305,11 @@ class Run:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self.progress.tick()
+
+
+def _is_exit(name: str, value: str, by_host: bool) -> bool:
+    """Return whether that is sys.exit() or sys.exit(0), which ends a script or a notebook well."""
+    return name == "SystemExit" and not by_host and value in ("", "0", "None", "False")
 
 
 def _records(source: Source) -> list[CellRecord]:

@@ -48,22 +48,22 @@ def told(result: Result) -> str:
 
 def pictures(execution: Execution) -> list[tuple[str, str]]:
     """Return the images that a cell showed, each as its MIME type and base64."""
-    shown = ((result.png, result.jpeg) for result in execution.results)
-    return [("image/png", png) if png else ("image/jpeg", str(jpeg)) for png, jpeg in shown if png or jpeg]
+    return [picture for result in execution.results for picture in result.pictures]
 
 
 def as_text(execution: Execution, max_characters: int = 20_000) -> str:
     """Return what a cell brought, for a model to read: what it printed, its results, and why it failed.
 
-    An image is a word in its place ("[image 1]"); `pictures` has them. What is too long lacks its middle.
+    An image is a word in its place ("[image 1]"), behind the text of what shows it; `pictures` has them.
+    What is too long lacks its middle.
     """
     parts, images = [printed(execution).rstrip("\n")], 0
     for result in execution.results:
-        if result.png or result.jpeg:
+        if not result.is_picture:
+            parts.append(told(result))
+        for _ in result.pictures:
             images += 1
             parts.append(f"[image {images}]")
-        else:
-            parts.append(told(result))
     parts.append(failure(execution) or "")
     text = "\n".join(filter(None, parts)) or "(no output)"
     left_out, half = len(text) - max_characters, max_characters // 2

@@ -188,11 +188,8 @@ class SandboxCodeExecutor(CodeExecutor, Component[SandboxCodeExecutorConfig]):
         return TIMEOUT_EXIT_CODE if timed_out(execution) else 1
 
     def _show(self, result: Result, outputs: list[str], files: list[Path]) -> None:
-        # A picture of PIL comes as both.
-        data, suffix = next(
-            ((data, name) for data, name in ((result.png, ".png"), (result.jpeg, ".jpg")) if data), ("", "")
-        )
-        if data:
+        for kind, data in result.pictures:
+            suffix = "." + kind.removeprefix("image/").replace("jpeg", "jpg")
             try:
                 self._save(base64.b64decode(data), suffix, files)
             except binascii.Error:

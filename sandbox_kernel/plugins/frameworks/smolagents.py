@@ -202,7 +202,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
     def _output(self, execution: Execution) -> Any:
         for result in execution.results:
             if result.is_main_result:
-                picture = result.png or result.jpeg
+                picture = (result.png or result.jpeg) if result.is_picture else None
                 return self._read(image, picture) if picture else None if result.text is None else plain(result.text)
         return None
 

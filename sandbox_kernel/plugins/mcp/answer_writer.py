@@ -20,7 +20,6 @@ from ...policy.safe_text import plain as cleaned
 from ...sdk.execution import Execution, ExecutionError, Result
 from .output_store import KEPT, KEPT_BYTES, OUTPUT_BYTES, OutputStore
 
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 IMAGE_CHARACTERS = 5_000_000
 """Base64 text of one image in an answer: what the interfaces of large models take."""
 MAX_IMAGES = 20
@@ -90,11 +89,12 @@ class Writer:
             self._text(text if name == "stdout" else f"stderr:\n{text}", f"-{name}.txt")
 
     def _result(self, result: Result) -> None:
-        for mime in IMAGES:
-            data = result.data.get(mime)
-            if isinstance(data, str):
-                self._image(data, mime)
-                return
+        if not result.is_picture:
+            self._words(result)
+        for mime, data in result.pictures:
+            self._image(data, mime)
+
+    def _words(self, result: Result) -> None:
         text = next((t for t in (result.text, result.markdown, result.latex) if t and not _OBJECT.fullmatch(t)), None)
         if text is None and result.markdown:
             text = result.markdown
@@ -102,7 +102,7 @@ class Writer:
             text = orjson.dumps(result.json, default=str).decode()  # indented, what is deep would be mostly spaces
         page = result.html
         if page is not None and (text is None or "<iframe" in page):
-            if "<iframe" in page or "<img" in page or len(page) > self._limits.text_characters:
+            if "<iframe" in page or "<img" in page or ";base64," in page or len(page) > self._limits.text_characters:
                 self._keep(page, "text/html", ".html", "an HTML display, for a person's browser")
             else:
                 text = page

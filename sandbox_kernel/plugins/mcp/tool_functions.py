@@ -32,8 +32,8 @@ from ...core.codes import UsageCode
 from ...core.errors import FileRefused
 from ...core.model import format_bytes
 from ...policy import safe_text
-from ...policy.mime import image_type
-from .answer_writer import IMAGE_CHARACTERS, IMAGES, AnswerLimits, Writer, figures, plain, rows
+from ...policy.raster import MAGIC, image_type
+from .answer_writer import IMAGE_CHARACTERS, AnswerLimits, Writer, figures, plain, rows
 from .clients import Client, Refused
 from .codes import McpCode
 from .output_store import file_address
@@ -197,7 +197,7 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
         path = given.path.removeprefix("/mnt/data/")
         mime = mime_of(path)
         whole = given.offset == 0 and given.length is None
-        if whole and mime in IMAGES and given.encoding == "auto" and size * 4 / 3 < IMAGE_CHARACTERS:
+        if whole and mime in MAGIC and given.encoding == "auto" and size * 4 / 3 < IMAGE_CHARACTERS:
             if len(data) < size and image_type(data):
                 data, size = await session.sandbox.files.read_part(given.path, 0, size)
             # Not by its name: an interface that is given another type than it is told refuses the whole conversation.

@@ -46,7 +46,8 @@ async def execute(request: Request, tenants: Tenants, lease: Lease) -> Any:
             await put({"type": kind, "text": str(message), "timestamp": message.timestamp})
 
         async def shown(result: Result) -> None:
-            await put(line_of(result))
+            for line in lines_of(result):
+                await put(line)
 
         async def failed(error: ExecutionError) -> None:
             if error.code is not None:  # its kernel may have ended
@@ -82,6 +83,20 @@ def _failed(error: SandboxError | Refusal) -> bytes:
 
 
 LINES = Form(media_type="application/x-ndjson", encode=_line, keep_alive={"type": "keepalive"}, failed=_failed)
+
+
+def lines_of(result: Result) -> list[Piece]:
+    """Return a result as lines: one, and one more for each picture that its markup shows besides the first."""
+    lines, named = [line_of(result)], {"image/png": "png", "image/jpeg": "jpeg"}
+    shown = set(lines[0]) | set(lines[0].get("extra", ()))
+    for kind, data in result.pictures:
+        name = named.get(kind, kind)
+        if name in shown:
+            shown.remove(name)  # it is in the first line
+        else:
+            line: Piece = {name: data} if kind in named else {"extra": {kind: data}}
+            lines.append({"type": "result", "is_main_result": False, **line})
+    return lines
 
 
 def line_of(result: Result) -> Piece:

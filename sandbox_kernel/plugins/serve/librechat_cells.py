@@ -123,10 +123,9 @@ def ran(execution: Execution) -> Ran:
     """Return what an execution said, without colours."""
     said = Ran(plain("".join(execution.logs.stdout)), plain("".join(execution.logs.stderr)))
     for result in execution.results:
-        for extension, image in (("png", result.png), ("jpg", result.jpeg)):
-            if image is not None:
-                said.images.append((extension, base64.b64decode(image)))
-                break
+        for kind, image in result.pictures:
+            extension = kind.removeprefix("image/").replace("jpeg", "jpg")
+            said.images.append((extension, base64.b64decode(image)))
     if (error := execution.error) is not None:
         said.note(plain(str(error) if error.from_sandbox else error.traceback or str(error)))
         said.error = error.name if error.from_sandbox else None

@@ -65,6 +65,8 @@ ENDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], int, str, list[str]]] = 
         "OutputLimit",
         ["limit", "not run"],
     ),
+    "ending itself": (("print(1)", "import sys; sys.exit(0)", "print('never')"), (), 0, "", ["ok", "ok", "not run"]),
+    "ending itself without success": (("import sys; sys.exit(3)", "1"), (), 1, "SystemExit: 3", ["failed", "not run"]),
     "breaking the policy": (
         (
             "from IPython.display import HTML",

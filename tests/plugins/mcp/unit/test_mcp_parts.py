@@ -112,6 +112,20 @@ def test_text_in_angle_brackets_is_text() -> None:
     assert block["text"] == "<b> at 7"
 
 
+def test_markup_that_shows_pictures_is_its_text_and_the_pictures() -> None:
+    """A model that reads base64 has its context full, and has seen nothing."""
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+    page = f'<p><img src="data:image/png;base64,{png}"></p>'
+    text, *images = blocks_of(Execution(results=[Result({"text/plain": "# x\n![p](p.png)", "text/html": page * 2})]))
+    assert text["text"] == "# x\n![p](p.png)"
+    assert [(image["type"], image["data"]) for image in images] == [("image", png)] * 2
+    film = f"<video src='data:video/mp4;base64,{png}'></video>"
+    link, *_ = blocks_of(
+        Execution(results=[Result({"text/plain": "<IPython.core.display.HTML object>", "text/html": film})])
+    )
+    assert link["type"] == "resource_link"
+
+
 def test_a_part_that_cuts_a_character_is_still_text() -> None:
     data = "Größe ✓".encode()
     for begin in range(len(data)):
