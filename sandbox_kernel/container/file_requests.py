@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import stat
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -40,6 +41,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
+_STAND_IN = re.compile(r".*~([0-9a-f]{8})(?:\.[^.]{1,16})?", re.DOTALL)
 _CODES = {
     errno.ENOENT: "missing",
     errno.ELOOP: "link",
@@ -68,7 +70,8 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
     file.rename  path to                            with the folders above it; a file there is replaced
     file.discard token                              ends an unfinished file.write
 
-    A stamp is [size, mtime_ns, ctime_ns, inode].
+    A stamp is [size, mtime_ns, ctime_ns, inode]. For a name that the host does not take stands another one, with the
+    CRC-32 of it: `_said` makes those of names that are no UTF-8, the host makes the others, and `_real` finds them.
     """
     try:
         if op == "file.list":
@@ -79,12 +82,12 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
             return {"ok": True}, b""
         if op == "file.entries":
             return _entries(request["path"], int(request["depth"]), int(request["limit"])), b""
-        parts = _parts(request["path"])
+        parts = _real(_parts(request["path"]))
         if op == "file.stat":
             with _folder(parts[:-1]) as folder:
-                return {"ok": True, "entry": _entry(parts, folder)}, b""
+                return {"ok": True, "entry": _entry(parts[-1], folder, request["path"])}, b""
         if op == "file.rename":
-            return _rename(parts, _parts(request["to"])), b""
+            return _rename(parts, request["to"]), b""
         if op == "file.read":
             return _read(parts, int(request["offset"]), int(request["size"]))
         if op == "file.write":
@@ -112,6 +115,37 @@ def _parts(path: object) -> list[str]:
     if not parts or any(part in ("", ".", "..") for part in parts):
         raise OSError(errno.ENAMETOOLONG, "not the path of a file in scratch")
     return parts
+
+
+def _said(name: str) -> str:
+    """Return what the host is told of a name: that itself, or one that stands for it, since it is no text."""
+    raw = os.fsencode(name)
+    text = raw.decode("utf-8", "replace")
+    if text == name:
+        return name
+    text = text.replace("\ufffd", "_")
+    dot = text.rfind(".")
+    end = dot if dot > 0 and len(text) - dot <= 17 else len(text)
+    return "%s~%08x%s" % (text[:end].encode()[:200].decode("utf-8", "ignore"), zlib.crc32(raw), text[end:])
+
+
+def _real(parts: list[str]) -> list[str]:
+    """Return a path as it is in scratch, where names of it may stand for others."""
+    found: list[str] = []
+    for part in parts:
+        match = _STAND_IN.fullmatch(part)
+        found.append(_stood_for(part, match[1], found) if match else part)
+    return found
+
+
+def _stood_for(part: str, digest: str, above: list[str]) -> str:
+    names: list[str] = []
+    with suppress(OSError), _folder(above) as folder, os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, MAX_ENTRIES)]
+    if part in names:
+        return part
+    ours = (name for name in names if part == (said := _said(name)) or digest == "%08x" % zlib.crc32(said.encode()))
+    return min(ours, default=part)
 
 
 def _partial(request: dict[str, Any]) -> str:
@@ -237,44 +271,50 @@ def _remove_all(parts: list[str]) -> dict[str, Any]:
     return {"ok": True, "more": True}
 
 
-def _rename(parts: list[str], to: list[str]) -> dict[str, Any]:
+def _rename(parts: list[str], path: str) -> dict[str, Any]:
+    to = _real(_parts(path))
     with _folder(parts[:-1]) as source, _folder(to[:-1], make=True) as target:
         os.rename(parts[-1], to[-1], src_dir_fd=source, dst_dir_fd=target)
-        return {"ok": True, "entry": _entry(to, target)}
+        return {"ok": True, "entry": _entry(to[-1], target, path)}
 
 
-def _entry(parts: list[str], folder: int) -> list[Any]:
-    status = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+def _entry(name: str, folder: int, path: str) -> list[Any]:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     kind, link = _KINDS.get(stat.S_IFMT(status.st_mode), "other"), None
     if kind == "link":
-        link = os.readlink(parts[-1], dir_fd=folder).encode("utf-8", "backslashreplace").decode()
-    return ["/".join(parts), kind, stat.S_IMODE(status.st_mode), link, *_stamp(status)]
+        link = os.readlink(name, dir_fd=folder).encode("utf-8", "backslashreplace").decode()
+    return [path, kind, stat.S_IMODE(status.st_mode), link, *_stamp(status)]
 
 
 def _entries(path: str, depth: int, limit: int) -> dict[str, Any]:
     """List a folder and those below it, so many levels deep, those near the root first."""
-    top = _parts(path) if path else []
+    top = _real(_parts(path)) if path else []
     with _folder(top):
         pass  # it is one
     found: list[list[Any]] = []
+    complete = True
     left = max(0, min(limit, MAX_ENTRIES))
-    folders = deque([(top, 1)])
+    folders = deque([(top, 1, path + "/" if path else "")])
     while folders:
-        above, level = folders.popleft()
-        with suppress(OSError), _folder(above) as folder, os.scandir(folder) as entries:
-            for entry in entries:
-                if not left:
-                    return {"ok": True, "entries": found, "complete": False}
-                left -= 1
-                if not above and entry.name.startswith(PARTIAL):
-                    continue
-                with suppress(OSError, UnicodeEncodeError):
-                    entry.name.encode()
-                    row = _entry([*above, entry.name], folder)
-                    found.append(row)
-                    if row[1] == "dir" and level < min(depth, MAX_DEPTH):
-                        folders.append(([*above, entry.name], level + 1))
-    return {"ok": True, "entries": found, "complete": True}
+        above, level, under = folders.popleft()
+        try:
+            with _folder(above) as folder, os.scandir(folder) as entries:
+                for entry in entries:
+                    if not left:
+                        return {"ok": True, "entries": found, "complete": False}
+                    left -= 1
+                    if not above and entry.name.startswith(PARTIAL):
+                        continue
+                    with suppress(FileNotFoundError):  # a process of the cell removed it just now
+                        row = _entry(entry.name, folder, under + _said(entry.name))
+                        found.append(row)
+                        if row[1] != "dir" or level >= min(depth, MAX_DEPTH):
+                            complete = complete and (row[1] != "dir" or depth < MAX_DEPTH)
+                        else:
+                            folders.append(([*above, entry.name], level + 1, row[0] + "/"))
+        except OSError:  # closed to its own user, or removed just now
+            complete = False
+    return {"ok": True, "entries": found, "complete": complete}
 
 
 class _Listing:
@@ -307,11 +347,7 @@ class _Listing:
         if len(parts) == 1 and (entry.name.startswith(PARTIAL) or entry.name in (PACKAGES, SPILL)):
             return
         try:
-            entry.name.encode()
             status = entry.stat(follow_symlinks=False)
-        except UnicodeEncodeError:  # names are bytes here, and these are not UTF-8
-            self._leave_out(parts, "undecodable")
-            return
         except FileNotFoundError:  # a process of the cell removed it just now
             return
         kind = stat.S_IFMT(status.st_mode)
@@ -323,7 +359,7 @@ class _Listing:
         elif kind == stat.S_IFDIR:
             self._folders.append(parts)
         else:
-            self.files.append(["/".join(parts), *_stamp(status)])
+            self.files.append(["/".join(map(_said, parts)), *_stamp(status)])
 
     def _leave_out(self, parts: list[str], kind: str) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1

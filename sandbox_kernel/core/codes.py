@@ -313,6 +313,11 @@ class FileCode(Code):
     NAME_UNREADABLE = "violation", "its name contains {what}", _RENAME
     NAME_INVISIBLE_MARK = "violation", "its name contains an invisible mark where nothing needs it", _RENAME
     NAME_BACKSLASH = "violation", "its name contains a backslash", _RENAME
+    NAME_REPLACED = (
+        "notice",
+        "a name that stands for the file's own one, which is no text, or has characters that nobody sees",
+        _RENAME,
+    )
     NAME_EMPTY = "violation", "its name, or a part of its path, is empty", _RENAME
     NAME_TOO_LONG = "limit", "its name is too long", _RENAME
     NAME_HYPHEN = "violation", "its name begins with a hyphen, like an option of a command", _RENAME

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import zlib
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -158,6 +159,51 @@ def check_name(path: str) -> PurePosixPath:
         if length > MAX_COMPONENT_BYTES:
             raise FileRefused(FileCode.NAME_TOO_LONG, limit=f"{MAX_COMPONENT_BYTES} bytes", value=f"{length} bytes")
     return PurePosixPath(path)
+
+
+_OF_CHARACTERS = frozenset((
+    FileCode.NAME_NOT_UTF8, FileCode.NAME_UNREADABLE, FileCode.NAME_INVISIBLE_MARK, FileCode.NAME_BACKSLASH,
+))  # fmt: skip
+"""Refusals of a name for what is in it, and of nothing else."""
+_REPLACED = re.compile("|".join((*(one.pattern for _, one in _UNREADABLE), _JOINERS.pattern, r"[\\\ud800-\udfff]")))
+MAX_SUFFIX = 17
+"""Characters of a suffix that a name keeps, with its dot."""
+_STAND_IN = re.compile(r"[^/]*~[0-9a-f]{8}(\.[^./]{1,16})?")
+
+
+def safe_name(path: str) -> str:
+    """Return `path`, or one that stands for it where a name in it has characters that are refused.
+
+    The agent finds what stands there by the digest in it (`container/file_requests`). Raises `FileRefused` for what is
+    no plain path besides.
+    """
+    try:
+        check_name(path)
+    except FileRefused as error:
+        if error.code not in _OF_CHARACTERS:
+            raise
+        path = "/".join(map(_safe, path.split("/")))
+        check_name(path)
+    return path
+
+
+def _safe(part: str) -> str:
+    """Return a name without the characters that are refused, with a digest of what it was, and its suffix."""
+    try:
+        check_name(part)
+    except FileRefused as error:
+        if error.code in _OF_CHARACTERS:
+            clean = _REPLACED.sub("_", part)
+            dot = clean.rfind(".")
+            end = dot if dot > 0 and len(clean) - dot <= MAX_SUFFIX else len(clean)
+            digest = zlib.crc32(part.encode(errors="backslashreplace"))
+            return f"{clean[:end].encode()[:200].decode(errors='ignore')}~{digest:08x}{clean[end:]}"
+    return part
+
+
+def stands_in(path: str) -> bool:
+    """Return whether a path looks like one of `safe_name`'s that stands for another one."""
+    return any(map(_STAND_IN.fullmatch, path.split("/")))
 
 
 def check_copied_name(path: str) -> PurePosixPath:

@@ -16,7 +16,17 @@ from typing import Any, NamedTuple, TypeVar
 from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
 from ..core.model import Settings, format_bytes
-from .file_rules import HABITS, SLOWEST, FileLimits, check_downloaded_name, check_size, folded, printable
+from .file_rules import (
+    HABITS,
+    SLOWEST,
+    FileLimits,
+    check_downloaded_name,
+    check_size,
+    folded,
+    printable,
+    safe_name,
+    stands_in,
+)
 from .host_paths import Folder
 from .host_tree import DownloadFolder, HostFile, HostStamp, UploadFolder
 from .scratch_files import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, send, stream
@@ -39,7 +49,6 @@ _KINDS = {
     "socket": FileCode.NOT_A_FILE.note(what="a socket"),
     "device": FileCode.NOT_A_FILE.note(what="a device"),
     "too deep": FileCode.PATH_DEEPER.note(),
-    "undecodable": FileCode.NAME_NOT_UTF8.note(),
     "unreadable": FileCode.FOLDER_UNREADABLE.note(),
 }
 _OTHER_KIND = FileCode.NOT_A_FILE.note(what="no regular file")
@@ -80,7 +89,7 @@ class Folders:
                 self._emit("file", op=op, path=path, bytes=size, sha256=report.sha256.get(path))
             for one in report.refusals:
                 self._emit("file_refused", op=op, path=one.path, code=one.code.code, reason=one.reason)
-            return _notes(report, refusal)
+            return _notes(report, refusal) + _renamed(report)
 
         return copy
 
@@ -112,6 +121,13 @@ class Folders:
         restored = SyncState.of(state)
         for name in ("sent", "inside", "written", "held"):
             setattr(self._state, name, getattr(restored, name))
+
+
+def _renamed(report: Report) -> list[str]:
+    """Say which files go by a name that stands for another one."""
+    names = [path for path, _ in report.copied if stands_in(path)]
+    notes = [f"copied as {name}: {FileCode.NAME_REPLACED.text}" for name in names[:MAX_REPORTED]]
+    return notes + [f"copied under other names, too: {len(names) - MAX_REPORTED} more"] * (len(names) > MAX_REPORTED)
 
 
 def _notes(report: Report, what: str) -> list[str]:
@@ -344,8 +360,9 @@ def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[
     refused: list[tuple[str, FileRefused]] = []
     for path, value in entries(reply):
         try:
-            check_downloaded_name(path)
-            files[path] = Stamp.parse(value)
+            name = safe_name(path)
+            check_downloaded_name(name)
+            files[name] = Stamp.parse(value)
         except FileRefused as reason:
             refused.append((path, reason))
     others = reply.get("others")

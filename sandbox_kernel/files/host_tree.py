@@ -22,7 +22,15 @@ from ..core.codes import FileCode
 from ..core.errors import FileRefused
 from ..core.model import format_bytes
 from . import folder_policy
-from .file_rules import CHUNK_BYTES, FileLimits, check_copied_name, check_downloaded_name, check_name, check_size
+from .file_rules import (
+    CHUNK_BYTES,
+    FileLimits,
+    check_copied_name,
+    check_downloaded_name,
+    check_name,
+    check_size,
+    safe_name,
+)
 from .host_paths import Folder, Held, require_regular
 from .path_walk import kind
 
@@ -50,7 +58,10 @@ class HostFile(NamedTuple):
     """A regular file of an upload folder that may go in."""
 
     path: str
+    """As it goes in: a name with characters that are refused is its safe one."""
     stamp: HostStamp
+    name: str
+    """Its path in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class UploadFolder:
         try:
             status = os.fstat(root)
             walk = _Walk(self._limits)
-            walk.folder(root, "")
+            walk.folder(root, "", "")
             return Scan((status.st_dev, status.st_ino), tuple(walk.files), tuple(walk.refused))
         finally:
             os.close(root)
@@ -101,7 +112,8 @@ class _Walk:
         self._folders: set[str] = set()
         self._entries_left = 20 * limits.files
 
-    def folder(self, fd: int, prefix: str) -> None:
+    def folder(self, fd: int, prefix: str, above: str) -> None:
+        """Look at the folder `above`, whose files go in below `prefix`."""
         with os.scandir(fd) as entries:
             found = []
             for entry in entries:
@@ -112,19 +124,19 @@ class _Walk:
                 found.append(entry)
             for entry in sorted(found, key=lambda entry: entry.name):
                 try:
-                    self._entry(entry, prefix + entry.name, fd)
+                    self._entry(entry, safe_name(prefix + entry.name), fd, above + entry.name)
                 except FileRefused as reason:
                     self.refused.append((prefix + entry.name, reason))
                 except OSError as error:
                     self.refused.append((prefix + entry.name, _refusal(error)))
 
-    def _entry(self, entry: os.DirEntry[str], path: str, folder: int) -> None:
+    def _entry(self, entry: os.DirEntry[str], path: str, folder: int, name: str) -> None:
         check_copied_name(path)
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             fd = os.open(entry.name, _FOLDER, dir_fd=folder)
             try:
-                self.folder(fd, path + "/")
+                self.folder(fd, path + "/", name + "/")
             finally:
                 os.close(fd)
             return
@@ -139,7 +151,7 @@ class _Walk:
             raise FileRefused(FileCode.FOLDER_BYTES, limit=limit, setting="folder_limit")
         self._bytes += status.st_size
         self._folders |= above
-        self.files.append(HostFile(path, HostStamp.of(status)))
+        self.files.append(HostFile(path, HostStamp.of(status), name))
 
 
 class Source:
@@ -155,7 +167,7 @@ class Source:
 
     def open(self) -> None:
         """Open the file that was scanned. Raises `FileRefused` if anything else is there now."""
-        path, way = PurePosixPath(self._file.path), _Way()
+        path, way = PurePosixPath(self._file.name), _Way()
         try:
             way.open(self._root, path.parts[:-1])
             require_regular(os.stat(path.name, dir_fd=way.end, follow_symlinks=False))

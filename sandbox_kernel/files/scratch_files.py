@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxError
-from .file_rules import CHUNK_BYTES, FileLimits, check_name, check_size
+from .file_rules import CHUNK_BYTES, FileLimits, check_name, check_size, safe_name
 
 Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
 """`await ask(op, data=b"", **fields)` returns the agent's reply and its data. Raises `SandboxError`."""
@@ -154,25 +154,26 @@ async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tupl
     return stamp, data
 
 
-async def listing(ask: Ask, limit: int = MAX_LISTED) -> list[ScratchFile]:
-    """Return the regular files of scratch that have proper names, in the order of their paths."""
-    return (await scan(ask, limit))[0]
-
-
 async def scan(ask: Ask, limit: int = MAX_LISTED) -> tuple[list[ScratchFile], bool]:
-    """Return what `listing` does, and whether scratch was looked at as a whole."""
+    """Return the regular files of scratch, in the order of their paths, and whether these are all.
+
+    A name with characters that are refused is its safe one.
+    """
     reply, _ = await call(ask, "file.list", limit=limit)
-    # A long listing is not for the loop's thread.
-    return await asyncio.to_thread(_proper, reply, limit), reply.get("complete") is True
+    files, proper = await asyncio.to_thread(_proper, reply, limit)  # a long listing is not for the loop's thread
+    counts = reply.get("counts")
+    hidden = isinstance(counts, dict) and not counts.keys().isdisjoint(("too deep", "unreadable"))
+    return files, proper and not hidden and reply.get("complete") is True
 
 
-def _proper(reply: dict[str, Any], limit: int) -> list[ScratchFile]:
-    files = {}
+def _proper(reply: dict[str, Any], limit: int) -> tuple[list[ScratchFile], bool]:
+    files, complete = {}, True
     for path, value in entries(reply, limit):
-        with suppress(FileRefused):
-            check_name(path)
-            files[path] = Stamp.parse(value)
-    return sorted(ScratchFile(*item) for item in files.items())
+        try:
+            files[safe_name(path)] = Stamp.parse(value)
+        except FileRefused:
+            complete = False
+    return sorted(ScratchFile(*item) for item in files.items()), complete
 
 
 async def make_folder(ask: Ask, path: str) -> None:

@@ -18,7 +18,15 @@ from typing import IO, Any, Literal, NamedTuple, TypeVar, cast, overload
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxClosed, SandboxDied, wrong_argument
 from ..files import scratch_files
-from ..files.file_rules import CHUNK_BYTES, FileLimits, check_downloaded_name, check_size, check_whole, printable
+from ..files.file_rules import (
+    CHUNK_BYTES,
+    FileLimits,
+    check_downloaded_name,
+    check_size,
+    check_whole,
+    printable,
+    safe_name,
+)
 from ..files.host_paths import Folder, is_folder, open_file, open_folder, open_parent
 from ..files.scratch_files import Ask, Stamp
 from . import folder_entries
@@ -259,7 +267,9 @@ class AsyncFiles:
                 except FileRefused as error:
                     raise about(one, error) from None
                 with os.fdopen(descriptor, "rb") as file:
-                    async with aclosing(self._write(f"{name}/{one}", file, Hash(None), resume=resume)) as steps:
+                    async with aclosing(
+                        self._write(safe_name(f"{name}/{one}"), file, Hash(None), resume=resume)
+                    ) as steps:
                         async for step in steps:
                             if isinstance(step, Progress):
                                 yield step
@@ -340,7 +350,7 @@ class AsyncFiles:
         check_service(service)
         if not all(isinstance(file, Mapping) and file.keys() == {"path", "data"} for file in files):
             raise wrong_argument("files", "each file is a mapping with a path and data")
-        return [await self.write(file["path"], file["data"]) for file in files]
+        return FileList([await self.write(file["path"], file["data"]) for file in files])
 
     async def _write(
         self, name: str, data: bytes | bytearray | memoryview | IO[bytes], wanted: Hash, *, resume: bool = False
@@ -443,15 +453,18 @@ class AsyncFiles:
         """Return what lies in a folder, in the order of the paths.
 
         Without a `depth`, the regular files in it and in all folders below it; with one, files, folders and links,
-        so many levels deep.
+        so many levels deep. A name that is no text, or has characters that nobody sees, is there by one that stands
+        for it (`_m~1a2b3c4d.csv`), which reads, writes and moves the same file. `complete` says whether these are all.
         """
         check_service(service)
         folder, ask = folder_of(path), await self._place.ask(fresh=False)
         if depth is not None:
             return await named(folder, folder_entries.entries(ask, folder, folder_entries.depth_of(depth)))
         under = f"{folder}/" if folder else ""
-        found = await scratch_files.listing(ask)
-        return [FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under)]
+        found, complete = await scratch_files.scan(ask)
+        files = FileList(FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under))
+        files.complete = complete
+        return files
 
     async def exists(self, path: Name, **service: Any) -> bool:
         """Return whether there is a regular file, or a folder, of that name."""

@@ -20,7 +20,7 @@ from ..core.errors import FileRefused, SandboxError, wrong_argument
 from ..core.model import format_bytes
 from ..core.tasks import Tasks
 from ..files import scratch_files
-from ..files.file_rules import check_name, printable
+from ..files.file_rules import check_name, printable, safe_name
 from ..files.scratch_files import Ask, Stamp
 from .callbacks import Callback, Callbacks
 
@@ -60,7 +60,11 @@ class FileInfo:
         return f"{type(self).__name__}({self.path!r}, {format_bytes(self.size)})"
 
 
-FileList = list[FileInfo]
+class FileList(list[FileInfo]):
+    """Files of the sandbox."""
+
+    complete: bool = True
+    """Whether these are all: not where there are more than a listing looks at, or some whose paths are too long."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,7 +92,11 @@ class EntryInfo(FileInfo):
         return modes.filemode(kinds[self.kind] | self.mode)
 
 
-Entries = list[EntryInfo]
+class Entries(list[EntryInfo]):
+    """What lies in a folder of the sandbox."""
+
+    complete: bool = True
+    """Whether this is all: not where there is more than a listing looks at, or a path that is too long or too deep."""
 
 
 class FilesystemEventType(enum.StrEnum):
@@ -116,10 +124,9 @@ def entry_of(row: object) -> EntryInfo:
     """Check what came from the sandbox. Raises `FileRefused`."""
     match row:
         case [str(path), str(kind), int(mode), link, *stamp] if type(mode) is int and 0 <= mode <= 0o7777:
-            check_name(path)
             found = Stamp.parse(stamp)
             return EntryInfo(
-                path,
+                safe_name(path),
                 found.size,
                 kind=FileType(kind) if kind in {"file", "dir"} else None,
                 mode=mode,
@@ -136,19 +143,25 @@ async def entries(ask: Ask, path: str, depth: int) -> Entries:
     rows = reply.get("entries")
     if not isinstance(rows, list):
         raise FileRefused(FileCode.NO_DESCRIPTION)
-    return await asyncio.to_thread(_proper, rows[: scratch_files.MAX_LISTED], path + "/" if path else "")
+    found = await asyncio.to_thread(_proper, rows[: scratch_files.MAX_LISTED], path + "/" if path else "")
+    found.complete &= reply.get("complete") is True
+    return found
 
 
 def _proper(rows: list[object], under: str) -> Entries:
     found: dict[str, EntryInfo] = {}
+    complete = True
     for row in rows:
         try:
             entry = entry_of(row)
         except (FileRefused, ValueError, OverflowError, OSError):
-            continue  # a name that nothing here would take is not shown either
+            complete = False
+            continue  # a path that is too long or too deep, or an entry that makes no sense
         if entry.path.startswith(under):
             found[entry.path] = entry
-    return [found[path] for path in sorted(found)]
+    listed = Entries(found[path] for path in sorted(found))
+    listed.complete = complete
+    return listed
 
 
 async def stat(ask: Ask, path: str) -> EntryInfo:

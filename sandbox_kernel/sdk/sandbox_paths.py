@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..core.errors import FileRefused, wrong_argument
 from ..core.model import SCRATCH
-from ..files.file_rules import check_name
+from ..files.file_rules import safe_name
 
 T = TypeVar("T")
 Name = str | PurePath
@@ -18,7 +18,10 @@ link to the first."""
 
 
 def relative(path: Name) -> str:
-    """Return a path as one relative to /mnt/data. Raises `FileRefused`."""
+    """Return a path as one relative to /mnt/data; a name with characters that are refused becomes its safe one.
+
+    Raises `FileRefused`.
+    """
     if not isinstance(path, (str, PurePath)):
         raise wrong_argument("path", f"a path must be text, not {type(path).__name__}")
     text = str(path)
@@ -26,7 +29,7 @@ def relative(path: Name) -> str:
     while text.startswith("./"):
         text = text[2:]
     try:
-        return str(check_name(text))
+        return safe_name(text)
     except FileRefused as error:
         if text.startswith("/"):
             raise error.about(f"{text!r}: the sandbox's files are in {SCRATCH}") from None

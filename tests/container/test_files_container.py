@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.files_odd import ODD, fill_with_odd_things
+from tests.support.files_odd import ODD, RENAMED, fill_with_odd_things
 from tests.support.kernels import Kernel
 from tests.support.patience import Stopwatch
 
@@ -56,7 +56,9 @@ def test_what_may_go_in_goes_in_and_the_rest_is_named(start_kernel: Start, tmp_p
     (up / "big.bin").write_bytes(os.urandom(2_500_000))
     kernel = start_kernel("--uploads", str(up), "--downloads", str(down))
     result = kernel.run("import os, pathlib; print(sorted(str(p) for p in pathlib.Path('.').rglob('*')))")
-    assert result.text() == f"{['big.bin', '数据', '数据/😀 تقرير.csv']}\n"
+    assert result.text() == f"{[*sorted(RENAMED), 'big.bin', '数据', '数据/😀 تقرير.csv']}\n"
+    for name in RENAMED:
+        assert f"copied as {name}: " in result.text("stderr")
     for name, reason in ODD.items():
         shown = name.encode("unicode_escape").decode() if not name.isprintable() else name
         assert any(shown in line and reason in line for line in result.text("stderr").splitlines()), name

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import format_bytes
-from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable
+from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable, safe_name
 from ...files.host_paths import Folder, Held, is_folder, open_folder, open_parent
 from ...files.host_tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
 from ...policy.ipython_syntax import read
@@ -58,11 +58,10 @@ def plan(names: Iterable[str], limits: FileLimits) -> Inputs:
                 prefix = "" if name.rstrip("/").split("/")[-1] in (".", "..") else f"{path.name}/"
                 _folder(open_folder(name), prefix, found, limits)
             else:
-                check_name(path.name)
                 folder, last = open_parent(name, follow=True)
                 stamp = HostStamp.of(folder.require_readable(last))
                 check_size(stamp.size, limits.file_bytes)
-                found.files.append(Input(path.name, Held(folder, "--input"), HostFile(last, stamp)))
+                found.files.append(Input(safe_name(path.name), Held(folder, "--input"), HostFile(last, stamp, last)))
         except OSError as error:
             raise ConfigurationError(
                 BatchCode.INPUT_REFUSED, f"the input {name} cannot be read: {error.strerror}", setting="--input"

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ...core.codes import UsageCode
 from ...core.errors import FileRefused
 from ...core.model import format_bytes
+from ...files.file_rules import stands_in
 from ...policy import safe_text
 from ...policy.raster import MAGIC, image_type
 from .answer_writer import IMAGE_CHARACTERS, AnswerLimits, Writer, figures, plain, rows
@@ -240,8 +241,12 @@ async def list_files(call: Call, given: ListFiles) -> CallToolResult:
     )
     if len(found) > len(shown):
         text += f"\n[{len(found) - len(shown)} more files]"
+    if not found.complete:
+        text += "\n[not all: there are more than a listing looks at, or some lie too deep]"
+    if any(stands_in(file.path) for file in shown):
+        text += "\n[a name with ~ and eight digits stands for one that is no text, or has characters that nobody sees]"
     files = [{"path": f.path, "size": f.size, "uri": file_address(given.session, f.path)} for f in shown]
-    content = {"session": given.session, "files": files, "complete": len(found) == len(shown)}
+    content = {"session": given.session, "files": files, "complete": found.complete and len(found) == len(shown)}
     return _structured(text, content)
 
 

@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from ...core.codes import FileCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import PYTHON_KERNEL
+from ...files.file_rules import printable, stands_in
 from ...policy.safe_text import plain
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
@@ -26,7 +28,10 @@ OFFERED = {"py": "python", "js": "javascript", "ts": "typescript", "r": "r", "ba
 """Those that an image may have, by our names."""
 MAX_OUTPUTS = 100
 """Files of one run that go out."""
+MAX_NAMED = 10
+"""Of the files that stay, those whose names are told."""
 _NOT_OUT = "__pycache__"
+_REPLACED = FileCode.NAME_REPLACED.text
 
 Ref = dict[str, Any]
 
@@ -150,14 +155,17 @@ class Folder:
     def __init__(self) -> None:
         self._same: dict[str, tuple[str, State]] = {}
         """By the path: the id of the kept file, and the state of the sandbox's."""
+        self._complete = True
+        """Whether the last look saw all."""
+        self._others: set[str] = set()
+        """What the last look saw that is no file and no folder: links, mostly."""
 
     async def states(self, sandbox: AsyncSandbox) -> dict[str, State]:
         """Return the regular files that are not hidden."""
-        return {
-            entry.path: _state(entry)
-            for entry in await sandbox.files.list("", DEEPEST)
-            if entry.type is FileType.FILE and _is_shown(entry.path)
-        }
+        found = await sandbox.files.list("", DEEPEST)
+        self._complete = found.complete
+        self._others = {entry.path for entry in found if entry.type is None and _is_shown(entry.path)}
+        return {entry.path: _state(entry) for entry in found if entry.type is FileType.FILE and _is_shown(entry.path)}
 
     async def put(self, sandbox: AsyncSandbox, store: FileStore, refs: Sequence[Ref], said: Ran) -> dict[str, State]:
         """Put files that are kept here into the sandbox, if they are not there; return what is in it then."""
@@ -172,6 +180,8 @@ class Folder:
                     continue
                 await sandbox.files.write(path, StoredContent(session, stored).file)
                 written.append((path, stored.id))
+                if stands_in(path):
+                    said.note(f"{printable(name or stored.name)!r} is in the sandbox as {path!r}: {_REPLACED}")
             except Refusal as refusal:
                 said.note(f"{name[:200]!r} is not there: {refusal}")
             except FileRefused as error:
@@ -183,25 +193,39 @@ class Folder:
 
     async def take(self, sandbox: AsyncSandbox, before: dict[str, State], limit: int, said: Ran) -> StoredSession:
         """Return the files that are new or were changed, and the images that were shown."""
-        session, after = StoredSession(), await self.states(sandbox)
+        session, others = StoredSession(), self._others
+        after = await self.states(sandbox)
+        for path in sorted(self._others - others)[:MAX_NAMED]:
+            said.note(f"{path!r} was not taken out of the sandbox: it is a link, or no regular file")
         changed = [path for path, state in after.items() if before.get(path) != state]
         for path in changed[:MAX_OUTPUTS]:
             if session.size + after[path].size > limit:
                 said.note(f"{path!r} was not taken out of the sandbox: files of one run have up to {limit:,} bytes")
                 continue
+            if stands_in(path):
+                said.note(f"{path!r} was taken out of the sandbox under {_REPLACED}")
             try:
                 stored = await session.add(path, await sandbox.files.read(path, "stream"), limit - session.size)
                 self._same[path] = (stored.id, after[path])
             except FileRefused as error:
                 said.note(f"{path!r} was not taken out of the sandbox: {error.message}")
         if len(changed) > MAX_OUTPUTS:
-            said.note(f"{len(changed) - MAX_OUTPUTS} files were not taken out of the sandbox: {MAX_OUTPUTS} are")
+            left = ", ".join(map(repr, changed[MAX_OUTPUTS : MAX_OUTPUTS + MAX_NAMED]))
+            more = ", ..." * (len(changed) > MAX_OUTPUTS + MAX_NAMED)
+            words = f"({left}{more}): a run has up to {MAX_OUTPUTS}; put them into an archive"
+            said.note(f"{len(changed) - MAX_OUTPUTS} files were not taken out of the sandbox {words}")
+        if not self._complete:
+            said.note(
+                "not all files were taken out of the sandbox: there are more than are looked at, or some lie too deep"
+            )
         names = {stored.name for stored in session.files.values()} | after.keys()
         numbers = iter(range(1, MAX_OUTPUTS + len(names) + 2))
-        for extension, image in said.images[: MAX_OUTPUTS - len(session.files)]:
+        for index, (extension, image) in enumerate(said.images):
             name = next(one for number in numbers if (one := f"figure-{number}.{extension}") not in names)
-            if session.size + len(image) <= limit:
-                await session.add(name, _once(image), len(image))
+            if len(session.files) >= MAX_OUTPUTS or session.size + len(image) > limit:
+                said.note(f"{len(said.images) - index} pictures that were shown are no files: the run has too many")
+                break
+            await session.add(name, _once(image), len(image))
         return session
 
 

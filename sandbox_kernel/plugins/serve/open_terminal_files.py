@@ -62,8 +62,9 @@ async def every(asked: Asked) -> Response:
     path = asked.path(asked.text("directory", "."))
     if not await asked.is_folder(path):
         raise missing("Directory")
-    entries = [_row(entry) for entry in await asked.sandbox.files.list(path, 1)]
-    return answer({"dir": path, "writable": True, "entries": entries})
+    found = await asked.sandbox.files.list(path, 1)
+    entries = [_row(entry) for entry in found]
+    return answer({"dir": path, "writable": True, "entries": entries, "complete": found.complete})
 
 
 def _row(entry: EntryInfo) -> dict[str, Any]:
@@ -255,7 +256,7 @@ async def upload(asked: Asked) -> Response:
         file = files_of(form)[0]
         path = asked.path(posixpath.join(folder, posixpath.basename(file.filename or "upload")))
         written = await asked.sandbox.files.write(path, cast("IO[bytes]", file.file))
-    return answer({"path": path, "size": written.size})
+    return answer({"path": posixpath.join(posixpath.dirname(path), written.name), "size": written.size})
 
 
 # --- looked for in the sandbox ---

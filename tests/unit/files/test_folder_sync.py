@@ -23,10 +23,12 @@ from sandbox_kernel.container import file_requests
 from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import folder_sync, scratch_files
-from sandbox_kernel.files.file_rules import CHUNK_BYTES, FileLimits
+from sandbox_kernel.files.file_rules import CHUNK_BYTES, FileLimits, check_name, safe_name, stands_in
 from sandbox_kernel.files.folder_sync import Downloads, Report, SyncState, Uploads
 from sandbox_kernel.files.host_tree import DownloadFolder, UploadFolder
 from sandbox_kernel.files.scratch_files import Ask, Stamp
+from sandbox_kernel.sdk import folder_entries
+from sandbox_kernel.sdk.folder_entries import FileType
 from tests.support.descriptors import open_below
 from tests.support.examples import examples
 from tests.support.files_agent import Liar, real
@@ -123,7 +125,7 @@ async def test_a_cell_never_sees_half_a_file(place: Place) -> None:
 
     await scratch_files.write(Liar(write=look), "a", bytes(2 * CHUNK_BYTES))
     assert seen == [b"old", b"old"]
-    assert [file.path for file in await scratch_files.listing(real)] == ["a"]
+    assert [file.path for file in (await scratch_files.scan(real))[0]] == ["a"]
 
 
 async def test_sdk_functions_name_what_is_wrong(place: Place) -> None:
@@ -167,7 +169,7 @@ async def test_the_agent_lists_what_is_near_first_and_stops(place: Place) -> Non
 async def test_the_agent_does_not_follow_a_folder_swapped_for_a_link(place: Place) -> None:
     (place.scratch / "a").mkdir()
     (place.scratch / "a" / "secret").write_text("mine")
-    await scratch_files.listing(real)
+    await scratch_files.scan(real)
     (place.scratch / "a").rename(place.scratch / "moved")
     (place.scratch / "a").symlink_to(place.base / "outside")
     with pytest.raises(FileRefused, match="a link"):
@@ -447,21 +449,21 @@ async def test_odd_things_in_scratch_stay_there_and_are_named(place: Place) -> N
     (folder / "/".join("d" * 16) / "deep").write_text("x")
     async with within(30):
         report = await place.downloads.sync(real)
-    assert names(report) == {"real/a", "hard"}
+    renamed = {safe_name("two\nlines"), "_~bb4e63d9.csv"}
+    assert names(report) == {"real/a", "hard"} | renamed
     assert {path: reason.split(".")[0] for path, reason in report.refused} == {
         "link": "it is a link", "folder": "it is a link", "loop": "it is a link", "fifo": "it is a FIFO",
-        "null": "it is a device", "two\\nlines": "its name contains a control character",
-        "\\udcff.csv": "its name is not UTF-8", ".git/config": "it is hidden, or in a hidden folder",
+        "null": "it is a device", ".git/config": "it is hidden, or in a hidden folder",
         "large": "it is too large", "/".join("d" * 16): "it lies too deep",
     }  # fmt: skip
-    assert tree(place.down) == {"real", "real/a", "hard"}
+    assert tree(place.down) == {"real", "real/a", "hard"} | renamed
     place.require_safe()
     assert not await place.downloads.sync(real)
 
 
 HOSTILE_NAMES = [
-    "../outside/secret", "/etc/passwd", "..", ".", "", "a/../../outside/secret", "a//b", "out/secret", "two\nlines",
-    "link", "\udcff", ".bashrc", "x" * 300, "a\0b", "/".join("x" * 40),
+    "../outside/secret", "/etc/passwd", "..", ".", "", "a/../../outside/secret", "a//b", "out/secret", "\u200e/../x",
+    "link", ".bash\nrc", ".bashrc", "x" * 300, "\0/b\0/../../a", "/".join("x" * 40),
 ]  # fmt: skip
 
 
@@ -735,3 +737,60 @@ async def test_two_names_that_are_one_elsewhere_do_not_both_go_out(place: Place)
     assert len(tree(place.down)) == 5
     (place.scratch / "plain").write_text("changed")
     assert names(await place.downloads.sync(real)) == {"plain"}
+
+
+ODD_NAMES = [
+    b"\xb2\xe2.csv", b"\xb2\xe2/\xca\xd4.csv", "\u200em.csv".encode(), "a/\u202etxt.exe".encode(), b"two\nlines",
+    b"a\\b.csv", "\u200e".encode() + b"\xb2.csv", b"\xb2" * 240 + b".csv", b".hid\xb2", "x\ufeff/y".encode(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", ODD_NAMES)
+async def test_a_file_whose_name_is_refused_has_one_that_stands_for_it(place: Place, raw: bytes) -> None:
+    path = place.scratch / os.fsdecode(raw)
+    path.parent.mkdir(exist_ok=True)
+    second = path.with_name(f"{path.name}2")
+    for other in (path, second, place.scratch / "plain"):
+        other.write_bytes(bytes(other))
+    listed = await folder_entries.entries(real, "", 16)
+    files = {entry.path: entry for entry in listed if entry.type is FileType.FILE}
+    assert listed.complete
+    assert files.keys() == {file.path for file in (await scratch_files.scan(real))[0]}
+    assert len(files) == 3
+    contents = {name: await scratch_files.read(real, name) for name in files}
+    assert sorted(contents.values()) == sorted([bytes(path), bytes(second), bytes(place.scratch / "plain")])
+    name = next(one for one, content in contents.items() if content == bytes(path))
+    assert stands_in(name)
+    assert str(check_name(name)) == name
+    assert await folder_entries.stat(real, name) == files[name]
+    await scratch_files.write(real, name, b"new")
+    assert path.read_bytes() == b"new"
+    assert len((await scratch_files.scan(real))[0]) == 3  # the same file, and no second one
+    assert (await folder_entries.rename(real, name, "moved")).path == "moved"
+    assert (place.scratch / "moved").read_bytes() == b"new"
+    assert not path.exists()
+
+
+async def test_a_listing_that_is_not_whole_says_so(place: Place) -> None:
+    (place.scratch / "a").touch()
+    assert (await folder_entries.entries(real, "", 16)).complete
+    deep = place.scratch / "/".join("d" * 16)
+    deep.mkdir(parents=True)
+    (deep / "deep").touch()
+    assert not (await folder_entries.entries(real, "", 16)).complete
+    assert not (await scratch_files.scan(real))[1]
+    assert (await folder_entries.entries(real, "", 1)).complete  # all that was asked for
+
+
+@given(st.text(max_size=40))
+@examples(300)
+def test_a_safe_name_is_one_and_stays_one(text: str) -> None:
+    try:
+        name = safe_name(text)
+    except FileRefused:
+        with pytest.raises(FileRefused):
+            check_name(text)
+        return
+    assert str(check_name(name)) == name
+    assert safe_name(name) == name
+    assert (name == text) != stands_in(name) or stands_in(text)

@@ -85,6 +85,34 @@ def test_files_go_in_by_their_ids_and_come_out(ann: Client, bob: Client) -> None
     assert [one["name"] for one in shown["files"]] == ["figure-1.png"]
 
 
+def test_no_file_vanishes_without_a_word(ann: Client) -> None:
+    sent = ann.http.post("/upload", files={"file": ("\u200eup.csv", b"up")}).json()
+    ref = {"id": sent["files"][0]["fileId"], "storage_session_id": sent["storage_session_id"], "name": "\u200eup.csv"}
+    code = (
+        "import os, glob\n"
+        "print([open(name).read() for name in glob.glob('*.csv')])\n"
+        "open(b'\\xb2\\xe2.csv', 'w').write('gbk'); open('\u200em.csv', 'w').write('mark')\n"
+        "os.makedirs(b'\\xca\\xd4'); open(b'\\xca\\xd4/in.csv', 'w').write('folder')\n"
+        "os.symlink('\u200em.csv', 'link.csv')\n"
+    )
+    found = ann.run(code, files=[ref])
+    assert found["stdout"] == "['up']\n"
+    names = {one["name"]: one for one in found["files"]}
+    contents = {ann.http.get(f"/download/{one['session_id']}/{one['id']}").text: name for name, one in names.items()}
+    assert contents.keys() == {"gbk", "mark", "folder"}
+    said = found["stderr"].splitlines()
+    for name in (*names, sent["files"][0]["filename"]):
+        assert name.isprintable()
+        assert any(repr(name) in line for line in said), (name, said)
+    assert any("link.csv" in line for line in said)
+    code = "for n in range(103): open(f'f{n:03}.txt', 'w').write('x')\nopen('\\u200ez.txt', 'w').write('y')"
+    found = ann.run(code)
+    assert len(found["files"]) == 100
+    assert "4 files were not taken out" in found["stderr"]
+    missing = {f"f{n:03}.txt" for n in range(103)} - {one["name"] for one in found["files"]}
+    assert all(name in found["stderr"] for name in missing)
+
+
 def test_a_program_waits_for_its_tools_and_is_its_tenant_s(ann: Client, bob: Client) -> None:
     tools = [{"name": "get-weather"}]
     code = (

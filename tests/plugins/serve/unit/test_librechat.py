@@ -137,7 +137,7 @@ async def test_another_s_file_is_not_there_and_no_id_is_a_path(served: Served) -
 
 @pytest.mark.parametrize(
     "name",
-    ["../a", "a/../b", "/etc/passwd", "a\\b", ".", "a//b", "a\x1bb", "\u202etxt.exe", "x" * 300, "a/" * 400 + "b"],
+    ["../a", "a/../b", "/etc/passwd", ".", "a//b", "x" * 300, "a/" * 400 + "b", "\u202e/../../a"],
 )
 async def test_a_name_that_is_no_proper_path_is_refused(served: Served, name: str) -> None:
     answer = await served.ask("POST", "/upload", files={"file": (name, b"1")})
@@ -148,6 +148,20 @@ async def test_a_name_that_is_no_proper_path_is_refused(served: Served, name: st
     assert [row["status"] for row in found["files"]] == ["error", "success"]
     found = (await served.ask("POST", "/upload/batch", files=both[:1])).json()
     assert (found["message"], found["succeeded"]) == ("error", 0)
+
+
+@pytest.mark.parametrize("name", ["a\\b.csv", "a\x1bb.csv", "\u202etxt.exe", "\u200em.csv", "d\ufeff/x.csv"])
+async def test_a_name_that_nobody_can_read_is_taken_under_another(served: Served, name: str) -> None:
+    for path in ("/upload", "/upload/batch"):
+        found = (await served.ask("POST", path, files={"file": (name, b"1,2\n")})).json()
+        assert (found["succeeded"], found["failed"]) == (1, 0)
+        said = found["files"][0]["filename"]
+        assert said != name
+        assert said.isprintable()
+        session, file = found["session_id"], found["files"][0]["fileId"]
+        (listed,) = (await served.ask("GET", f"/files/{session}")).json()
+        assert listed["metadata"]["original-filename"] == said
+        assert (await served.ask("GET", f"/download/{session}/{file}")).content == b"1,2\n"
 
 
 async def pieces(count: int) -> AsyncIterator[bytes]:
