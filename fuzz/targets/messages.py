@@ -1,7 +1,8 @@
-"""The message table: frames of a channel, half of them trees and half of them raw bytes."""
+"""The message table: frames of a channel, half of them trees and half of them raw bytes; stock code is the author."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -9,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import orjson
+from jupyter_client.session import json_packer, json_unpacker
 
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ProtocolError
@@ -48,12 +50,14 @@ def run(data: bytes) -> None:
     except ProtocolError as error:
         require(error.message and len(str(error)) < 600, error)
         return
-    header, parent, metadata, content = (orjson.loads(part) for part in parts[:4])
+    header, parent, metadata, content = (as_front_ends_have_it(json_unpacker(part)) or {} for part in parts[:4])
     known = protocol.CONTENT.get(message.type)
     content = {key: content[key] for key in content if known is None or key in known}
+    others = protocol.USUAL.get(message.type, {}).keys() | set(protocol.TEXTS.get(message.type, ()))
+    read = {key: value for key, value in message.content.items() if key not in others}
     require(len(parts) >= 4 and message.buffers == tuple(parts[4:]), parts)
-    require((message.header, message.parent) == (header, parent), message)
-    require((message.metadata, message.content) == (metadata, content), message)
+    require((message.header, message.parent, message.metadata) == (header, parent, metadata), message)
+    require(read == {key: value for key, value in content.items() if key not in others}, message)
     require(isinstance(message.type, str) and 0 < len(message.type) <= 256 and 0 < len(message.id) <= 256, message)
     if message.channel == "iopub":
         require(message.type in protocol.PUBLISHED, message.type)
@@ -66,10 +70,25 @@ def run(data: bytes) -> None:
             all(re.fullmatch(r"[\x20-\x7e]*", text) and terminal.is_plain(text) for text in texts(content)), content
         )
     try:
-        protocol.dumps(content)
+        protocol.dumps(message.content)
     except ProtocolError:
         return  # nested deeper than is written
-    require(protocol.decode(kind, protocol.encode(message)).content == content, "decode(encode(x)) is not x")
+    require(protocol.decode(kind, protocol.encode(message)).content == message.content, "decode(encode(x)) is not x")
+
+
+def as_front_ends_have_it(value: Any) -> Any:
+    """Return a tree as it can be written again: without halves of characters, and numbers that are none."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 64:
+        return float(value)
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    if isinstance(value, list):
+        return [as_front_ends_have_it(one) for one in value]
+    if isinstance(value, dict):
+        return {as_front_ends_have_it(key): as_front_ends_have_it(one) for key, one in value.items()}
+    return value
 
 
 def message(channel: int, header: Any, parent: Any, content: Any, metadata: Any = None, buffers: bytes = b"") -> bytes:
@@ -108,5 +127,9 @@ def seeds() -> Iterator[bytes]:
     raw = (b'{"msg_id":"m","msg_type":"status"}', b"{}", b"{}", b'{"execution_state":NaN}')
     yield bytes([0]) + b"".join(bytes([RAW]) + part + b"\xff" for part in raw)
     yield bytes([0]) + b"".join(bytes([RAW]) + part + b"\xff" for part in (*raw[:3], b"[" * 200))
+    stream = b'{"msg_id":"m","msg_type":"stream"}'
+    for text in ("a\udcb2b", "\\ud800", "NaN"):
+        packed = json_packer({"name": "stdout", "text": text})
+        yield bytes([0]) + b"".join(bytes([BUFFER, len(part)]) + part for part in (stream, b"{}", b"{}", packed))
     header = encode({"msg_id": "m", "msg_type": "status"})
     yield bytes([0, DUPLICATE]) + header + encode({"msg_type": "display_data"}) + (bytes([TREE]) + encode({})) * 3

@@ -208,11 +208,11 @@ class Agent:
         pieces = kernel_messages.cut(parts) if kind == wire.IOPUB and size < 2 * self.limit else (parts,)
         for piece in pieces:
             size = size if len(pieces) == 1 else sum(map(len, piece))
-            if size > self.limit:
+            if size > self.limit or len(piece) > wire.MAX_PARTS:
                 self.swollen = time.monotonic()
                 parent = b"".join(piece[1:2])[:4096].decode(errors="replace")
-                self.event("oversized", channel=kind, bytes=size, parent=parent)
-            elif len(piece) <= wire.MAX_PARTS:
+                self.event("oversized", channel=kind, bytes=size, parts=len(piece), parent=parent)
+            else:
                 self.send(kind, piece)
         return True
 

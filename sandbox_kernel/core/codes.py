@@ -153,10 +153,10 @@ class OutputCode(Code):
     # --- displays and messages ---
     IMPROPER_DISPLAY_ID = "notice", "removed an improper display id", "Use a short text."
     DISPLAY_NOT_OPEN = "notice", "dropped an update of a display that is not open", _REMAKE
-    NO_STREAM = "violation", "dropped a stream other than stdout and stderr", _NO_LIBRARY
+    NO_STREAM = "notice", "dropped a stream other than stdout and stderr", "Write to one of these."
     MESSAGE_NOT_SHOWN = "violation", "dropped {type}: not a type that is shown", _NO_LIBRARY
-    NOT_PLAIN = "violation", "dropped {type}: {why}", _NO_LIBRARY
-    TOO_DEEP = "violation", "dropped: nested too deep", _NO_LIBRARY
+    NOT_PLAIN = "notice", "dropped {type}: {why}", _SMALLER
+    TOO_DEEP = "notice", "dropped: nested too deep", _SMALLER
     PAYLOAD = "violation", "dropped a payload, {source}: a cell may not act in your front end", _TRUSTED
     EXIT_PAYLOAD = "notice", "dropped a payload, ask_exit: shut the kernel down in the front end", _TRUSTED
     COMPLETIONS = "notice", "dropped completions that hide what they insert", "Type it."
@@ -225,6 +225,7 @@ class OutputCode(Code):
     WIDGET_SVG = "violation", "removed a widget's image: not an SVG, or too costly for your browser", _FIGURE
 
 
+_FORM = "Send it as Jupyter's messaging protocol describes it."
 _NO_KERNEL = "No real kernel sends this: look at what the code does."
 _NOTHING = "Nothing: real kernels do this too."
 _PROTOCOL = "Send what the protocol says."
@@ -236,35 +237,36 @@ _FILES = "Send what docs/jupyter-server.md says."
 class MessageCode(Code):
     """Why a message was not passed on."""
 
-    # --- whose it is, and when it comes ---
+    # --- what no kernel sends ---
     UNKNOWN_PARENT = "violation", "unknown parent", _NO_KERNEL
-    NOT_SENT_YET = "notice", "its request was not sent yet", _NOTHING
-    OUT_OF_TURN = "notice", "out of turn", _NOTHING
-    STATUS_OUT_OF_TURN = "notice", "a status out of turn", _NOTHING
-    CELL_HAS_ENDED = "notice", "its cell has ended", "Join threads before the cell ends."
     OTHER_REPLY = "violation", "not the reply to its request", _NO_KERNEL
     SECOND_REPLY = "violation", "a second reply", _NO_KERNEL
-    INPUT_NOT_ALLOWED = "violation", "input was not allowed", "Ask for input() where the front end can ask a person."
-    NOBODYS_OVERSIZED = "violation", "a message that is too large and belongs to no request", _NO_KERNEL
     NO_KERNEL_READY = "violation", "no kernel is ready", _NO_KERNEL
     AGENT_UNASKED = "violation", "an answer of the agent without a question", _NO_KERNEL
-
-    # --- its form ---
     IMPROPER = "violation", "a message is not allowed", _PROTOCOL
     NOT_A_CHANNEL = "violation", "frame kind {kind} is not a channel", _NO_KERNEL
     FEW_PARTS = "violation", "a message has {count} parts, at least 4 are needed", _NO_KERNEL
-    HEADER_TOO_LARGE = "violation", "a header or metadata larger than {most} bytes", _NO_KERNEL
-    NOT_JSON = "violation", "not JSON: {why}", _NO_KERNEL
     NO_OBJECT = "violation", "a part of the message is not a JSON object", _NO_KERNEL
-    KEY_IMPROPER = "violation", "a key is too long, or given twice", _NO_KERNEL
     NO_ID = "violation", "{field} must be a string of 1 to {most} characters", _NO_KERNEL
-    FIELD_IMPROPER = "violation", "{type} has no proper {field!r}", _NO_KERNEL
-    WELCOME = "notice", "iopub_welcome may not be published", _NOTHING
-    NOT_PUBLISHED = "violation", "{type} may not be published", _NO_KERNEL
     NOT_ON_STDIN = "violation", "{type} may not be sent on stdin", _NO_KERNEL
     NOT_A_REPLY = "violation", "{type} is not a reply and may not be sent on {channel}", _NO_KERNEL
-    NOT_TAKEN_IN = "violation", "not taken in: {why}", _SEND_LESS
     REPLY_REFUSED = "violation", "the reply was refused by the output policy", _NO_KERNEL
+
+    # --- what an honest kernel may send: none of it acts, and the cell says what is missing ---
+    NOT_SENT_YET = "notice", "its request was not sent yet", _NOTHING
+    OUT_OF_TURN = "notice", "out of turn", _NOTHING
+    STATUS_OUT_OF_TURN = "notice", "a status out of turn", _NOTHING
+    WELCOME = "notice", "iopub_welcome may not be published", _NOTHING
+    CELL_HAS_ENDED = "notice", "its cell has ended", "Join threads before the cell ends."
+    INPUT_NOT_ALLOWED = "notice", "input was not allowed", "Ask for input() where the front end can ask a person."
+    NOBODYS_OVERSIZED = "notice", "a message that is too large and belongs to no request", _SEND_LESS
+    NOT_TAKEN_IN = "notice", "not taken in: {why}", _SEND_LESS
+    HEADER_TOO_LARGE = "notice", "a header or metadata larger than {most} bytes", _SEND_LESS
+    MENDED = "notice", "it was no proper JSON, and was read as front ends read that", _NOTHING
+    NOT_JSON = "notice", "not JSON: {why}", _FORM
+    KEY_IMPROPER = "notice", "a key is too long, or given twice", _FORM
+    FIELD_IMPROPER = "notice", "{type} has no proper {field!r}", _FORM
+    NOT_PUBLISHED = "notice", "{type} may not be published", _FORM
 
     # --- requests of front ends ---
     NOT_A_REQUEST = "violation", "not a request: {why}", _PROTOCOL
@@ -447,6 +449,7 @@ class EndCode(Code):
     KERNEL_DIED = "failure", "the kernel ended", _CODE
     CONTEXT_DIED = "failure", "the context ended", _CODE
     KERNEL_RESTARTED = "notice", "the kernel was restarted", _AGAIN
+    REPLY_UNREADABLE = "failure", "the kernel's reply cannot be used: {why}", _CODE
     KERNEL_NO_REPLY = "failure", "the kernel sent no reply", _CODE
     CELL_INTERRUPTED = "notice", "the cell was interrupted", _ASKED
     CELL_NOT_RUN = "notice", "the cell was interrupted before it ran", _AGAIN

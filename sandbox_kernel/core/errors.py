@@ -127,6 +127,12 @@ class KernelDied(CellError):
     usual = EndCode.KERNEL_DIED
 
 
+class ReplyLost(CellError):
+    """The kernel goes on, but its reply did not come or cannot be read: how the cell ended is not known."""
+
+    usual = EndCode.REPLY_UNREADABLE
+
+
 class CellInterrupted(CellError):
     """An interrupt met the kernel outside the cell's code and was not answered, or the kernel has no error for it."""
 

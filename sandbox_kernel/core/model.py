@@ -277,6 +277,8 @@ class Message:
     """Bytes that the content of a display or a comm takes, rounded up; 0 for what is only text."""
     work: int = 0
     """Elements of a page that it counts as, by the output policy."""
+    mended: bool = field(default=False, compare=False)
+    """Whether it came as what is no JSON, and was read as front ends read that."""
     type: str = field(init=False, repr=False, compare=False)
     """What the header says. It is read some eighty times on the way of one cell."""
 

@@ -51,8 +51,8 @@ class ExecutionError:
     """Why a cell did not succeed: its own exception, or the limit that ended it."""
 
     name: str
-    """The type of the exception; `CellTimeout`, `OutOfMemory`, `OutputLimit`, `KernelDied` or `SandboxDied` if it was
-    ended from outside."""
+    """The type of the exception; `CellTimeout`, `OutOfMemory`, `OutputLimit`, `KernelDied`, `ReplyLost` or
+    `SandboxDied` if it was ended from outside."""
     value: str
     """Its text, with limit, figure and remedy in words."""
     traceback: str = ""

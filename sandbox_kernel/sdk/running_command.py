@@ -24,6 +24,7 @@ from ..core.errors import (
     KernelDied,
     OutOfMemory,
     OutputLimit,
+    ReplyLost,
     SandboxDied,
     SandboxError,
     wrong_argument,
@@ -56,7 +57,7 @@ NOT_RUN = 126
 DEFAULT_SECONDS = UsualSeconds(60.0)
 OWN_USERS = (None, "user", "sandbox")
 _ENDS: Mapping[str, type[SandboxError]] = {
-    one.__name__: one for one in (CellTimeout, KernelDied, OutOfMemory, OutputLimit, SandboxDied)
+    one.__name__: one for one in (CellTimeout, KernelDied, OutOfMemory, OutputLimit, ReplyLost, SandboxDied)
 }
 _STREAMS = {1: "stdout", 2: "stderr", 3: "pty"}
 

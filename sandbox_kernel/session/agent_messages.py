@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from ..container import wire
+
 LONGEST_SECONDS = 1e9
 MAX_BYTES = 1 << 60
 MAX_PROCESSES = 1 << 22
@@ -90,15 +92,20 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A message that was too large to be sent; `parent` is the beginning of its parent header, as JSON."""
+    """A message that was too large to be sent, or had too many parts: `many` says which.
+
+    `parent` is the beginning of its parent header, as JSON.
+    """
 
     size: int
     parent: str
+    many: bool = False
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Oversized | None:
         size = count(event.get("bytes"), MAX_BYTES)
-        return None if size is None else cls(size, text(event.get("parent"), PARENT))
+        many = (count(event.get("parts"), MAX_BYTES) or 0) > wire.MAX_PARTS
+        return None if size is None else cls(size, text(event.get("parent"), PARENT), many)
 
     @property
     def parent_id(self) -> object:

@@ -1,11 +1,14 @@
 """The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
 
 Pure. Nothing of the other side's bytes is passed on: a message is parsed, checked and written again, so that a parser
-in a front end never sees a duplicate key, a NaN or a stray byte that ours did not.
+in a front end never sees a duplicate key, a NaN or a stray byte that ours did not. What stock kernels send and stock
+front ends read although it is no JSON is mended: bytes that are not UTF-8, half characters, numbers that are none.
 """
 
 from __future__ import annotations
 
+import codecs
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +28,68 @@ MAX_STRINGS = 1000
 """Strings among which long texts are looked for."""
 
 
+MAX_MENDED = 1 << 18
+"""Bytes of JSON in which half characters and numbers that are none are replaced: 30 ms at most."""
+
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
+_NO_NUMBER = re.compile(rb"-?\b(?:NaN|Infinity)\b")
+
+
 def parse(data: bytes) -> Any:
-    """Parse JSON. Raises `ProtocolError` for what is none."""
+    """Parse JSON as stock front ends do. Raises `ProtocolError` for what they could not read."""
+    try:
+        return _strictly(data)
+    except ProtocolError as error:
+        return _mended(data, error)[0]
+
+
+def _strictly(data: bytes | bytearray) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ProtocolError(MessageCode.NOT_JSON.note(why=error)) from None
+
+
+def _mended(data: bytes, error: ProtocolError, most: int | None = None) -> tuple[Any, bytes]:
+    """Return what stock front ends read in `data` although it is no JSON, and the JSON that says it.
+
+    ipykernel packs the names of files as they are, with bytes that are not UTF-8. Other kernels escape half of a
+    character, or write NaN. Raises `error` for all else, and what would cost more than `most` bytes of memory.
+    """
+    for mend in (_in_utf8, _in_json):
+        fixed = mend(data)
+        if fixed is None:
+            continue
+        data = fixed
+        if most is not None and (reason := json_memory.heavy(data, most)) is not None:
+            raise ProtocolError(MessageCode.NOT_TAKEN_IN.note(why=reason))
+        try:
+            return _strictly(data), data
+        except ProtocolError as still:
+            error = still
+    raise error
+
+
+def _in_utf8(data: bytes) -> bytes | None:
+    """Return text with U+FFFD for each byte that is not UTF-8; None if that changes nothing."""
+    if data.isascii():
+        return None
+    decoder, fixed = codecs.getincrementaldecoder("utf-8")("replace"), bytearray()
+    for start in range(0, len(data), PIECE):
+        fixed += decoder.decode(data[start : start + PIECE], start + PIECE >= len(data)).encode()
+    return None if fixed == data else bytes(fixed)
+
+
+def _in_json(data: bytes) -> bytes | None:
+    """Return JSON with U+FFFD for each escaped half of a character, and null for NaN and infinity."""
+    if len(data) > MAX_MENDED or b"\0" in data:
+        return None
+    # What escapes a backslash or a quotation mark is hidden: then each quotation mark begins or ends a text.
+    hidden = _HALF.sub(rb"\\ufffd", data.replace(rb"\\", b"\0\0")).replace(rb"\"", b"\0\1")
+    pieces = hidden.split(b'"')
+    pieces[::2] = _NO_NUMBER.sub(b"null", b'"'.join(pieces[::2])).split(b'"')
+    return b'"'.join(pieces).replace(b"\0\1", rb"\"").replace(b"\0\0", rb"\\")
 
 
 def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
@@ -42,12 +101,12 @@ def take(parts: list[bytes], place: int, max_bytes: int, factor: int) -> Any:
     """
     data = parts[place]
     if factor * len(data) <= (factor - 1) * max_bytes or not data.isascii() or (b"\\" in data and b"\\u" in data):
-        return parse(data)
+        return _strictly(data)
     rest, found = _without_texts(data)
     if not found:
-        return parse(data)
+        return _strictly(data)
     parts[place] = data = b""
-    result = [parse(rest)]
+    result = [_strictly(rest)]
     waiting: list[Any] = [result]
     while waiting:
         inside = waiting.pop()
@@ -95,7 +154,7 @@ def _text(data: bytes, start: int) -> tuple[int, list[str]]:
             end = piece.replace(b"\\\\", b"..").replace(b'\\"', b"..").find(b'"')
         if end >= 0 and not pieces:
             return start + end + 1, []
-        pieces.append(parse(b'"%b"' % (piece if end < 0 else piece[:end])))
+        pieces.append(_strictly(b'"%b"' % (piece if end < 0 else piece[:end])))
         if end >= 0:
             return start + end + 1, pieces
         start += len(piece)
@@ -220,7 +279,7 @@ A reply to a request that is not in the table above keeps what it has: its meani
 _REQUIRED: dict[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
     "stream": (("name", str), ("text", str)),
     "display_data": (("data", dict), ("metadata", dict)),
-    "execute_result": (("data", dict), ("metadata", dict), ("execution_count", int)),
+    "execute_result": (("data", dict), ("metadata", dict)),
     "update_display_data": (("data", dict), ("metadata", dict), ("transient", dict)),
     "error": (("ename", str), ("evalue", str), ("traceback", list)),
     "execute_input": (("code", str), ("execution_count", int)),
@@ -238,6 +297,26 @@ _REQUIRED: dict[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
 }
 """Fields whose absence or type would break a front end."""
 
+USUAL: dict[str, dict[str, Any]] = {
+    "stream": {"name": "stdout"},
+    "display_data": {"metadata": {}},
+    "execute_result": {"metadata": {}, "execution_count": None},
+    "update_display_data": {"metadata": {}},
+    "error": {"ename": "", "evalue": "", "traceback": []},
+    "execute_input": {"code": "", "execution_count": 0},
+    "comm_open": {"data": {}},
+    "comm_msg": {"data": {}},
+    "input_request": {"prompt": "", "password": False},
+    "complete_reply": {"status": "ok"},
+    "inspect_reply": {"status": "ok"},
+    "history_reply": {"status": "ok"},
+    "comm_info_reply": {"status": "ok"},
+}
+"""What a field is that a kernel leaves out, as null or, in languages that know one empty value, as an empty list."""
+
+TEXTS = {"stream": ("text",), "error": ("ename", "evalue")}
+"""Fields that are one text; front ends also take a list of lines, as notebooks have it."""
+
 
 def reply_type(request_type: str) -> str | None:
     """Return the reply's type for a request's; a type we do not know follows the naming rule."""
@@ -247,13 +326,18 @@ def reply_type(request_type: str) -> str | None:
     return request_type.removesuffix("_request") + "_reply" if request_type.endswith("_request") else None
 
 
-class TooHeavyError(ProtocolError):
-    """A message that is in order but was not parsed: it has the type `kind` and the parent header `parent`."""
+class UnreadableError(ProtocolError):
+    """A message that may not pass by its form: one of the type `kind`, if it says so, on a channel, with a parent."""
 
-    def __init__(self, kind: str, parent: Mapping[str, Any], reason: str) -> None:
-        super().__init__(Note(MessageCode.NOT_TAKEN_IN, reason))
+    def __init__(self, why: Note, channel: Channel, kind: str, parent: Mapping[str, Any]) -> None:
+        super().__init__(why)
+        self.channel = channel
         self.kind = kind
         self.parent = parent
+
+
+class TooHeavyError(UnreadableError):
+    """A message that is in order but was not parsed."""
 
 
 def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Message:
@@ -268,30 +352,77 @@ def decode(kind: int, parts: list[bytes], max_message: int = 96 << 20) -> Messag
         raise ProtocolError(MessageCode.NOT_A_CHANNEL.note(kind=kind))
     if len(parts) < 4:
         raise ProtocolError(MessageCode.FEW_PARTS.note(count=len(parts)))
+    try:
+        return _decoded(channel, parts, max_message)
+    except UnreadableError:
+        raise
+    except ProtocolError as error:
+        name = _small(parts[0]).get("msg_type")
+        kind_of = name[:MAX_ID] if isinstance(name, str) else ""
+        why = Note(error.code, error.message)
+        raise UnreadableError(why, channel, kind_of, _small(parts[1])) from None
+
+
+def _small(part: bytes) -> Mapping[str, Any]:
+    """Return a header as far as it can be read."""
+    try:
+        return parse_object(part) if len(part) <= MAX_HEADER else {}
+    except ProtocolError:
+        return {}
+
+
+def _decoded(channel: Channel, parts: list[bytes], max_message: int) -> Message:
     if max(map(len, parts[:3])) > MAX_HEADER:
         raise ProtocolError(MessageCode.HEADER_TOO_LARGE.note(most=MAX_HEADER))
     header, parent, metadata = (parse_object(part) for part in parts[:3])
     check_identifiers(header)
     if parent:
         _identifier(parent, "msg_id")
-    _check_type(channel, header["msg_type"])
-    light = channel != "iopub" or header["msg_type"] in COMMS
-    if (reason := json_memory.heavy(parts[3], max_message if light else MEMORY_FACTOR * max_message)) is not None:
-        raise TooHeavyError(header["msg_type"], parent, reason)
+    kind = header["msg_type"]
+    _check_type(channel, kind)
+    most = max_message if channel != "iopub" or kind in COMMS else MEMORY_FACTOR * max_message
+    if (reason := json_memory.heavy(parts[3], most)) is not None:
+        raise TooHeavyError(Note(MessageCode.NOT_TAKEN_IN, reason), channel, kind, parent)
+    begun = len(parts[3])
+    try:
+        value, mended = take(parts, 3, max_message, MEMORY_FACTOR), False
+    except ProtocolError as error:
+        if len(parts[3]) < begun:
+            raise  # it was taken apart already
+        value, parts[3] = _mended(parts[3], error, most)
+        mended = True
     message = Message(
         channel=channel,
         header=header,
         parent=parent,
         metadata=metadata,
-        memory=json_memory.kept(parts[3]) if channel == "iopub" and header["msg_type"] != "stream" else 0,
+        memory=json_memory.kept(parts[3]) if channel == "iopub" and kind != "stream" else 0,
         plain=_is_plain(parts[3]),
-        content=_known(header["msg_type"], _object(take(parts, 3, max_message, MEMORY_FACTOR))),
+        content=_formed(kind, _known(kind, _object(value))),
         buffers=tuple(parts[4:]),
+        mended=mended,
     )
-    for name, kinds in _REQUIRED.get(message.type, ()):
+    for name, kinds in _REQUIRED.get(kind, ()):
         if not isinstance(message.content.get(name), kinds):
-            raise ProtocolError(MessageCode.FIELD_IMPROPER.note(type=message.type, field=name))
+            raise ProtocolError(MessageCode.FIELD_IMPROPER.note(type=kind, field=name))
     return message
+
+
+def _formed(kind: str, content: dict[str, Any]) -> dict[str, Any]:
+    """Give a content the form that front ends know, where a kernel may have another one."""
+    for name, usual in USUAL.get(kind, {}).items():
+        value = content.get(name)
+        if value is None or (value == [] and usual == {}) or (value == {} and usual == []):
+            content[name] = type(usual)() if isinstance(usual, (dict, list)) else usual
+        elif usual == [] and isinstance(value, str):
+            content[name] = [value]
+    for name in TEXTS.get(kind, ()):
+        value = content.get(name)
+        if isinstance(value, list) and all(isinstance(line, str) for line in value):
+            content[name] = "".join(value)
+        elif isinstance(value, (int, float)):
+            content[name] = str(value)
+    return content
 
 
 def _is_plain(body: bytes) -> bool:
@@ -343,11 +474,13 @@ def _check_type(channel: Channel, kind: str) -> None:
 
 
 def parse_object(part: bytes) -> dict[str, Any]:
-    """Parse a JSON object. Raises `ProtocolError` for anything else."""
+    """Parse a JSON object; null and an empty list are an empty one. Raises `ProtocolError` for anything else."""
     return _object(parse(part))
 
 
 def _object(value: Any) -> dict[str, Any]:
+    if value is None or value == []:
+        return {}
     if not isinstance(value, dict):
         raise ProtocolError(MessageCode.NO_OBJECT)
     return value

@@ -12,9 +12,10 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from ...container import wire
 from ...core.answer_allowance import MEMORY_FACTOR
-from ...core.codes import Code, EndCode, MessageCode, Note
-from ...core.errors import OutputLimit, ProtocolError
+from ...core.codes import Code, EndCode, MessageCode, Note, Survived
+from ...core.errors import OutputLimit, ProtocolError, ReplyLost
 from ...core.model import Limits, Message, format_bytes
 from ...policy import CellBudget, SessionBudget, Verdict, cut
 from ...policy.json_check import count
@@ -195,6 +196,9 @@ class Inbound:
             parts.clear()
             self.too_heavy(error, size)
             return None
+        except protocol.UnreadableError as error:
+            self.unreadable(error, size)
+            return None
         except ProtocolError as error:
             self.drop(Note(error.code, error.message), size)
             return None
@@ -229,6 +233,8 @@ class Inbound:
         if request is not None and not request.sent:
             self.drop(MessageCode.NOT_SENT_YET, size, message.type)
             return
+        if message.mended:
+            self._outbound.noted("policy", MessageCode.MENDED, message.type)
         if message.channel == "iopub":
             self._published(message, request, size, verdict)
         elif request is not None and message.channel == "stdin":
@@ -250,18 +256,43 @@ class Inbound:
             )
             self._escalation.end(request, limit)
 
+    def unreadable(self, error: protocol.UnreadableError, size: int) -> None:
+        """Say in the cell what was left out; end at once what waits for a reply that cannot be read."""
+        why, welcome = Note(error.code, error.message), error.code is MessageCode.WELCOME
+        self.drop(why, size, error.kind, quietly=welcome)
+        request = self._requests.find(error.parent.get("msg_id"))
+        if request is None or request.finished or not request.sent or welcome:
+            return
+        if error.channel == "iopub":
+            self._leave_out(why, error.kind, request)
+        elif error.channel == "stdin":  # the cell would wait for an answer that cannot come
+            self._escalation.end(request, ProtocolError(Note(error.code, error.message)))
+        elif error.channel == request.message.channel and request.reply is None:
+            self._lost(request, error.message)
+
+    def _lost(self, request: PendingRequest, why: str) -> None:
+        """End a request whose reply has come, and is of no use."""
+        error = ReplyLost(EndCode.REPLY_UNREADABLE.note(why=why), kept=Survived.VARIABLES_AND_FILES)
+        request.answer(self._outbound.ours(request, request.verdict or error))
+        self._completion.look(request)
+
+    def _leave_out(self, why: Note, kind: str, request: PendingRequest) -> None:
+        if request.is_heard and request.tell() and self._quota.allows("stream", request, len(why.text)):
+            self._outbound.leave_out(why, kind, request)
+
     def oversized(self, message: Oversized | None, size: int) -> None:
         """End the cell that sent a message which its agent did not even pass on; its word came in `size` bytes."""
         request = None if message is None else self._requests.find(message.parent_id)
         if message is None or request is None or request.finished or request.verdict is not None or not request.sent:
             self.drop(MessageCode.NOBODYS_OVERSIZED, size, "oversized")
             return
-        error = OutputLimit(
-            Note(EndCode.MESSAGE_TOO_LARGE, "the cell sent a single message that is too large"),
-            limit=format_bytes(self._limits.message_limit),
-            value=format_bytes(message.size),
-            setting="message_limit",
-        )
+        if message.many:
+            why = Note(EndCode.MESSAGE_TOO_LARGE, "the cell sent a single message with too many buffers")
+            error = OutputLimit(why, limit=f"{wire.MAX_PARTS - 4} buffers", value="more")
+        else:
+            why = Note(EndCode.MESSAGE_TOO_LARGE, "the cell sent a single message that is too large")
+            limit, value = format_bytes(self._limits.message_limit), format_bytes(message.size)
+            error = OutputLimit(why, limit=limit, value=value, setting="message_limit")
         self._escalation.end(request, error)
 
     def tell(self, text: str) -> None:
@@ -303,7 +334,9 @@ class Inbound:
             if message.type == "error":
                 request.note_error()
             self._clocks.prolong(request)
-        self._outbound.publish(message, request, verdict or self.judge(message))
+        why = self._outbound.publish(message, request, verdict or self.judge(message))
+        if why is not None and request is not None and not request.finished:
+            self._leave_out(why, message.type, request)
 
     def _input(self, message: Message, request: PendingRequest, size: int) -> None:
         """Say which cell runs, once; what that is, the host knows better."""
@@ -334,10 +367,15 @@ class Inbound:
             self.drop(MessageCode.STATUS_OUT_OF_TURN, size, message.type)
 
     def _replied(self, message: Message, request: PendingRequest, size: int, verdict: Verdict | None) -> None:
-        if message.type != request.reply_type or message.channel != request.message.channel:
+        if request.finished:
+            self.drop(MessageCode.CELL_HAS_ENDED, size, message.type)
+        elif message.channel != request.message.channel or request.reply_type is None:
             self.drop(MessageCode.OTHER_REPLY, size, message.type)
-        elif request.reply is not None or request.finished:
+        elif request.reply is not None:
             self.drop(MessageCode.SECOND_REPLY, size, message.type)
+        elif message.type != request.reply_type:
+            self.drop(MessageCode.OTHER_REPLY, size, message.type)
+            self._lost(request, f"it is a {message.type}")
         else:
             if self._quota.allows(message.type, request, size, owed=True):
                 reply = self._outbound.kept(message, self._requests, request, size, verdict)

@@ -26,6 +26,8 @@ MAX_CELL_ID = 1000
 """Characters; VS Code's name the file."""
 EXITS = frozenset(("exit", "exit()", "quit", "quit()"))
 """What a person writes to leave a console; IPython knows no others."""
+OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
+"""What a cell shows: a person is told what is missing of it."""
 MAX_NOTICES = 100
 """What waits to be said on stderr of the next cell."""
 
@@ -87,9 +89,12 @@ class Outbound:
         passed = verdict.message
         return replace(passed, work=verdict.work) if passed is not None and verdict.work else passed
 
-    def publish(self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None) -> None:
-        if (allowed := self.allowed(message, request, verdict)) is not None:
-            self._send(allowed)
+    def publish(self, message: Message, request: PendingRequest | None, verdict: Verdict | None = None) -> Note | None:
+        """Publish what the policy passes; return why an output is missing, which a person would look for."""
+        verdict = verdict or self.judge(message, request)
+        if (allowed := self.allowed(message, request, verdict)) is None:
+            return verdict.notes[0] if message.type in OUTPUTS and verdict.notes else None
+        return self._send(allowed)
 
     def kept(
         self, message: Message, requests: RequestQueue, request: PendingRequest, size: int, verdict: Verdict | None
@@ -122,13 +127,21 @@ class Outbound:
 
     def dropped(self, why: Code | Note, kind: str) -> None:
         """Write a line of the audit about a message that did not pass."""
+        self.noted("dropped", why, kind)
+
+    def noted(self, event: str, why: Code | Note, kind: str) -> None:
+        """Write a line of the audit about a message."""
         note = why.note() if isinstance(why, Code) else why
         fields = {"code": note.code.code, "reason": note.text, "type": kind}
         self._noted += 1
         if self._noted < MAX_NOTED:
-            self.emit("dropped", **fields)
+            self.emit(event, **fields)
         elif self._noted == MAX_NOTED:
             self.emit("dropped", **fields, last="no more of this is written in this session")
+
+    def leave_out(self, why: Note, kind: str, request: PendingRequest) -> None:
+        """Say in a cell that one of its outputs is missing."""
+        self.tell(f"left out {kind or 'a message'}: {why.text}", request)
 
     # --- what the host says ---
 
@@ -201,11 +214,15 @@ class Outbound:
             self.dropped(EndCode.DEFECT.note(what=repr(defect)[:200]), message.type)
             return None
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message) -> Note | None:
+        """Publish a message; return why that cannot be."""
         try:
             self._deliver(message, None)
         except ProtocolError as error:
-            self.dropped(Note(error.code, str(error)), message.type)
+            why = Note(error.code, str(error))
+            self.dropped(why, message.type)
+            return why
+        return None
 
 
 def _place(request: PendingRequest | None) -> Place | None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ...core.codes import EndCode, Survived
-from ...core.errors import CellInterrupted, KernelDied, SandboxError
+from ...core.errors import CellInterrupted, ReplyLost, SandboxError
 from ...core.model import Limits, Message
 from ...core.tasks import Tasks
 from ..hints import Failure, Hints
@@ -173,13 +173,13 @@ class Completion:
         """Return the reply that a request gets, and say of a cell why it was ended or why it failed."""
         if request.interrupted and _failed_in_silence(request):
             request.condemn(CellInterrupted(EndCode.CELL_INTERRUPTED, kept=Survived.VARIABLES_AND_FILES))
+        if request.reply is None and request.reply_type is not None:
+            request.condemn(ReplyLost(EndCode.KERNEL_NO_REPLY, kept=Survived.VARIABLES_AND_FILES))
         reply, error = request.reply, request.verdict
         if error is not None:
             if request.is_execute:
                 self._outbound.error(request, error)
             return self._outbound.ours(request, error) if request.reply_type is not None else None
-        if reply is None and request.reply_type is not None:
-            return self._outbound.ours(request, KernelDied(EndCode.KERNEL_NO_REPLY))
         if request.is_execute and request.is_heard:
             if reply is not None and reply.content.get("status") == "error" and _failed_in_silence(request):
                 self._outbound.failure(request, reply.content)
@@ -229,9 +229,13 @@ class Completion:
 
 
 def _failed_in_silence(request: PendingRequest) -> bool:
-    """Return whether a kernel says a cell's failure in its reply alone, as Deno does of a syntax error."""
-    status = request.reply.content.get("status") if request.reply is not None else None
-    return request.is_execute and not request.showed_error and status in ("error", "abort")
+    """Return whether a kernel says a cell's failure in its reply alone, as Deno does of a syntax error.
+
+    IPython writes a wrong use of a magic to stderr, and publishes no error.
+    """
+    content = request.reply.content if request.reply is not None else {}
+    failed = content.get("status") in ("error", "abort") and content.get("ename") != "UsageError"
+    return request.is_execute and not request.showed_error and failed
 
 
 def _failure(request: PendingRequest) -> Failure | None:

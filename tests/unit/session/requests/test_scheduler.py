@@ -20,6 +20,7 @@ import pytest
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
+from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
@@ -143,6 +144,14 @@ class Bench:
         self.requests.inbound.receive(
             Message(channel=channel, header={"msg_id": "k", "msg_type": kind}, parent=parent, content=content), size
         )
+
+    async def frame(self, kind: str, content: bytes, to: Message, channel: Channel = "iopub") -> None:
+        """Let the kernel send a message as it comes out of the sandbox."""
+        parts = [orjson.dumps({"msg_id": "k", "msg_type": kind}), orjson.dumps(dict(to.header)), b"{}", content]
+        size = sum(map(len, parts))
+        message = await self.requests.inbound.parse(wire.CHANNELS[channel], parts, size)
+        if message is not None:
+            await self.requests.inbound.pass_on(message, size)
 
     def status(self, state: str, to: Message | None) -> None:
         self.say("status", {"execution_state": state}, to)
@@ -343,7 +352,119 @@ async def test_idle_without_a_reply_ends_in_patience(bench: Bench) -> None:
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)
     bench.status("idle", cell)
-    assert await bench.ended(cell) == ["busy", "KernelDied", "idle"]
+    assert await bench.ended(cell) == ["busy", "ReplyLost", "ReplyLost", "idle"]
+
+
+# --- what honest kernels send that is no proper message ---
+
+
+async def test_bytes_of_names_are_shown_and_noted(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    await bench.frame("stream", b'{"name":"stdout","text":"a\xb2b"}', cell)
+    error = b'"ename":"ValueError","evalue":"a\xb2b","traceback":["a\xb2b"]'
+    await bench.frame("error", b"{%b}" % error, cell)
+    await bench.frame("execute_reply", b'{"status":"error",%b}' % error, cell, "shell")
+    bench.status("idle", cell)
+    assert bench.told(cell) == ["busy", "a\ufffdb", "ValueError", "ValueError", "idle"]
+    assert [(line["event"], line["code"]) for line in bench.audited if "code" in line] == [("policy", "mended")] * 3
+
+
+UNREADABLE = {
+    "no JSON": ("execute_reply", b"{"),
+    "deep": ("execute_reply", b'{"status":"ok","payload":%b%b}' % (b"[" * 1500, b"]" * 1500)),
+    "no status": ("execute_reply", b"{}"),
+    "a list": ("execute_reply", b"[1]"),
+    "another type": ("invented_reply", b'{"status":"ok"}'),
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), UNREADABLE.values(), ids=UNREADABLE)
+async def test_a_reply_that_cannot_be_read_ends_its_cell_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str, content: bytes
+) -> None:
+    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 60.0)
+    cell = bench.submit(content={"stop_on_error": False})
+    bench.status("busy", cell)
+    await bench.frame(kind, content, cell, "shell")
+    bench.status("idle", cell)
+    assert bench.told(cell) == ["busy", "ReplyLost", "ReplyLost", "idle"]
+    reply = next(message for message, _ in bench.delivered if message.type == "execute_reply")
+    assert "the kernel's reply cannot be used: " in reply.content["evalue"]
+    assert "Kept: variables and files" in reply.content["evalue"]
+    assert bench.did == []
+
+
+async def test_a_question_that_cannot_be_read_ends_what_waits_for_its_answer(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.on_signal = lambda: bench.run(cell, "error")
+    await bench.frame("input_request", b'{"prompt":{}}', cell, "stdin")
+    assert "ProtocolError" in await bench.ended(cell)
+    assert bench.did == ["SIGINT"]
+
+
+LEFT_OUT = {
+    "no JSON": ("stream", b"{"),
+    "a text that is none": ("stream", b'{"name":"stdout","text":{}}'),
+    "of protocol 4": ("stream", b'{"name":"stdout","data":"x"}'),
+    "a stream of its own": ("stream", b'{"name":"log","text":"x"}'),
+    "a type of its own": ("invented", b"{}"),
+    "deep": ("display_data", b'{"data":{"application/json":%b%b},"metadata":{}}' % (b"[" * 1500, b"]" * 1500)),
+    "no data": ("execute_result", b'{"execution_count":1}'),
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), LEFT_OUT.values(), ids=LEFT_OUT)
+async def test_the_cell_says_what_was_left_out_of_its_output(bench: Bench, kind: str, content: bytes) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    await bench.frame(kind, content, cell)
+    bench.reply(cell)
+    bench.status("idle", cell)
+    states, (said,) = bench.told(cell)[::2], bench.told(cell)[1:2]
+    assert states == ["busy", "ok"]
+    assert said.startswith(f"[sandbox_kernel] left out {kind}: ")
+    codes = {line["code"] for line in bench.audited if line["event"] in ("dropped", "policy")}
+    assert codes
+    assert {index.code(code).severity for code in codes} == {"notice"}
+
+
+async def test_what_is_left_out_is_said_a_bounded_number_of_times(bench: Bench) -> None:
+    cell = bench.submit()
+    bench.status("busy", cell)
+    for _ in range(2 * queue.MAX_TOLD):
+        await bench.frame("stream", b"{", cell)
+    assert sum(word.startswith("[sandbox_kernel]") for word in bench.told(cell)) == queue.MAX_TOLD
+
+
+async def test_a_welcome_is_not_worth_a_word(bench: Bench) -> None:
+    cell = bench.submit()
+    await bench.frame("iopub_welcome", b'{"subscription":""}', cell)
+    assert bench.told(cell) == []
+    assert bench.audited == []
+
+
+async def test_a_reply_that_comes_after_the_end_is_no_forgery(bench: Bench) -> None:
+    """The host does not wait for a kernel for ever; what it was asked may still be answered."""
+    cell = bench.submit()
+    bench.status("busy", cell)
+    bench.status("idle", cell)
+    assert await bench.ended(cell) == ["busy", "ReplyLost", "ReplyLost", "idle"]
+    bench.reply(cell)
+    assert bench.reasons() == ["its cell has ended"]
+
+
+async def test_a_wrong_use_of_a_magic_is_said_once_as_ipython_says_it(bench: Bench) -> None:
+    cell, other = bench.submit(content={"stop_on_error": False}), bench.submit()
+    bench.status("busy", cell)
+    bench.say("stream", {"name": "stderr", "text": "UsageError: no\n"}, cell)
+    bench.reply(cell, "error", ename="UsageError", evalue="no", traceback=["UsageError: no\n"])
+    bench.status("idle", cell)
+    assert bench.told(cell) == ["busy", "UsageError: no\n", "UsageError", "idle"]
+    bench.status("busy", other)
+    bench.reply(other, "error", ename="SyntaxError", evalue="no", traceback=[])
+    bench.status("idle", other)
+    assert bench.told(other) == ["busy", "SyntaxError", "SyntaxError", "idle"]  # Deno says it in its reply alone
 
 
 async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
