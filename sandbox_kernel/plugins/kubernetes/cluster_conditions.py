@@ -26,6 +26,8 @@ RIGHTS = (
     *(("pods", "attach", verb) for verb in ("create", "get")),
 )
 """All that the engine does in its namespace."""
+SETTLED_SECONDS, AGAIN_SECONDS = 15.0, 0.5
+"""How long a pod that is let in is offered again, and how often: a policy counts some seconds after it was accepted."""
 SAID = 160
 """Characters of a refusal, in a row for people."""
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
@@ -73,7 +75,8 @@ def version(said: str) -> Condition:
 def refused(name: str, by: str, error: ClusterRefused | None) -> Condition:
     """Judge what became of a pod that must not be there. Pure."""
     if error is None:
-        return Condition(name, False, "the cluster lets in a pod that is no sandbox", CHART)
+        since = f", also {SETTLED_SECONDS:.0f} s later"
+        return Condition(name, False, f"the cluster lets in a pod that is no sandbox{since}", CHART)
     said = str(error)[:SAID]
     if error.code is KubernetesCode.NAMESPACE_MISSING or error.code is KubernetesCode.CLUSTER_FORBIDS:
         return Condition(name, False, f"not to be tried: {said}", error.code.remedy)
@@ -116,11 +119,16 @@ async def allowed(cluster: Cluster, resource: str, verb: str, *, part: str = "",
 
 
 async def _refuses(cluster: Cluster, name: str, pod: Mapping[str, Any], by: str) -> Condition:
-    try:
-        await cluster.api.request("POST", cluster.pods, pod, query={"dryRun": "All"}, namespace=cluster.namespace)
-    except ClusterRefused as error:
-        return refused(name, by, error)
-    return refused(name, by, None)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + SETTLED_SECONDS
+    while True:
+        try:
+            await cluster.api.request("POST", cluster.pods, pod, query={"dryRun": "All"}, namespace=cluster.namespace)
+        except ClusterRefused as error:
+            return refused(name, by, error)
+        if loop.time() >= until:
+            return refused(name, by, None)
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _network(cluster: Cluster) -> Condition:

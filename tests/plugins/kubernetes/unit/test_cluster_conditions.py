@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
 
+import pytest
+from aiohttp import web
+
+from sandbox_kernel.engines.owner_process import Owner
 from sandbox_kernel.plugins.kubernetes import cluster_conditions
 from sandbox_kernel.plugins.kubernetes.cluster_api import refusal
+from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
+from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
+from tests.plugins.kubernetes.scripted_api import ScriptedApi, refused
 
 CLOSED = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 SOME = {"podSelector": {"matchLabels": {"a": "b"}}, "policyTypes": ["Ingress", "Egress"]}
@@ -43,6 +50,34 @@ def test_only_the_refusal_by_a_piece_shows_that_it_is_there(name: str, by: str, 
 
 def test_a_pod_that_is_let_in_shows_that_a_piece_is_missing():
     assert not cluster_conditions.refused("admission policy", "denied", None).met
+
+
+@pytest.mark.parametrize(("later", "met"), [(3, True), (None, False)])
+async def test_a_policy_that_was_just_installed_is_waited_for(
+    api: ScriptedApi, later: int | None, met: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server takes a policy at once and counts it some time after. The control is a cluster that has none."""
+    monkeypatch.setattr(cluster_conditions, "SETTLED_SECONDS", 15.0 if met else 0.05)
+    monkeypatch.setattr(cluster_conditions, "AGAIN_SECONDS", 0.01)
+    offers: Counter[str] = Counter()
+
+    async def policed(request: web.Request) -> web.StreamResponse | None:
+        pod = await request.json()
+        what = SECURITY if pod["spec"].get("hostPID") else POLICY
+        offers[what] += 1
+        return web.json_response(pod, status=201) if later is None or offers[what] <= later else refused(403, what)
+
+    async def others(request: web.Request) -> web.StreamResponse | None:
+        return web.json_response({"status": {"allowed": True}, "gitVersion": "v1.34.4"})
+
+    api.faults.update(make=policed, look=others)
+    cluster = await Cluster.join(KubernetesSettings(), Owner.of(1))
+    try:
+        found = {one.name: one for one in await cluster_conditions.conditions(cluster)}
+    finally:
+        await cluster.leave()
+    assert {found["pod security"].met, found["admission policy"].met} == {met}
+    assert min(offers.values()) >= (4 if met else 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from aiohttp import web
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.engines.owner_process import Owner
-from sandbox_kernel.plugins.kubernetes import warm_pool
+from sandbox_kernel.plugins.kubernetes import cluster_conditions, warm_pool
 from sandbox_kernel.plugins.kubernetes.cluster_api import ClusterApi, known
 from sandbox_kernel.plugins.kubernetes.cluster_conditions import conditions
 from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster, is_left, is_sandbox, row
@@ -102,7 +102,11 @@ POLICIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", POLICIES)
-async def test_policies_that_are_none_forbid_nothing(api: ScriptedApi, what: str) -> None:
+async def test_policies_that_are_none_forbid_nothing(
+    api: ScriptedApi, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_conditions, "SETTLED_SECONDS", 0.0)
+
     async def policies(request: web.Request) -> web.StreamResponse | None:
         if request.path.endswith("networkpolicies"):
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": POLICIES[what]})
