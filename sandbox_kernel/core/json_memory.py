@@ -51,6 +51,11 @@ def kept(data: bytes | bytearray) -> int:
     return _width(data) * len(data) + _structure(data, 1 << 62)
 
 
+def crowded(data: bytes | bytearray, limit: int) -> bool:
+    """Return whether the lists, objects, strings and numbers of `data` cost more, beside their characters."""
+    return len(data) > SMALL and _structure(data, limit) > limit
+
+
 def _width(data: bytes | bytearray) -> int:
     """Return how many bytes a character may take: Python gives each of a string what its widest one needs."""
     escaped = b"\\" in data and b"\\u" in data

@@ -31,10 +31,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core.errors import ConfigurationError
-from ...core.model import MIB
 from .clients import Clients
 from .codes import McpCode
-from .tool_descriptions import CALL_BYTES
+from .connection_limits import BODY_BYTES, ConnectionLimits
 from .web_server import Place, RequestFilter, token_lines
 
 
@@ -86,10 +85,6 @@ class Liveness:
 
 
 PATH = "/mcp"
-BODY_BYTES = CALL_BYTES * 4 // 3 + MIB
-"""One request: a part of a file as base64, and what is around it."""
-MAX_CONNECTIONS = 1000
-"""Of clients, most of which left without a word: each is forgotten when it is idle, and has no sandbox by itself."""
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
@@ -189,10 +184,10 @@ def connections(
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         session_idle_timeout=clients.settings.limits.idle_timeout,
         max_request_body_size=BODY_BYTES,
-        max_sessions=MAX_CONNECTIONS,
+        max_sessions=None,  # each user has a limit of its own
     )
     app = Liveness(PlainAnswers(StreamableHTTPASGIApp(manager)), clients.lost, clients.limits.away_seconds)
-    return app, manager.run
+    return ConnectionLimits(app), manager.run
 
 
 def application(server: Server[Any], clients: Clients, tokens: Sequence[str], place: Place) -> Starlette:

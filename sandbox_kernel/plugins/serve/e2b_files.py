@@ -5,6 +5,7 @@ A file that comes is on disk here, without a name, until its last byte is here: 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -12,7 +13,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import PurePosixPath
-from typing import IO, Any, cast
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,14 +23,12 @@ from ...sdk.folder_entries import FileInfo
 from . import e2b_metadata
 from .codes import ServeCode
 from .e2b_home import HOME
-from .forms import files_of, form_of
+from .forms import MAX_MEMORY, form_of
 from .requests import Refusal, answer, improper, one_header, pieces_of, spool
 from .streams import sent
 from .tenants import Lease, Tenants
 
 PORT = "49983"
-MAX_MEMORY = 1 << 20
-"""Bytes of a file that comes, before it is written to disk."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 Handler = Callable[[Request, Tenants, Lease], Awaitable[Any]]
@@ -67,14 +66,12 @@ async def _upload(request: Request, lease: Lease) -> Response:
             return answer([_written(lease, await lease.sandbox.files.write(path, file, user=user), noted)])
     if kind != "multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
-    async with form_of(request, limit) as form:
-        files = files_of(form)
-        paths = [one.filename or "" for one in files]
+    async with form_of(request, limit) as files:
+        paths = [one.filename for one in files]
         if len(files) == 1 and "path" in request.query_params:
             paths = [_path(request)]
         written = [
-            await lease.sandbox.files.write(path, cast("IO[bytes]", one.file), user=user)
-            for path, one in zip(paths, files, strict=True)
+            await lease.sandbox.files.write(path, one.file, user=user) for path, one in zip(paths, files, strict=True)
         ]
         return answer([_written(lease, info, noted) for info in written])
 
@@ -139,6 +136,7 @@ async def _unpacked(request: Request, limit: int) -> AsyncIterator[bytes]:
                 done += len(found)
                 check_size(done, limit)
                 yield found
+                await asyncio.sleep(0)  # a few bytes may be hundreds of pieces
                 rest = unpacking.unconsumed_tail
     except zlib.error as error:
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, f"The body is no gzip: {error}") from None

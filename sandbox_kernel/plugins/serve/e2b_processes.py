@@ -180,7 +180,7 @@ async def close_stdin(asked: Asked) -> Piece:
 
 async def send_signal(asked: Asked) -> Piece:
     """End a command at once; no other signal is offered."""
-    if asked.body.fields.get("signal") not in {"SIGNAL_SIGKILL", 9}:
+    if asked.body.fields.get("signal") not in ("SIGNAL_SIGKILL", 9):  # a client may send what no set takes
         raise Refusal(501, ServeCode.NOT_OFFERED, "This server offers SIGKILL alone")
     if not await asked.lease.sandbox.commands.kill(_pid(asked.body)):
         raise Refusal(404, EndCode.COMMAND_GONE)

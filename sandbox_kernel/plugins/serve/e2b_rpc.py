@@ -6,6 +6,7 @@ how it ended. What refuses a call is a word, and a text for people.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -132,7 +133,8 @@ def taken(call: Callable[[Asked, AsyncIterator[Piece]], Awaitable[None]]) -> Han
             pieces = envelopes(pieces_of(request, MAX_STREAM))
             nothing: Piece = {}
             first = await anext(pieces, nothing)
-            await call(Asked(tenants, lease, Body(first), request), pieces)
+            with lease.calling(tenants.limits.calls_per_sandbox):
+                await call(Asked(tenants, lease, Body(first), request), pieces)
         except (SandboxError, Refusal) as error:
             return Response(_failed(_counted(error, lease)), media_type=STREAMED)
         return Response(envelope({}) + _END, media_type=STREAMED)
@@ -158,6 +160,7 @@ async def envelopes(pieces: AsyncIterator[bytes], most: int | None = None) -> As
             if fields is None or (most is not None and count > most):
                 raise _no_stream()
             yield fields
+            await asyncio.sleep(0)  # a piece may have thousands
         if len(held) >= 5 and int.from_bytes(held[1:5]) > MAX_JSON:
             raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"An object of a stream may have {MAX_JSON:,} bytes")
     if held or (most is not None and count != most):

@@ -24,6 +24,7 @@ from .requests import Refusal, one_header, refusal_of
 from .signed_tokens import Signers
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS, Tokens
+from .turns import paced
 
 WhereIs = Callable[[Any, Any], "Locus | None"]
 """Says where the sandbox of a request is that `who` found somebody for; None if the request is for none."""
@@ -187,10 +188,13 @@ class Guarded(_Shared):
                 await other(scope, receive, send)
                 return
             with asking(request), self._counted(found, request.url.path) as tenant:
-                response = await self._answer(request, found, tenant)
-                await response(scope, receive, send)
+                await paced(self._whole(request, found, tenant, send), tenant.turns)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
+
+    async def _whole(self, request: Request, found: Any, tenant: Tenant, send: Send) -> None:
+        response = await self._answer(request, found, tenant)
+        await response(request.scope, request.receive, send)
 
     async def _answer(self, request: Request, found: Any, tenant: Tenant) -> Any:
         try:
@@ -210,7 +214,7 @@ class _GuardedSocket(_Shared):
                 await other(scope, receive, send)
                 return
             with self._counted(found, socket.url.path) as tenant:
-                refusal = await self._refusal(socket, found, tenant)
+                refusal = await paced(self._refusal(socket, found, tenant), tenant.turns)
         except Refusal as error:
             refusal = error
         if refusal is not None:

@@ -19,6 +19,7 @@ from ..mcp.web_server import known
 from . import jupyter_front, jupyter_messages
 from .jupyter_messages import ENDED, REFUSED, V1, Closed, Outgoing
 from .tenants import Lease, Tenants
+from .turns import paced
 
 MAX_UNSENT = 32 << 20
 """Bytes that wait for a client; one message may be larger."""
@@ -142,7 +143,7 @@ class Channels:
 
     async def _until_end(self) -> None:
         hold = self._tenants.tasks.hold
-        reading = hold(self._read(), "what a client of Jupyter's sends")
+        reading = hold(paced(self._read()), "what a client of Jupyter's sends")
         writing = hold(self._write(), "what is sent to a client of Jupyter's")
         dropped = hold(self._ended.wait(), "the end of a client of Jupyter's")
         tasks: set[asyncio.Task[Any]] = {reading, writing, dropped}

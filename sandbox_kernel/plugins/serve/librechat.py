@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
@@ -22,7 +22,7 @@ from ...sdk.sandbox_paths import relative
 from ..tools.tools import Tool, Tools
 from . import librechat_cells as cells
 from .codes import ServeCode
-from .forms import files_of, form_of
+from .forms import FormFile, form_of
 from .guard import Guard
 from .librechat_files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
 from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
@@ -245,12 +245,12 @@ class LibreChat:
 
     async def upload(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
         """Keep a file, or several."""
-        async with tenant.uploads, form_of(request, self._limit, MAX_FIELDS) as form:
+        async with tenant.uploads, form_of(request, self._limit, MAX_FIELDS) as files:
             session, rows = StoredSession(), []
-            for one in files_of(form):
-                name = one.filename or ""
+            for one in files:
+                name = one.filename
                 try:
-                    if (one.size or 0) > self._limit:
+                    if one.size > self._limit:
                         raise Refusal(413, ServeCode.BODY_TOO_LARGE, f"A file may have {self._limit:,} bytes")
                     stored = await session.add(relative(name), _chunks(one), self._limit)
                     rows.append({"status": "success", "fileId": stored.id, "filename": stored.name})
@@ -311,9 +311,10 @@ def _object(session: StoredSession, stored: StoredFile) -> dict[str, Any]:
     }
 
 
-async def _chunks(file: Any) -> Any:
-    while piece := await file.read(CHUNK_BYTES):
+async def _chunks(file: FormFile) -> AsyncIterator[bytes]:
+    while piece := file.read(CHUNK_BYTES):
         yield piece
+        await asyncio.sleep(0)
 
 
 def _code(body: Body) -> str:

@@ -32,12 +32,13 @@ class Figures:
 class Now:
     """What one tenant has now."""
 
-    def __init__(self, name: str, figures: Figures, states: Iterable[str], requests: int) -> None:
+    def __init__(self, name: str, figures: Figures, states: Iterable[str], requests: int, longest: float) -> None:
         self.labels = {"tenant": name}
         self.figures = figures
         self.states = Counter({"running": 0, "paused": 0})
         self.states.update(states)
         self.requests = requests
+        self.longest = longest
 
 
 def page(tenants: list[Now], strangers: int | None) -> str:
@@ -46,6 +47,8 @@ def page(tenants: list[Now], strangers: int | None) -> str:
     states = (({**one.labels, "state": state}, count) for one in tenants for state, count in sorted(one.states.items()))
     found.add("sandboxes", "gauge", "Sandboxes by state.", states)
     found.add("requests", "gauge", "Requests and streams under way.", ((one.labels, one.requests) for one in tenants))
+    text = "Longest turn of the event loop, in which nobody else was served."
+    found.add("turn_longest_seconds", "gauge", text, ((one.labels, round(one.longest, 6)) for one in tenants))
     for name, text, label in (
         ("requests_total", "Requests, by wire.", "wire"),
         ("refusals_total", "Requests that were refused, by code.", "code"),

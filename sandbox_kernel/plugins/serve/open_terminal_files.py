@@ -12,7 +12,7 @@ import shlex
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import orjson
 from starlette.responses import Response
@@ -24,7 +24,7 @@ from ...files.file_rules import FileLimits
 from ...sdk.folder_entries import EntryInfo, FileType
 from .codes import ServeCode
 from .e2b_home import HOME
-from .forms import files_of, form_of
+from .forms import form_of
 from .open_terminal_user import Asked, missing
 from .requests import Refusal, answer, improper
 from .streams import Download, begun, sent
@@ -252,10 +252,9 @@ async def upload(asked: Asked) -> Response:
     """Write the file of a form."""
     limit = FileLimits.of(asked.sandbox.settings.limits).file_bytes
     folder = asked.path(asked.text("directory"))
-    async with asked.box.lease.tenant.uploads, form_of(asked.request, limit) as form:
-        file = files_of(form)[0]
-        path = asked.path(posixpath.join(folder, posixpath.basename(file.filename or "upload")))
-        written = await asked.sandbox.files.write(path, cast("IO[bytes]", file.file))
+    async with asked.box.lease.tenant.uploads, form_of(asked.request, limit) as files:
+        path = asked.path(posixpath.join(folder, posixpath.basename(files[0].filename or "upload")))
+        written = await asked.sandbox.files.write(path, files[0].file)
     return answer({"path": posixpath.join(posixpath.dirname(path), written.name), "size": written.size})
 
 

@@ -25,6 +25,7 @@ from .guard import Guard
 from .open_terminal_user import Asked, Box, Users, header
 from .requests import Refusal, answer, improper
 from .tenants import Tenant, Tenants
+from .turns import paced
 
 MAX_TERMINALS = 8
 """Of one user."""
@@ -249,7 +250,7 @@ class Sockets:
         terminal.connected = True
         try:
             shown = asyncio.create_task(_show(socket, terminal))
-            typed = asyncio.create_task(_type(socket, terminal, box))
+            typed = asyncio.create_task(paced(_type(socket, terminal, box)))
             await asyncio.wait({shown, typed}, return_when=asyncio.FIRST_COMPLETED)
             for task in (shown, typed):
                 task.cancel()

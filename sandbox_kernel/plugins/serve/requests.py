@@ -28,12 +28,15 @@ from ...core.errors import (
     SandboxPaused,
 )
 from .codes import ServeCode
+from .turns import paced
 
 T = TypeVar("T")
 MAX_PAGE = 100
 """Entries of a list that one answer has."""
 MAX_JSON = 4 << 20
 """Bytes of a body that is JSON: code, mostly."""
+PIECE_BYTES = 16 << 10
+"""Of a body that are looked at in one turn of the loop."""
 MAX_JSON_MEMORY = 32 << 20
 """Bytes that one may cost once it is parsed: any text of `MAX_JSON`, and not a body that is nothing but brackets."""
 
@@ -97,17 +100,22 @@ def one_header(request: HTTPConnection, name: str) -> str | None:
 
 
 async def pieces_of(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
-    """Yield the body. Raises `Refusal` once it is over the limit, and for a client that goes meanwhile."""
+    """Yield the body in small pieces, with a turn for others behind each.
+
+    Raises `Refusal` once it is over the limit, and for a client that goes meanwhile.
+    """
     said = request.headers.get("content-length", "0")
     if not said.isascii() or not said.isdigit() or len(said) > 18 or int(said) > limit:
         raise _too_large(limit)
     done = 0
     try:
-        async for piece in request.stream():
-            done += len(piece)
+        async for came in request.stream():
+            done += len(came)
             if done > limit:
                 raise _too_large(limit)
-            yield piece
+            for begin in range(0, len(came), PIECE_BYTES):
+                yield came[begin : begin + PIECE_BYTES]
+                await asyncio.sleep(0)
     except ClientDisconnect:
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body was not sent to its end") from None
 
@@ -119,7 +127,7 @@ def spool(memory: int) -> IO[bytes]:
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return what some work brings; cancel it if the client goes meanwhile. The body has been read."""
-    task = asyncio.create_task(work)
+    task = asyncio.create_task(paced(work))
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)

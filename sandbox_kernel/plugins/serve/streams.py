@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from ...core.errors import SandboxError
 from ...sdk.files import OpenedFile
-from .codes import ServeCode
 from .requests import Refusal
 from .tenants import Lease, Tenants
+from .turns import paced
 
 _RANGE = re.compile("bytes=([0-9]{0,18})-([0-9]{0,18})")
 KEEP_ALIVE_SECONDS = 5.0
@@ -49,14 +49,12 @@ class Stream:
 
     def __init__(self, tenants: Tenants, lease: Lease, work: Callable[[Put], Awaitable[None]], form: Form) -> None:
         """Start it. Raises `Refusal` if the sandbox has as many as it may have."""
-        if lease.calls >= tenants.limits.calls_per_sandbox:
-            words = f"{lease.calls} calls run or wait in the sandbox, which is the limit. Wait for one of them"
-            raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
+        lease.check_calls(tenants.limits.calls_per_sandbox)
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(MAX_BACKLOG)
         self._lease, self._form = lease, form
         self._first: Piece | None = None
         lease.calls += 1
-        self._task = tenants.tasks.hold(self._run(work), "a call of a client")
+        self._task = tenants.tasks.hold(paced(self._run(work)), "a call of a client")
         self._task.add_done_callback(self._ended)
 
     async def settle(self) -> None:

@@ -11,7 +11,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -33,6 +33,7 @@ from .metrics import Figures, Now, wire_of
 from .replicas import Replicas
 from .requests import Refusal
 from .token_file import METRICS
+from .turns import Turns
 
 CLOSE_SECONDS = 6.0
 """For the ends of sandboxes that are under way when the server stops."""
@@ -119,6 +120,22 @@ class Lease:
     def id(self) -> str:
         return self.sandbox.id
 
+    def check_calls(self, most: int) -> None:
+        """Raise `Refusal` if as many calls run or wait in it as may."""
+        if self.calls >= most:
+            words = f"{self.calls} calls run or wait in the sandbox, which is the limit. Wait for one of them"
+            raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
+
+    @contextmanager
+    def calling(self, most: int) -> Iterator[None]:
+        """Count a call of it. Raises `Refusal`."""
+        self.check_calls(most)
+        self.calls += 1
+        try:
+            yield
+        finally:
+            self.calls -= 1
+
     @property
     def wire(self) -> str:
         """Which wire made it."""
@@ -163,6 +180,7 @@ class Tenant:
     uploads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_UPLOADS))
     """Held by a file that comes: it lies on the disk of this machine meanwhile."""
     requests: int = 0
+    turns: Turns = field(default_factory=Turns)
     figures: Figures = field(default_factory=Figures)
     making: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Held by whoever looks for a sandbox of a name, and makes it."""
@@ -251,7 +269,7 @@ class Tenants:
         everybody = (one for one in self._tenants.values() if one.name != METRICS)
         found = everybody if names is None else [self.tenant(name) for name in names]
         return [
-            Now(one.name, one.figures, (lease.state for lease in self.all_of(one)), one.requests)
+            Now(one.name, one.figures, (lease.state for lease in self.all_of(one)), one.requests, one.turns.longest)
             for one in sorted(found, key=lambda one: one.name)
         ]
 
