@@ -11,6 +11,7 @@ imported when the command runs.
 - `tool_descriptions`: What a model is told before it calls anything.
 - `tool_functions`: What the tools take, do and give back.
 - `server`: Tools and resources for whoever is connected, without a transport.
+- `connection_limits`: What each user may have of the connections over HTTP.
 - `web_server`: A web server that others reach: checks of requests, clocks of connections, the address to listen on.
 - `web_sockets`: A WebSocket of that server, and its end.
 - `http_server`: The server over HTTP: its path, its tokens, the ends of connections.

@@ -52,7 +52,7 @@ class ConnectionLimits:
         if key is None:
             if len(known) >= CONNECTIONS_OF_USER and not await self._make_room(scope, known):
                 words = f"You have {CONNECTIONS_OF_USER} connections with requests under way, which is the limit"
-                await _refusal(429, McpCode.TOO_MANY_CONNECTIONS, words)(scope, receive, send)
+                await _refusal(429, McpCode.CONNECTIONS_OF_USER, words)(scope, receive, send)
                 return
             key = object()
         elif key not in known:  # it is another's, or not there any more

@@ -11,6 +11,7 @@ runs.
 - `metrics`: Figures for the operator and for each tenant.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `lease_files`: What outlives the server of the sandboxes that do.
+- `turns`: How long the turns of each tenant are, in the event loop that serves all.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
 - `replicas`: Several servers, each of which has sandboxes of its own.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
