@@ -59,7 +59,7 @@ def longest_turn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Longest]:
 class Box(StandIn):
     """A sandbox that takes what is written, and refuses all else as one that has ended."""
 
-    path, size = "a", 1
+    path, name, size = "a", "a", 1
 
     async def write(self, path: str, file: Any, user: str | None = None) -> Any:
         return self
