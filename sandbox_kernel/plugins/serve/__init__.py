@@ -38,6 +38,7 @@ runs.
 - `jupyter_rest`: Jupyter's wire: kernels and kernelspecs.
 - `jupyter_channels`: Jupyter's wire: one WebSocket.
 - `jupyter_messages`: The forms that Jupyter's messages have on a WebSocket.
+- `jupyter_pieces`: Messages for clients that close their connection over a large one.
 - `jupyter_front`: A sandbox as a kernel with many clients.
 - `jupyter_history`: The cells that ran in a sandbox, as a notebook.
 - `open_terminal`: Open Terminal's wire, which Open WebUI speaks.

@@ -18,6 +18,7 @@ from ...session import protocol
 from ..mcp.web_server import known
 from . import jupyter_front, jupyter_messages
 from .jupyter_messages import ENDED, REFUSED, V1, Closed, Outgoing
+from .jupyter_pieces import fits, limit_of, pieces
 from .tenants import Lease, Tenants
 from .turns import paced
 
@@ -44,6 +45,7 @@ class Channels:
         self._v1 = V1 in socket.scope.get("subprotocols", ())
         # A Jupyter Server that stands between reads text alone, and loses the connection over anything else.
         self._text_alone = not self._v1 and socket.headers.get("user-agent", "").startswith("Tornado/")
+        self._limit = limit_of(socket.headers.get("user-agent", ""))
         self._waiting: deque[Outgoing] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
@@ -81,10 +83,11 @@ class Channels:
         while True:
             while self._waiting:
                 message = self._waiting.popleft()
-                data = message.in_parts if self._v1 else message.in_json
-                kind = "text" if isinstance(data, str) else "bytes"
-                async with asyncio.timeout(READER_SECONDS):
-                    await self._socket.send({"type": "websocket.send", kind: data})
+                for one in [message] if fits(message, self._limit) else await self._in_pieces(message):
+                    data = one.in_parts if self._v1 else one.in_json
+                    kind = "text" if isinstance(data, str) else "bytes"
+                    async with asyncio.timeout(READER_SECONDS):
+                        await self._socket.send({"type": "websocket.send", kind: data})
                 self._bytes -= message.size
             if self._end is not None:
                 return
@@ -94,6 +97,13 @@ class Channels:
                     await self._news.wait()
             except TimeoutError:
                 self.look()
+
+    async def _in_pieces(self, message: Outgoing) -> list[Outgoing]:
+        async def keep(path: str, content: bytes) -> None:
+            async with asyncio.timeout(READER_SECONDS):
+                await self._lease.sandbox.files.write(path, content)
+
+        return await pieces(message, self._limit or 0, keep)
 
     # --- from the client ---
 

@@ -5,6 +5,7 @@ Pure. What comes is hostile: it is checked before it is parsed, and what is none
 
 from __future__ import annotations
 
+import secrets
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -109,17 +110,28 @@ class Outgoing:
 
     def __init__(self, message: Message) -> None:
         """`message` has its whole header. Raises `ProtocolError` for what JSON cannot say."""
-        self._channel = message.channel
+        self.channel, self.type = message.channel, message.type
         self._names = [protocol.dumps(message.header[name]) for name in ("msg_id", "msg_type")]
         parts = (message.header, message.parent, message.metadata, message.content)
         self._parts = [protocol.dumps(part) for part in parts]
         self.buffers = message.buffers
         self.size = sum(map(len, (*self._parts, *self.buffers)))
 
+    @property
+    def content(self) -> bytes:
+        """Its content, as JSON."""
+        return self._parts[3]
+
+    def having(self, content: dict[str, Any], kind: str | None = None) -> Outgoing:
+        """Return a message with another content, and of another type if that is given, to the same request."""
+        header, parent, metadata = map(orjson.loads, self._parts[:3])
+        header |= {"msg_id": f"{header['msg_id']}_{secrets.token_hex(4)}", "msg_type": kind or self.type}
+        return Outgoing(Message(channel=self.channel, header=header, parent=parent, metadata=metadata, content=content))
+
     @cached_property
     def in_parts(self) -> bytes:
         """It as the subprotocol has it."""
-        parts = [self._channel.encode(), *self._parts, *self.buffers]
+        parts = [self.channel.encode(), *self._parts, *self.buffers]
         offsets = [8 * (len(parts) + 2)]
         for part in parts:
             offsets.append(offsets[-1] + len(part))
@@ -131,7 +143,7 @@ class Outgoing:
         header, parent, metadata, content = self._parts
         text = (
             b'{"header":%b,"msg_id":%b,"msg_type":%b,"parent_header":%b,"metadata":%b,"content":%b,"buffers":[],"channel":%b}'
-            % (header, *self._names, parent, metadata, content, orjson.dumps(self._channel))
+            % (header, *self._names, parent, metadata, content, orjson.dumps(self.channel))
         )
         if not self.buffers:
             return text.decode()

@@ -112,6 +112,26 @@ async def test_open_webui(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ZeroDivisionError" in result["stderr"]
     result = await client.execute_code_jupyter(where, "1", ANN[:-1], timeout=60)
     assert "401" in result["stderr"]
+    # More than its connection takes in one message, which is 1 MiB
+    result = await client.execute_code_jupyter(where, "print('é' * 1_500_000, 'end'); 'v' * 1_500_000", ANN, timeout=60)
+    assert result["stdout"] == "é" * 1_500_000 + " end"
+    assert (result["stderr"], "/mnt/data/outputs/" in result["result"]) == ("", True)
+    code = (
+        "import os, struct, zlib, IPython.display as shown\n"
+        "rows = b''.join(b'\\0' + os.urandom(3000) for _ in range(500))\n"
+        "number = lambda value: struct.pack('>I', value)\n"
+        "part = lambda kind, data: number(len(data)) + kind + data + number(zlib.crc32(kind + data))\n"
+        "head = part(b'IHDR', struct.pack('>IIBBBBB', 1000, 500, 8, 2, 0, 0, 0))\n"
+        "png = b'\\x89PNG\\r\\n\\x1a\\n' + head + part(b'IDAT', zlib.compress(rows)) + part(b'IEND', b'')\n"
+        "shown.display(shown.Image(png))\n"
+        "print(1)"
+    )
+    result = await client.execute_code_jupyter(where, code, ANN, timeout=60)
+    assert (result["stdout"], result["stderr"]) == ("1", "")
+    assert "image/png of 1.9 MiB is not shown: this client takes 1.0 MiB in one message" in result["result"]
+    result = await client.execute_code_jupyter(where, "raise ValueError('x' * 3_000_000)", ANN, timeout=60)
+    assert "ValueError" in result["stderr"]
+    assert len(result["stderr"]) < 1 << 20
 
 
 async def test_the_gateway_client_of_a_jupyter_server(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
