@@ -11,13 +11,11 @@ import contextlib
 import gc
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.codes import MessageCode
-from ..core.errors import ConfigurationError, ProtocolError, SandboxError
+from ..core.errors import ConfigurationError, SandboxError
 from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
@@ -29,8 +27,8 @@ from ..session.session import Session
 from . import handover, kept_ports, pipe_holder
 from .file_messages import Answer, FileMessages
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
-from .kernel_info import kernel_info, state
 from .large_outputs import Overflow
+from .process_requests import ProcessRequests
 
 if TYPE_CHECKING:
     from ..engines.inspectable import Inspectable
@@ -118,11 +116,6 @@ class StartupGate:
 SHUTDOWN_SECONDS = 2.0
 """jupyter_client sends SIGTERM 2.5 s after the request."""
 
-QUIET = frozenset({"sandbox_state_request"})
-"""Requests without statuses: asked every few seconds, these would make a kernel look busy, and in use."""
-NO_WORK = frozenset({"kernel_info_request", "interrupt_request", "shutdown_request"})
-"""Requests whose statuses a Jupyter Server does not take for the kernel's."""
-
 NOTEBOOK = Audience(
     bring=(
         'In JupyterLab\'s file browser, choose "Bring into the Sandbox" in the menu of the file. In other front ends, '
@@ -196,9 +189,9 @@ class Proxy:
         self.overflow = Overflow(self.session, lambda message: self.sockets.send(message, None))
         self.sockets: FrontSockets
         self._stopping = asyncio.Event()
-        self._cpu = (0.0, 0.0)
         self._shutdown: Message | None = None
         self._defect = noted_in(self.emit)
+        self._own = ProcessRequests(self.session, self.files, self._publish, self._defect)
         self._tasks = Tasks(self._defect)
         self.gate = StartupGate(self.receive)
 
@@ -219,7 +212,7 @@ class Proxy:
             anybody=self.settings.clients == "any",
             ports=self._left.ports if self._left is not None else kept_ports.NO_PORTS,
         )
-        self._publish_status("starting", {})
+        self._own.status("starting", None)
         self.sockets.listen()
         self._tasks.start(self.gate.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
         self._tasks.start(until_left(self._stopping), "watching the parent process")
@@ -253,128 +246,31 @@ class Proxy:
         try:
             self._take(request, client)
         except Exception as defect:
-            self._failed(request, client, defect)
+            self._own.failed(request, partial(self.deliver, client=client), defect)
 
     def _take(self, request: Message, client: bytes) -> None:
-        known = protocol.REQUESTS.get(request.type)
-        if known is not None and request.channel not in known.channels and request.channel != "stdin":
-            self._refuse(request, client)
-        elif request.channel != "stdin" and known is not None and known.answered_by == "proxy":
-            self._tasks.start(self._answer(request, client), f"a {request.type}")
-        elif not self.gate.holds(request, client):
-            self.session.submit(request, client)
+        match protocol.way(request):
+            case "refused":
+                self._own.refuse(request, partial(self.deliver, client=client))
+            case "answered":
+                self._tasks.start(self._answer(request, client), f"a {request.type}")
+            case _ if not self.gate.holds(request, client):
+                self.session.submit(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:
-        """Answer with a reply and idle, whatever fails on the way."""
-        try:
-            if request.type not in QUIET:
-                self._publish_status("busy", request.header)
-            content, buffers = await self._content(request)
-            self._reply(request, client, {"status": "ok", **content}, buffers)
-        except Exception as defect:
-            # What a sandbox says may find a defect of ours; whoever asked must not wait for ever.
-            self._failed(request, client, defect)
-        else:
-            if request.type not in QUIET:
-                self._publish_status("idle", request.header)
-        if request.type not in NO_WORK | QUIET:
-            self._still_busy()
+        await self._own.answer(request, partial(self.deliver, client=client), self._content)
         if request.type == "shutdown_request":
             self._shutdown = request
             self._stopping.set()
 
-    def _refuse(self, request: Message, client: bytes) -> None:
-        """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""
-        error = ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel=request.channel))
-        self.emit("refused", reason=error.message, code=error.code.code)
-        self._publish_status("busy", request.header)
-        if protocol.reply_type(request.type) is not None:
-            content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": []}
-            self._reply(request, client, content, [])
-        self._publish_status("idle", request.header)
-
-    def _failed(self, request: Message, client: bytes, defect: Exception) -> None:
-        """Answer a request whose handling met a defect of ours."""
-        self._defect(f"a {request.type}", defect)
-        content = {"status": "error", "ename": type(defect).__name__, "traceback": []}
-        content["evalue"] = f"sandbox_kernel failed at this {request.type}; the kernel's log has the details"
-        try:
-            if protocol.reply_type(request.type) is not None:
-                self._reply(request, client, content, [])
-        finally:
-            self._publish_status("idle", request.header)
-
     async def _content(self, request: Message) -> Answer:
-        match request.type:
-            case "kernel_info_request":
-                return await self._kernel_info(), []
-            case "connect_request":
-                ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-                return {port: self.connection[port] for port in ports}, []
-            case "interrupt_request":
-                await self.session.interrupt()
-                return {}, []
-            case "usage_request":
-                return await self._usage(), []
-            case "shutdown_request":
-                return {"restart": bool(request.content.get("restart", False))}, []
-            case "sandbox_state_request":
-                return await state(self.session), []
-            case _:
-                return await self.files.answer(request)
+        if request.type == "connect_request":
+            ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+            return {port: self.connection[port] for port in ports}, []
+        return await self._own.content(request, self.engine_address)
 
-    async def _kernel_info(self) -> dict[str, Any]:
-        await self.session.settled()
-        return kernel_info(self.session, self.engine_address, file_messages=self.files.described())
-
-    async def _usage(self) -> dict[str, Any]:
-        limits = self.settings.limits
-        content: dict[str, Any] = {"hostname": "sandbox", "pid": os.getpid(), "cpu_count": limits.cpus}
-        try:
-            usage = await self.session.usage()
-        except SandboxError:
-            return content  # the sandbox is starting or gone: what is known remains
-        if usage.cpu_seconds is not None:
-            content["kernel_cpu"] = self._cpu_percent(usage.cpu_seconds)
-            content["host_cpu_percent"] = content["kernel_cpu"] / limits.cpus
-        if usage.memory_bytes is not None:
-            content["kernel_memory"] = used = min(usage.memory_bytes, limits.memory)
-            content["host_virtual_memory"] = {
-                "total": limits.memory,
-                "available": limits.memory - used,
-                "percent": round(100 * used / limits.memory, 1),
-                "used": used,
-                "free": limits.memory - used,
-            }
-        return content
-
-    def _cpu_percent(self, seconds: float) -> float:
-        """Return the load since the last question in percent of one core; 0 for the first."""
-        now = time.monotonic()
-        (last, before), self._cpu = self._cpu, (now, seconds)
-        return round(max(0.0, 100 * (seconds - before) / (now - last)), 1) if last else 0.0
-
-    def _still_busy(self) -> None:
-        """Say of running cells that they run: a Jupyter Server keeps one state for a kernel, and just heard idle."""
-        for cell in self.session.requests.queue.running_cells():
-            if cell.busy:
-                self._publish_status("busy", cell.message.header)
-
-    def _reply(self, request: Message, client: bytes, content: dict[str, Any], buffers: list[bytes]) -> None:
-        self.deliver(
-            Message(
-                channel=request.channel,
-                header={"msg_type": protocol.reply_type(request.type)},
-                parent=request.header,
-                content=content,
-                buffers=tuple(buffers),
-            ),
-            client,
-        )
-
-    def _publish_status(self, state: str, parent: Any) -> None:
-        content = {"execution_state": state}
-        self.deliver(Message(channel="iopub", header={"msg_type": "status"}, parent=parent, content=content), None)
+    def _publish(self, message: Message) -> None:
+        self.deliver(message, None)
 
     # --- from start to end ---
 

@@ -326,6 +326,16 @@ def reply_type(request_type: str) -> str | None:
     return request_type.removesuffix("_request") + "_reply" if request_type.endswith("_request") else None
 
 
+def way(request: Message) -> Literal["refused", "answered", "passed on"]:
+    """Return what becomes of a request: its channel is not for it, the host itself answers it, or the kernel does."""
+    known = REQUESTS.get(request.type)
+    if known is None or request.channel == "stdin":
+        return "passed on"
+    if request.channel not in known.channels:
+        return "refused"
+    return "answered" if known.answered_by == "proxy" else "passed on"
+
+
 class UnreadableError(ProtocolError):
     """A message that may not pass by its form: one of the type `kind`, if it says so, on a channel, with a parent."""
 

@@ -124,18 +124,16 @@ class Channels:
         name = request.header.get("username")
         if isinstance(name, str) and name.isprintable():
             self.who = f"jupyter {self._lease.tenant.name}/{name[:NAME_CHARACTERS]}"
-        row = protocol.REQUESTS.get(request.type)
-        if request.channel == "stdin":
-            self._front.submit(request, self)
-        elif row is not None and request.channel not in row.channels:
-            self._front.refuse(request, self)
-        elif row is not None and row.answered_by == "proxy":
-            await self._room.acquire()
-            answer = self._front.answer(request, self, self._lease, self._shut_down)
-            task = self._tenants.tasks.start(answer, f"a {request.type} of Jupyter's")
-            task.add_done_callback(lambda _: self._room.release())
-        else:
-            self._front.submit(request, self)
+        match protocol.way(request):
+            case "refused":
+                self._front.refuse(request, self)
+            case "answered":
+                await self._room.acquire()
+                answer = self._front.answer(request, self, self._lease, self._shut_down)
+                task = self._tenants.tasks.start(answer, f"a {request.type} of Jupyter's")
+                task.add_done_callback(lambda _: self._room.release())
+            case _:
+                self._front.submit(request, self)
 
     async def _shut_down(self) -> None:
         await shut_down(self._tenants, self._lease)

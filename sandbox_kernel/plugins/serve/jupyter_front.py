@@ -18,13 +18,13 @@ from weakref import WeakKeyDictionary
 
 from ...core import json_memory
 from ...core.codes import MessageCode
-from ...core.errors import ProtocolError, SandboxError
+from ...core.errors import ProtocolError
 from ...core.model import Message
 from ...core.tasks import log_defect
 from ...files.file_rules import FileLimits
 from ...kernel.file_messages import Answer, FileMessages
-from ...kernel.kernel_info import kernel_info, state
 from ...kernel.large_outputs import Overflow
+from ...kernel.process_requests import ProcessRequests
 from ...sdk.client import AsyncSandbox, session_of
 from ...session import protocol
 from ...session.requests.queue import PendingRequest, caller
@@ -40,8 +40,6 @@ MAX_HELD = 32 << 20
 """Bytes of memory for requests that wait in one sandbox, or run."""
 ORDER_SECONDS = 1.0
 """How long a kernel_info_request waits for the cells before it."""
-QUIET = frozenset({"sandbox_state_request"})
-"""Requests without statuses."""
 
 
 class Client(Protocol):
@@ -82,6 +80,7 @@ class JupyterFront:
             unsent_bytes=lambda: 0,  # each socket has a bound of its own
             arrived=session.folders.arrived,
         )
+        self._own = ProcessRequests(session, self._files, self._publish, log_defect)
         session.requests.join(self)
         session.requests.observers.append(self)
         session.requests.queue.listeners.append(self._changed)
@@ -184,33 +183,16 @@ class JupyterFront:
 
     async def answer(self, request: Message, client: Client, lease: Lease, end: Callable[[], Any]) -> None:
         """Answer what concerns the kernel's process: with a reply and idle, whatever fails on the way."""
-        if request.type not in QUIET:
-            self._status("busy", request)
-        buffers: list[bytes] = []
-        try:
-            content, buffers = await self._content(request, client, lease)
-            content = {"status": "ok", **content}
-        except SandboxError as error:
-            content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": []}
-        except Exception as defect:
-            log_defect(f"a {request.type} of Jupyter's", defect)
-            content = {"status": "error", "ename": type(defect).__name__, "traceback": []}
-            content["evalue"] = f"sandbox_kernel failed at this {request.type}; the server's log has the details"
-        self._reply(request, client, content, buffers)
-        if request.type not in QUIET:
-            self._status("idle", request)
-            self.say_busy()
+        await self._own.answer(request, self._to(client), lambda one: self._content(one, client, lease))
         if request.type == "shutdown_request" and not request.content.get("restart"):
             await end()
 
     def refuse(self, request: Message, client: Client) -> None:
         """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""
-        error = ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel=request.channel))
-        self._status("busy", request)
-        if protocol.reply_type(request.type) is not None:
-            content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": []}
-            self._reply(request, client, content, [])
-        self._status("idle", request)
+        self._own.refuse(request, self._to(client))
+
+    def _to(self, client: Client) -> Callable[[Message], None]:
+        return lambda message: client.send(self._outgoing(message))
 
     async def _until_ended(self, client: Client) -> None:
         """Wait for the cells of a client, but not for long.
@@ -225,28 +207,16 @@ class JupyterFront:
                     await self._ended.wait()
 
     async def _content(self, request: Message, client: Client, lease: Lease) -> Answer:
-        match request.type:
-            case "kernel_info_request":
-                await self._until_ended(client)
-                await self.session.settled()
-                files = self._files.described()
-                return kernel_info(self.session, lease.sandbox.settings.engine, file_messages=files), []
-            case "interrupt_request":
-                await lease.sandbox.interrupt()
-                return {}, []
-            case "shutdown_request":
-                restart = bool(request.content.get("restart", False))
-                if restart:
-                    await self.restart()
-                return {"restart": restart}, []
-            case "sandbox_state_request":
-                return await state(self.session), []
-            case "usage_request":
-                return {"hostname": "sandbox", "cpu_count": self.session.limits.cpus}, []
-            case "connect_request":
-                raise ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel="websocket"))
-            case _:
-                return await self._files.answer(request)
+        if request.type == "kernel_info_request":
+            await self._until_ended(client)
+        elif request.type == "connect_request":
+            raise ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel="websocket"))
+        elif request.type == "interrupt_request":  # of calls of the SDK's, too
+            await lease.sandbox.interrupt()
+            return {}, []
+        elif request.type == "shutdown_request" and request.content.get("restart"):
+            await self.restart()
+        return await self._own.content(request, lease.sandbox.settings.engine)
 
     async def restart(self) -> None:
         """Replace the kernel by a new one; files stay. What comes after that is of another session to clients."""
@@ -265,27 +235,8 @@ class JupyterFront:
         return self._outgoing(Message(channel="iopub", header={"msg_type": "status"}, content=content))
 
     def say_busy(self) -> None:
-        """Say of running cells that they run: clients keep one state for a kernel, and have just heard idle."""
-        for cell in self.session.requests.queue.running_cells():
-            if cell.busy:
-                self._status("busy", cell.message)
-
-    def _status(self, state: str, request: Message) -> None:
-        self._publish(
-            Message(
-                channel="iopub",
-                header={"msg_type": "status"},
-                parent=request.header,
-                content={"execution_state": state},
-            )
-        )
-
-    def _reply(self, request: Message, client: Client, content: dict[str, Any], buffers: list[bytes]) -> None:
-        header = {"msg_type": protocol.reply_type(request.type)}
-        reply = Message(
-            channel=request.channel, header=header, parent=request.header, content=content, buffers=tuple(buffers)
-        )
-        client.send(self._outgoing(reply))
+        """Say of running cells that they run, to who has just come."""
+        self._own.say_busy()
 
 
 def _new_id() -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.sdk.values import NetworkUsage
 
@@ -79,7 +79,8 @@ async def test_kernel_info_has_the_rules_and_the_names_of_secrets(
         pass
 
     monkeypatch.setattr(proxy.session, "settled", settled)
-    info = await proxy._kernel_info()
+    asked = Message(channel="control", header={"msg_id": "m", "msg_type": "kernel_info_request"})
+    info, _ = await proxy._content(asked)
     assert info["sandbox"]["network"] == list(RULES)
     assert info["sandbox"]["secrets"] == ["API_KEY"]
     assert "reaches nothing but api.example.org, *.data.example.org" in info["banner"]
