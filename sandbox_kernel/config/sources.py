@@ -17,15 +17,13 @@ from typing import Any, cast
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
-from ..core.model import GIB, PYTHON_KERNEL, Limits, Settings
+from ..core.model import FOLDERS_IN_MEMORY, PYTHON_KERNEL, Limits, Settings
 from ..plugins import index
 from .forms import config_path, did_you_mean
 from .table import SETTINGS
 
 __all__ = ["SETTINGS", "by_name", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
 
-DISK_BYTES = 10 * GIB
-"""Of scratch on a disk, if nobody says how many."""
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"
 CONNECTION_FILE = ("-f", "--f", "--connection-file", "--connection_file")
@@ -172,12 +170,7 @@ def unquoted(name: str) -> str:
 def resolve(values: Mapping[str, object]) -> Settings:
     """Check `values`, keyed by the names of `SETTINGS`, and fill in the defaults."""
     checked = {name: SETTINGS[name].form(name, value) for name, value in values.items()}
-    if "scratch_size" not in checked:
-        if checked.get("scratch") == "disk":
-            checked["scratch_size"] = DISK_BYTES
-        elif "memory" in checked:
-            checked["scratch_size"] = checked["memory"] // 4
-    settings = changed(Settings(), checked)
+    settings = changed(Settings(), dict.fromkeys(FOLDERS_IN_MEMORY, 0) | checked)
     for module in index.settings_of():
         if hasattr(module, "check"):
             module.check(settings)

@@ -63,7 +63,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "time_zone",
             text(re.compile(time_zone.FORM), 'a time zone such as Europe/Berlin, or "machine"', none=True),
             "The time zone of clocks in cells, by its name in the tz database. machine: the one of this machine. "
-            "Empty: UTC. The image must know it, as the default images do.",
+            "Empty: UTC. A zone that the image does not know is refused at the start; the default images know all.",
             scope="sandbox",
         ),
     ),
@@ -113,20 +113,23 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "scratch_size",
             size(MIB),
-            "Size of /mnt/data, the working folder of cells. It ends with the session.",
+            "Size of /mnt/data, the working folder of cells. It ends with the session. Those of scratch_size, tmp_size "
+            "and shm_size that are not set share what the others leave of three quarters of memory.",
             "a quarter of memory; 10 GiB on a disk",
             scope="sandbox",
         ),
         Setting(
             "tmp_size",
             size(MIB),
-            "Size of /tmp in the sandbox, in memory.",
+            "Size of /tmp in the sandbox, in memory. joblib and many other libraries put large arrays there.",
+            "a quarter of memory",
             scope="sandbox",
         ),
         Setting(
             "shm_size",
             size(64 * KIB),
-            "Size of /dev/shm in the sandbox, in memory.",
+            "Size of /dev/shm in the sandbox, in memory: what processes of a cell share.",
+            "a quarter of memory",
             scope="sandbox",
         ),
     ),

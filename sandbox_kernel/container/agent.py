@@ -328,7 +328,8 @@ class Agent:
 
     def look(self) -> dict[str, object]:
         """Return what the sandbox sees of itself."""
-        return agent_report.collect(*self.first_look)
+        zone = self.config["environment"].get("TZ")
+        return dict(agent_report.collect(*self.first_look), zone=zone is None or agent_report.knows_zone(zone))
 
     def orphan(self) -> None:
         """End what the host served, which is gone: nobody answers until the next one is there, which knows none of it.

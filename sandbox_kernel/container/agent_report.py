@@ -96,6 +96,15 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
     }
 
 
+def knows_zone(name: str) -> bool:
+    """Return whether clocks can show a time zone. Where its file is missing, they show UTC and say nothing."""
+    try:
+        with open("/usr/share/zoneinfo/" + name, "rb") as file:
+            return file.read(4) == b"TZif"
+    except OSError:
+        return name.rpartition("/")[2] in {"UTC", "UCT", "GMT", "Universal", "Zulu"}
+
+
 def usage() -> dict[str, object]:
     """Return what the sandbox uses of what it may use: bytes, CPU seconds since its start, processes and threads."""
     space = os.statvfs(SCRATCH) if os.path.isdir(SCRATCH) else None

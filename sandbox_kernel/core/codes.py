@@ -454,6 +454,11 @@ class EndCode(Code):
     CELL_INTERRUPTED = "notice", "the cell was interrupted", _ASKED
     CELL_NOT_RUN = "notice", "the cell was interrupted before it ran", _AGAIN
     NO_KERNEL_STARTS = "failure", "no kernel starts in image {image!r}: {why}", _BUILD
+    NO_TIME_ZONE = (
+        "failure",
+        "the image {image!r} has no time zone {zone!r}, so that clocks in cells would show UTC",
+        "Correct time_zone (none is UTC), or add Debian's packages tzdata and tzdata-legacy to the image.",
+    )
     NO_KERNELSPEC = (
         "failure",
         "the image {image!r} has no kernel {kernel!r}{why}; besides python3 it has {has}",

@@ -54,9 +54,11 @@ class Limits:
     open_files: int = 1024
     scratch: Scratch = "memory"
     """Where scratch is: in `memory`, of which it is a part, or on a disk of its own."""
-    scratch_size: int = 512 * MIB
-    tmp_size: int = 64 * MIB
-    shm_size: int = 64 * MIB
+    scratch_size: int = 0
+    """Of this one and the next two, 0 is an equal share of three quarters of memory, a quarter at most; on a disk,
+    scratch has 10 GiB then."""
+    tmp_size: int = 0
+    shm_size: int = 0
     cell_timeout: float = 300.0
     interrupt_grace: float = 2.0
     """How long a cell may take to end after an interrupt for its time limit, before its kernel is killed."""
@@ -84,25 +86,37 @@ class Limits:
     """How long a connection may take to be made, and how long it may be silent."""
 
     def __post_init__(self) -> None:
+        if self.scratch == "disk" and not self.scratch_size:
+            object.__setattr__(self, "scratch_size", DISK_BYTES)
         for name in self.__dataclass_fields__:
             given = getattr(self, name)
-            if name != "scratch" and (given < 0 or (given == 0 and name not in _OF_SCRATCH)):
+            if name != "scratch" and (given < 0 or (given == 0 and name not in _MAY_FOLLOW)):
                 raise ConfigurationError(
                     EndCode.WRONG_SETTING, f"{name} must be positive, not {getattr(self, name)}", setting=name
                 )
-        files = (self.scratch_size if self.scratch == "memory" else 0) + self.tmp_size + self.shm_size
-        if files > self.memory * 3 // 4:
+        in_memory = FOLDERS_IN_MEMORY[1:] if self.scratch == "disk" else FOLDERS_IN_MEMORY
+        sizes = {name: getattr(self, name) for name in in_memory}
+        following = [name for name, size in sizes.items() if not size]
+        most, files = self.memory * 3 // 4, sum(sizes.values())
+        share = min(self.memory // 4, (most - files) // max(1, len(following))) // KIB * KIB
+        if files + max(share, SMALLEST_FOLDER) * len(following) > most:
             raise ConfigurationError(
                 UsageCode.MEMORY_TOO_SMALL,
                 "scratch, /tmp and /dev/shm live in the sandbox's memory and would fill more than three quarters of it",
-                limit=format_bytes(self.memory * 3 // 4),
-                value=format_bytes(files),
+                limit=format_bytes(most),
+                value=format_bytes(files + SMALLEST_FOLDER * len(following)),
                 setting="memory or scratch_size",
             )
+        for name in following:
+            object.__setattr__(self, name, share)
 
 
-_OF_SCRATCH = frozenset({"file_limit", "folder_limit"})
-"""Limits of which 0 stands for what follows from scratch."""
+FOLDERS_IN_MEMORY = ("scratch_size", "tmp_size", "shm_size")
+"""Limits of folders that live in memory, and follow it unless they are chosen."""
+SMALLEST_FOLDER = MIB
+DISK_BYTES = 10 * GIB
+_MAY_FOLLOW = frozenset({"file_limit", "folder_limit", *FOLDERS_IN_MEMORY})
+"""Limits of which 0 stands for what follows from others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

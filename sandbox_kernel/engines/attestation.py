@@ -61,9 +61,10 @@ READONLY_MOUNTS = {
     "/etc/hosts",
     "/etc/resolv.conf",
     "/run/.containerenv",
+    *("/proc/bus", "/proc/fs", "/proc/irq"),
     *READONLY_PATHS,
 }
-"""Mounts that may be there, and must be read-only."""
+"""Mounts that may be there, and must be read-only. An engine that masks by a list of its own has three more."""
 
 DEVICES = {"/dev/full", "/dev/null", "/dev/pts/ptmx", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
 

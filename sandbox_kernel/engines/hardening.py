@@ -32,6 +32,7 @@ MASKED_PATHS = (
     "/proc/asound",
     "/proc/bootconfig",
     "/proc/buddyinfo",
+    "/proc/bus",
     "/proc/cmdline",
     "/proc/config.gz",
     "/proc/consoles",
@@ -42,9 +43,12 @@ MASKED_PATHS = (
     "/proc/driver",
     "/proc/execdomains",
     "/proc/fb",
+    "/proc/filesystems",
+    "/proc/fs",
     "/proc/interrupts",
     "/proc/iomem",
     "/proc/ioports",
+    "/proc/irq",
     "/proc/kallsyms",
     "/proc/kcore",
     "/proc/key-users",
@@ -64,8 +68,13 @@ MASKED_PATHS = (
     "/proc/slabinfo",
     "/proc/softirqs",
     "/proc/swaps",
+    "/proc/sys/dev",
+    "/proc/sys/fs/quota",
+    "/proc/sys/fs/xfs",
+    "/proc/sys/kernel/random/boot_id",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/tty",
     "/proc/vmallocinfo",
     "/proc/zoneinfo",
     "/sys/block",
@@ -81,13 +90,13 @@ MASKED_PATHS = (
     "/sys/module",
     "/sys/power",
 )
-"""Docker's own list, and more that tells of the host: how it was started, its disks, drivers and locks.
+"""Docker's own list, and more that tells of the host: how and when it was started, its disks, drivers and locks.
 
 Every user can write in /dev/mqueue and /proc/pressure. What each process has of its own, such as mountinfo, cannot be
-masked by a path.
+masked by a path. What programs count by stays: cpuinfo, meminfo, stat, uptime, loadavg, vmstat, limits in /proc/sys.
 """
 
-READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+READONLY_PATHS = ("/proc/sys", "/proc/sysrq-trigger")
 
 
 USER = "sandbox"

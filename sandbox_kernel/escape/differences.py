@@ -82,6 +82,7 @@ _BY_REASON: dict[str, dict[str, str]] = {
         "netlink_for_device_events": "worked",
         "sockets_of_other_families": "worked",
     },
+    f"{OWN}: it lists the kinds of file systems that gVisor has": {"file_systems_of_the_machine": "worked"},
     f"{OWN}: ping sockets, and nothing to be reached with them": {"sockets_of_other_internet_protocols": "worked"},
     OPEN_FILES: {
         "pipe_of_the_agent": "worked",
@@ -95,6 +96,8 @@ _BY_REASON: dict[str, dict[str, str]] = {
         "memory_file_beyond_the_limit": "sandbox out_of_memory",
         "pipes_beyond_the_memory_limit": "sandbox out_of_memory",
         "sockets_beyond_the_memory_limit": "sandbox out_of_memory",
+        "connections_beyond_the_memory_limit": "sandbox out_of_memory",
+        "datagrams_beyond_the_memory_limit": "sandbox out_of_memory",
         "processes_without_end": "sandbox out_of_memory",
         "threads_without_end": "worked",
         "empty_files_without_end": "worked",
@@ -128,5 +131,7 @@ BEST_EFFORT = frozenset({
     "processes_without_end",
 })  # fmt: skip
 UNSEEN = "the kernel's own memory for sockets, which nobody counts without a cgroup: the attack takes the machine's"
-NOT_WITHOUT_A_CGROUP = {"sockets_beyond_the_memory_limit": UNSEEN}
+NOT_WITHOUT_A_CGROUP = dict.fromkeys(
+    (f"{what}_beyond_the_memory_limit" for what in ("sockets", "connections", "datagrams")), UNSEEN
+)
 """Attacks that would succeed there, to everybody's harm, and why."""

@@ -21,6 +21,8 @@ Beside = Callable[[Sequence[str]], str | None]
 
 MAX_SEARCHED = 5000
 """Characters of an exception that are looked at; an error's text may be as long as a message."""
+MAX_PIECES = 100
+"""Of a traceback, that are looked at."""
 MAX_LINES = 2000
 """Of a cell, that are looked at."""
 MAX_LINE = 500
@@ -58,7 +60,11 @@ _NETWORK = _rule(
     r"|\[Errno 113\] No route to host|Could not resolve host|Cannot connect to host .* \[DNS",
 )
 _RULES = (
-    _rule(HintCode.STORAGE_FULL, r"No space left on device"),
+    _rule(
+        HintCode.STORAGE_FULL,
+        r"No space left on device|database or disk is full|^OSError: \d+ requested and \d+ written\Z"
+        r"|\bSIGBUS\b|\bsignal: Bus error\b",  # a process of the cell's own, that joblib or PyTorch tells of
+    ),
     _rule(HintCode.MEMORY_SHORT, r"Unable to allocate |^MemoryError\b"),
     _rule(HintCode.PROCESSES_SHORT, r"^BlockingIOError: \[Errno 11\]|can't start new thread"),
     _rule(HintCode.FILES_SHORT, r"\[Errno 24\] Too many open files"),
@@ -74,6 +80,8 @@ _RULES = (
     _rule(HintCode.MODULE_NOT_HERE, r"^ModuleNotFoundError: "),
     _rule(HintCode.FILE_NOT_HERE, r"^FileNotFoundError\b|\[Errno 2\]|No such file or directory"),
 )
+_CAUSE = re.compile(r"^(?:\x1b\[[\d;]*m)*OSError(?:\x1b\[[\d;]*m)*: \[Errno 28\] ", re.MULTILINE)
+"""The first line of an exception that another one came of, in a traceback; errors of the same kind alone."""
 _PROGRAMS = frozenset(
     """
     R Rscript apt apt-get aws brew cargo chromium conda convert curl docker dot ffmpeg g++ gcc gh git go google-chrome
@@ -103,6 +111,8 @@ class Failure:
 
     name: str
     value: str
+    traceback: Sequence[object] = ()
+    """Its lines, or pieces of several; those of the exceptions that it came of are among them."""
 
     @property
     def said(self) -> str:
@@ -168,6 +178,9 @@ class Hints:
     def _code(self, failure: Failure) -> HintCode | None:
         said = failure.said
         code = next((rule.code for rule in _RULES if rule.pattern.search(said)), None)
+        pieces = (piece[:MAX_SEARCHED] for piece in failure.traceback[:MAX_PIECES] if isinstance(piece, str))
+        if code is None and any(map(_CAUSE.search, pieces)):
+            code = HintCode.STORAGE_FULL
         if code is HintCode.STORAGE_FULL and self._volumes:
             return HintCode.VOLUME_OR_STORAGE_FULL
         if code is HintCode.NO_NETWORK and self._way_out:

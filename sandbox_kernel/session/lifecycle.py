@@ -81,10 +81,15 @@ def no_kernelspec(settings: Settings, said: Mapping[str, Any]) -> ImageMissing:
     return ImageMissing(code, value=settings.kernel, setting="kernel")
 
 
-def of_kernel(death: Death, memory_bytes: int) -> SandboxError:
+def no_time_zone(spec: SandboxSpec) -> ImageMissing:
+    zone = None if spec.made_of is None else spec.made_of.zone
+    return ImageMissing(EndCode.NO_TIME_ZONE.note(image=spec.image, zone=zone), value=zone, setting="time_zone")
+
+
+def of_kernel(death: Death, limits: Limits) -> SandboxError:
     """Name the reason of a kernel's death from what the agent saw."""
     if death.signal == signal.SIGKILL and death.ooms:
-        return out_of_memory(memory_bytes, Survived.FILES)
+        return out_of_memory(limits.memory, Survived.FILES)
     if death.signal is not None:
         try:
             how = f"was ended by signal {death.signal} ({signal.Signals(death.signal).name})"
@@ -92,6 +97,16 @@ def of_kernel(death: Death, memory_bytes: int) -> SandboxError:
             how = f"was ended by signal {death.signal}"
     else:
         how = f"ended itself with exit code {'unknown' if death.code is None else death.code}"
+    if death.signal == signal.SIGBUS:
+        return KernelDied(
+            EndCode.KERNEL_DIED,
+            f"the kernel {how}: a file that was mapped into memory found no room. Shared memory is in /dev/shm "
+            f"(shm_size), others may be in /tmp ({format_bytes(limits.tmp_size)}, tmp_size) and /mnt/data "
+            f"({format_bytes(limits.scratch_size)}, scratch_size)",
+            limit=format_bytes(limits.shm_size),
+            setting="shm_size",
+            kept=Survived.FILES,
+        )
     return KernelDied(EndCode.KERNEL_DIED, f"the kernel {how}", kept=Survived.FILES)
 
 
@@ -421,6 +436,8 @@ class Lifecycle:
         if self._state is not State.ATTESTING or spec is None:
             raise WireError(EndCode.INTRODUCED_TWICE)
         await (one := link.container).attest(report, spec)
+        if isinstance(report, dict) and report.get("zone") is False:
+            raise no_time_zone(spec)
         if self._state is State.ATTESTING:  # else it was ended meanwhile
             self._emit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
             self._go(Event.ATTESTED)
@@ -449,7 +466,7 @@ class Lifecycle:
         self._go(Event.KERNEL_EXITED)
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
-        error = restarted() if restarting else of_kernel(death, self._limits.memory)
+        error = restarted() if restarting else of_kernel(death, self._limits)
         self._emit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
         worked = restarting or self._requests.inbound.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1

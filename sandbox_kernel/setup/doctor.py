@@ -178,7 +178,8 @@ def condition_rows(found: Iterable[Condition], settings: Settings) -> list[Check
 def engine_rows(info: EngineInfo, settings: Settings) -> list[Check]:
     """Judge an engine by what it says of itself; one without runtimes has none to be chosen."""
     runtimes = [_runtime(info, settings.runtime), _gvisor(info)] if info.runtimes or settings.runtime else []
-    return [_seccomp(info), _limits(info), *_users(info), *runtimes, _memory(info, settings), _disk(info)]
+    limits = [_limits(info), *_sockets(info)]
+    return [_seccomp(info), *limits, *_users(info), *runtimes, _memory(info, settings), _disk(info)]
 
 
 def _seccomp(info: EngineInfo) -> Check:
@@ -207,6 +208,14 @@ def _limits(info: EngineInfo) -> Check:
             "with delegation for a rootless engine)",
         )
     return Check("limits", "ok", f"{version}: {', '.join(needed)}")
+
+
+def _sockets(info: EngineInfo) -> list[Check]:
+    """Say so where nobody limits what TCP and UDP hold: version 1 does not count it as memory."""
+    if info.cgroup_version != "1" or os.geteuid() == 0:
+        return []
+    found = "cgroup v1: memory of TCP and UDP sockets is limited for all sandboxes together; root's broker limits each"
+    return [Check("sockets", "note", found)]
 
 
 def _users(info: EngineInfo) -> list[Check]:
@@ -299,7 +308,7 @@ _IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; build ours w
 _SAYS_ITSELF = frozenset({
     EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.ENGINE_LACKS_USERS,
     EndCode.CONTAINER_NOT_REMOVED, EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST,
-    EndCode.ENGINE_STOPPED, EndCode.NO_KERNELSPEC,
+    EndCode.ENGINE_STOPPED, EndCode.NO_KERNELSPEC, EndCode.NO_TIME_ZONE,
 })  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.core.codes import HintCode
+from sandbox_kernel.core.codes import EndCode, HintCode
+from sandbox_kernel.core.errors import ImageMissing
 from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from tests.support.roots import root_of_tests
@@ -119,3 +120,28 @@ def test_a_part_that_a_package_lacks_is_not_taken_for_a_package(image: str) -> N
     for one in (execution, pickled):
         assert one.error is not None
         assert HintCode.SUBMODULE_NOT_HERE.text.partition(":")[0] in "".join(one.logs.stderr)
+
+
+HOURS = """
+import datetime, os, time
+def hours():
+    time.tzset()
+    return datetime.datetime(2026, 1, 15).astimezone().utcoffset().total_seconds() / 3600
+found = [hours()]
+for os.environ["TZ"] in ("US/Pacific", "Asia/Calcutta", "Europe/Kiev", "Mars/Base"):
+    found.append(hours())
+found
+"""
+
+
+@pytest.mark.parametrize("runtime", engines())
+def test_a_time_zone_is_shown_by_its_older_names_too_or_refused_at_the_start(image: str, runtime: str | None) -> None:
+    """In a running sandbox, the last one shows what becomes of a zone that nobody refuses."""
+    options: dict[str, Any] = {"engine": "docker", "image": image, "runtime": runtime}
+    if runtime is None:
+        options = {"engine": "bubblewrap", "image": root_of_tests(), "limits": "best-effort"}
+    with Sandbox(**options, time_zone="US/Pacific") as sandbox:
+        assert sandbox.run_code(HOURS).text == "[-8.0, -8.0, 5.5, 2.0, 0.0]"
+    with pytest.raises(ImageMissing, match="'Mars/Base'") as raised, Sandbox(**options, time_zone="Mars/Base"):
+        pass
+    assert (raised.value.code, raised.value.setting) == (EndCode.NO_TIME_ZONE, "time_zone")

@@ -180,6 +180,36 @@ def test_full_scratch_is_an_ordinary_error(start_kernel: Start) -> None:
     assert kernel.run("import os; os.remove('big'); open('small', 'w').write('x')").value == "1"
 
 
+IN_PARALLEL = """
+import numpy as np
+from joblib import Parallel, delayed
+table = np.ones((80, 131072))
+print(Parallel(n_jobs=2)(delayed(np.sum)(table) for _ in range(2)))
+"""
+SHARED = """
+from multiprocessing import shared_memory
+block = shared_memory.SharedMemory(create=True, size=100 << 20)
+block.buf[:] = bytes([1]) * (100 << 20)
+print(sum(block.buf[::1 << 20]))
+block.unlink()
+"""
+
+
+def test_what_processes_share_has_room_as_memory_has(start_kernel: Start, kernel: Kernel) -> None:
+    """80 and 100 MiB; where there is no room, the settings are named, also by an exception that wraps another."""
+    assert kernel.run(IN_PARALLEL).text().count("10485760.0") == 2
+    assert kernel.run(SHARED).text() == "100\n"
+    small = start_kernel("--tmp-size", "64M", "--shm-size", "64M")
+    result = small.run(IN_PARALLEL)
+    assert result.ename == "PicklingError"
+    assert "64.0 MiB in /tmp (tmp_size)" in result.text("stderr")
+    result = small.run(SHARED)
+    assert result.ename == "KernelDied"
+    assert "SIGBUS" in result.reply["evalue"]
+    assert "Limit: 64.0 MiB." in result.reply["evalue"]
+    assert "Setting to change: shm_size." in result.reply["evalue"]
+
+
 @pytest.mark.parametrize(
     ("code", "hint"),
     [

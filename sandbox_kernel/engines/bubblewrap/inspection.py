@@ -15,7 +15,7 @@ from pathlib import Path
 from ...core.model import SandboxSpec
 from ..attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
 from ..base import Check, Inspection
-from ..cgroups import Group
+from ..cgroups import Group, sockets_line
 from ..hardening import OF_A_USER, PAGE_BYTES, Protections
 from .arguments import mounts, variables
 from .launch import Launched, digest, drops, walls
@@ -147,6 +147,7 @@ def _compared(wanted: Protections, launched: Launched, words: list[str], seen: S
     }
     for name, expected in limits.items():
         yield same(f"engine: {name}", expected, seen.limits.get(name))
+    yield sockets_line(launched.group.place("memory"))
 
 
 def _namespace(pid: int, name: str) -> str:

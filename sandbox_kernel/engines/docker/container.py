@@ -22,6 +22,7 @@ from ..abilities import PAUSE
 from ..attached import Held
 from ..attestation import as_list, at, checks, demand, only, same, short
 from ..base import Check, Handover, Inspection
+from ..cgroups import limit_sockets, sockets_line
 from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
@@ -221,7 +222,9 @@ class DockerContainer(OverPipe):
         self._mounted = mounted_here(found)
         seen = witness(spec, found, image["Config"].get("Env"))
         disks = tuple(disk_line(path, number, found) for path, number in self._held.devices.items())
-        return seen._replace(lines=(*seen.lines, *disks), attached=self._held.changed())
+        await asyncio.wait({self._finding})
+        sockets = sockets_line(self._places.get("memory"))
+        return seen._replace(lines=(*seen.lines, *disks, sockets), attached=self._held.changed())
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))
@@ -396,6 +399,7 @@ class DockerContainer(OverPipe):
             self._mounted = self._mounted or (mounted_here(found) if found else None)
             self._places = places = places_of(pid, self.id)
             if "memory" in places:
+                limit_sockets(places["memory"])
                 self._limits.append(watch_memory(places["memory"], self._ran_out))
             if "pids" in places:
                 self._limits.append(watch_processes(places["pids"], pid, self._had_no_room))

@@ -147,6 +147,9 @@ reading("timers_of_the_machine", ROOT_UNMASKED, "/proc/timer_list", "/proc/timer
 reading("the_machine_s_firmware", UNMASKED, "/sys/firmware", "/sys/devices/virtual/dmi")
 reading("the_kernel_s_own_files", UNMASKED, "/sys/kernel")
 reading("debug_and_trace_files", None, "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/fs/bpf", "/sys/fs/pstore")
+reading("buses_and_drivers_of_the_machine", UNMASKED, "/proc/bus", "/proc/irq", "/proc/tty", "/proc/sys/dev")
+reading("file_systems_of_the_machine", UNMASKED, "/proc/filesystems", "/proc/fs")
+reading("the_boot_of_the_machine", UNMASKED, "/proc/sys/kernel/random/boot_id")
 reading("page_frames", ROOT_UNMASKED, "/proc/kpagecount", "/proc/kpageflags")
 
 

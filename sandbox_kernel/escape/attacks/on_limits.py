@@ -121,6 +121,59 @@ def sockets_beyond_the_memory_limit() -> object:
     return total > limit("memory") and total
 
 
+@attack("nothing SIGKILL", control="no limit of sockets")
+def connections_beyond_the_memory_limit() -> object:
+    """What TCP holds of the loopback: a machine may count it beside memory, and bound it for all together."""
+    total = 0
+    kept: list[socket.socket] = []
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1)
+    try:
+        while total <= limit("memory"):
+            near = socket.create_connection(listener.getsockname(), timeout=2)
+            listener.settimeout(2)
+            far = listener.accept()[0]
+            kept += [near, far]
+            for end in (near, far):
+                total += _filled(end)
+    except OSError:  # no more descriptors, or no more room
+        pass
+    return total > limit("memory") and total
+
+
+def _filled(end: socket.socket) -> int:
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MIB)
+    end.setblocking(False)
+    total = 0
+    try:
+        while True:
+            total += end.send(bytes(65536))
+    except BlockingIOError:
+        return total
+
+
+@attack("nothing SIGKILL", control="no limit of sockets")
+def datagrams_beyond_the_memory_limit() -> object:
+    """The same of UDP: each socket keeps what nobody reads, and the rest is dropped."""
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    kept: list[socket.socket] = []
+    try:
+        while len(kept) * 300_000 <= limit("memory"):
+            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            kept.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
+            one.bind(("127.0.0.1", 0))
+            for _ in range(8):
+                sender.sendto(bytes(60000), one.getsockname())
+    except OSError:
+        kept.pop().close()
+    try:
+        with open("/proc/self/net/udp") as file:
+            total = sum(int(row.split()[4].partition(":")[2], 16) for row in file.readlines()[1:])
+    except FileNotFoundError:
+        return False
+    return total > limit("memory") and total
+
+
 def fill(folder: str, size: int) -> object:
     fd, written = os.open(folder + "/big", os.O_CREAT | os.O_WRONLY), 0
     while written < size:

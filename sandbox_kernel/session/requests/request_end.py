@@ -243,4 +243,5 @@ def _failure(request: PendingRequest) -> Failure | None:
     reply = request.reply
     if reply is None or not request.is_execute or reply.content.get("status") != "error":
         return None
-    return Failure(str(reply.content.get("ename")), str(reply.content.get("evalue")))
+    said = reply.content
+    return Failure(str(said.get("ename")), str(said.get("evalue")), said.get("traceback") or ())

@@ -10,6 +10,9 @@ from typing import Any
 
 from sandbox_kernel.core.model import SCRATCH
 
+NO_LIMIT_OF_SOCKETS = "no limit of sockets"
+"""What the host sets beside an engine: `tools.run` has it left out."""
+
 Body = dict[str, Any]
 Given = dict[str, Any]
 Alteration = Callable[[Body, Given], None]
@@ -111,4 +114,5 @@ ALTERATIONS: dict[str, Alteration] = {
     "more open files": host(Ulimits=[{"Name": "nofile", "Soft": 4096, "Hard": 4096}]),
     "larger file systems": both(tmpfs("size", str(64 << 20)), host(ShmSize=64 << 20)),
     "no limit of files": tmpfs("nr_inodes", "0"),
+    NO_LIMIT_OF_SOCKETS: both(),
 }

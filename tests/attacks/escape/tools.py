@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.escape.attack_program import PROGRAM, sources
 from sandbox_kernel.escape.attacks import kit
 from sandbox_kernel.escape.canaries import laid
-from tests.attacks.escape.alterations import ALTERATIONS, Alteration
+from tests.attacks.escape.alterations import ALTERATIONS, NO_LIMIT_OF_SOCKETS, Alteration
 from tests.attacks.escape.weaker import weakened
 from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins, report_sources
 from tests.support.patience import SLOWNESS, within
@@ -143,4 +146,6 @@ def run(names: list[str], runtime: str, alteration: str | None, folder: Path) ->
 
     An attack that ends its whole container has an outcome like "sandbox out_of_memory"; the others get a new one.
     """
-    return asyncio.run(_run(names, runtime, alteration, folder))
+    lacking = patch.object(cgroups, "SOCKETS", "none") if alteration == NO_LIMIT_OF_SOCKETS else nullcontext()
+    with lacking:
+        return asyncio.run(_run(names, runtime, alteration, folder))

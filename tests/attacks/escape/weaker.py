@@ -133,6 +133,7 @@ WEAKER: Mapping[str, Weaker] = {
     "more open files": Weaker(limits={"open_files": 4096}),
     "larger file systems": Weaker(limits=dict.fromkeys(("scratch_size", "tmp_size", "shm_size"), 64 * MIB)),
     "no limit of files": Weaker(),
+    "no limit of sockets": Weaker(),
 }
 
 

@@ -179,13 +179,29 @@ def test_a_plugin_s_values_are_those_of_its_class() -> None:
     assert Settings().of(Two) == Two()
 
 
-def test_scratch_is_a_quarter_of_memory_unless_it_is_chosen() -> None:
-    """Less memory means less scratch, so that one flag is enough; a choice that does not fit is refused."""
-    assert config.from_keywords(memory="1G").limits.scratch_size == GIB // 4
-    assert config.from_keywords(memory="8G").limits.scratch_size == 2 * GIB
-    assert config.from_keywords(memory="8G", scratch_size="1M").limits.scratch_size == MIB
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ({"memory": "64M"}, (16, 16, 16)),
+        ({"memory": "1G"}, (256, 256, 256)),
+        ({"memory": "8G"}, (2048, 2048, 2048)),
+        ({"memory": "8G", "scratch_size": "1M"}, (1, 2048, 2048)),
+        ({"memory": "2G", "scratch_size": "1G"}, (1024, 256, 256)),
+        ({"memory": "2G", "shm_size": "1G"}, (256, 256, 1024)),
+        ({"memory": "2G", "tmp_size": "1G", "shm_size": "64M"}, (448, 1024, 64)),
+        ({"memory": "2G", "scratch": "disk"}, (10240, 512, 512)),
+    ],
+)
+def test_folders_in_memory_follow_it_unless_they_are_chosen(given: dict[str, str], sizes: tuple[int, ...]) -> None:
+    """Less memory means less of each, so that one flag is enough; together they never fill it."""
+    limits = config.from_keywords(**given).limits
+    assert (limits.scratch_size // MIB, limits.tmp_size // MIB, limits.shm_size // MIB) == sizes
+
+
+@pytest.mark.parametrize("given", [{"memory": "1G", "scratch_size": "1G"}, {"memory": "1G", "scratch_size": "767M"}])
+def test_a_folder_that_leaves_others_no_memory_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="three quarters"):
-        config.from_keywords(memory="1G", scratch_size="1G")
+        config.from_keywords(**given)
 
 
 # --- the kernel's arguments ------------------------------------------------------------------------------------------
@@ -332,7 +348,7 @@ def test_the_stronger_file_wins_and_the_command_line_wins_over_files(
     limits = config.from_argv(["--pids", "77"])[1].limits
     assert (limits.cpus, limits.pids, limits.open_files, limits.memory) == (3.0, 77, 300, 4 * GIB)
     assert config.from_keywords(cpus=1).limits.cpus == 1.0
-    assert limits.shm_size == Limits().shm_size
+    assert limits.message_limit == Limits().message_limit
 
 
 CONFIG_ERRORS = {

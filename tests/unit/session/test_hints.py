@@ -225,3 +225,35 @@ def test_who_fills_a_folder_is_told_of_volumes_where_there_are_some() -> None:
     full = ("OSError", "[Errno 28] No space left on device")
     assert "each volume" in str(hint(*full, volumes=True))
     assert "each volume" not in str(hint(*full))
+
+
+FULL = {
+    "sqlite": ("OperationalError", "database or disk is full"),
+    "numpy": ("OSError", "13107200 requested and 12582912 written"),
+    "joblib, of a worker": ("TerminatedWorkerError", "The exit codes of the workers are {SIGBUS(-7)}"),
+    "PyTorch, of a worker": (
+        "RuntimeError",
+        "DataLoader worker (pid 9) is killed by signal: Bus error.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FULL)
+def test_a_full_folder_is_named_however_a_library_says_it(case: str) -> None:
+    assert "512.0 MiB in /dev/shm (shm_size)" in str(hint(*FULL[case]))
+
+
+WRAPPED: dict[str, tuple[list[object], bool]] = {
+    "plain": (["OSError: [Errno 28] No space left on device\n\nThe above exception was", "PicklingError: x"], True),
+    "in colours": (["\x1b[31mOSError\x1b[39m: [Errno 28] No space left on device"], True),
+    "of a worker": (['_RemoteTraceback: \n"""\nTraceback:\nOSError: [Errno 28] No space left on device\n"""'], True),
+    "a line of the cell's": (["----> 1 raise ValueError('OSError: [Errno 28] No space')"], False),
+    "no text": ([None, 7], False),
+}
+
+
+@pytest.mark.parametrize("case", WRAPPED)
+def test_a_full_folder_is_named_where_another_exception_wraps_it(case: str) -> None:
+    lines, named = WRAPPED[case]
+    said = Hints(Limits()).of_failure(Failure("PicklingError", "Could not pickle the task", lines))
+    assert ("in /tmp (tmp_size)" in (said or "")) is named

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from sandbox_kernel.core.model import Inside, SandboxSpec, Settings
+from sandbox_kernel.core.model import Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.kubernetes import warm_pool
 from sandbox_kernel.plugins.kubernetes.pod import HEARD, Pod
@@ -27,7 +27,7 @@ def test_two_sessions_with_the_same_settings_take_from_one_pool() -> None:
 OTHERS = {
     "the image": Settings(image="another:1"),
     "the runtime": Settings(runtime="gvisor"),
-    "memory": Settings(limits=replace(Settings().limits, memory=1 << 30)),
+    "memory": Settings(limits=Limits(memory=1 << 30)),
     "processors": Settings(limits=replace(Settings().limits, cpus=0.5)),
     "processes": Settings(limits=replace(Settings().limits, pids=99)),
     "open files": Settings(limits=replace(Settings().limits, open_files=99)),

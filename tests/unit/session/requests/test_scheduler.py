@@ -25,6 +25,7 @@ from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.policy import OutputPolicy, budget
 from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import lifecycle as exit_reasons
+from sandbox_kernel.session.agent_messages import Death
 from sandbox_kernel.session.cell_streams import RunningCells
 from sandbox_kernel.session.requests import escalation, outbound, queue, time_limits
 from sandbox_kernel.session.requests.queue import MAX_UNASKED, PendingRequest
@@ -1010,6 +1011,15 @@ def test_a_folder_with_too_much_in_it_says_what_and_which_setting_that_is() -> N
     error = exit_reasons.of_sandbox(reason, Limits(scratch="disk", scratch_size=10 << 30), None)
     assert (error.code.code, error.limit, error.setting) == ("out-of-scratch", "10.0 GiB", "scratch_size")
     assert "12.0 GiB of files" in str(error)
+
+
+def test_a_kernel_that_found_no_room_for_a_mapped_file_says_which_setting_that_is() -> None:
+    limits = Limits(shm_size=20 << 20)
+    full, other = (exit_reasons.of_kernel(Death(None, number, 0, ""), limits) for number in (7, 11))
+    assert (full.code.code, full.limit, full.setting) == ("kernel-died", "20.0 MiB", "shm_size")
+    assert "SIGBUS" in str(full)
+    assert "tmp_size" in str(full)
+    assert (other.code.code, other.limit, other.setting) == ("kernel-died", None, None)
 
 
 async def test_the_death_of_a_kernel_ends_its_cell_and_aborts_those_behind(bench: Bench) -> None:
