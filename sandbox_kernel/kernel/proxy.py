@@ -11,10 +11,12 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from ..core.codes import Survived
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
@@ -233,8 +235,23 @@ class Proxy:
     def deliver(self, message: Message, client: bytes | None) -> None:
         if client is None:
             self.overflow.publish(message)
+        elif (reason := self._end_of_batch(message)) is not None:
+            sys.stderr.write(f"sandbox-kernel: {reason}\n")
+            self._stopping.set()
         else:
             self.sockets.send(message, client)
+
+    def _end_of_batch(self, reply: Message) -> SandboxError | None:
+        """Return why a batch ends here: its variables are gone, and it may not go on after an error.
+
+        nbclient knows a dead kernel by the end of this process, and takes any reply for that of a cell that failed.
+        """
+        request = self.session.requests.queue.find(reply.parent.get("msg_id"))
+        if request is None or request.batch is None or not request.sent or request.verdict is None:
+            return None
+        if request.message.content.get("stop_on_error") is False:
+            return None
+        return request.verdict if request.verdict.kept in {Survived.FILES, Survived.NOTHING} else None
 
     def drain(self) -> None:
         self.sockets.drain()

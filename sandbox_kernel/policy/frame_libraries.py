@@ -42,6 +42,8 @@ class Place:
     run: str
     gone: tuple[str, ...] = ()
     """Cells that the notebook has lost."""
+    notebook: str = ""
+    """Which one, if a client runs several, one after another."""
 
 
 class Packer:

@@ -60,6 +60,8 @@ class OutputPolicy:
         self._asked: _Content = {}
         """What was asked, if the message is a reply."""
         self._libraries = Libraries()
+        self._notebook = ""
+        """The one that these are of."""
         self.packer: Packer = Packer() if before is None else before.packer
         """Knows the libraries that came last."""
         self._bundles = Bundles(
@@ -162,6 +164,8 @@ class OutputPolicy:
         transient = shown.content.get("transient")
         if isinstance(transient, dict) and transient.get("display_id") is not None:
             return False
+        if place.notebook != self._notebook:
+            self._notebook, self._libraries = place.notebook, Libraries()
         return self._libraries.leaves_out(name, place)
 
     def _package(self, model_id: str) -> str | None:

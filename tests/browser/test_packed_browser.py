@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter
 from selenium.webdriver import Chrome
 
 from sandbox_kernel.policy import frame
 from sandbox_kernel.policy.frame_libraries import Packer
 from tests.browser.lab import Lab, chromium, eventually
+from tests.support.kernels import install
 
 LIBRARY = "function draw(what){document.body.append(what+' ')} /* é much of it */\n" * 2000
 PACKED = Packer().pack(LIBRARY)
@@ -102,6 +107,36 @@ def test_frames_share_a_library_and_a_neighbour_that_lies_is_not_believed(browse
             ]
         # Whoever knows a library's name gets it: so often from the frame that has it, and once as its own.
         assert 0 < int(inside(browser, 0, "return window.heard")) <= 5
+
+
+def test_figures_of_a_batch_have_their_library_once_and_each_draws_in_an_export(
+    browser: Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str
+) -> None:
+    """Nbclient names no cell. Two runs with one kernel are two notebooks, each of which stands alone."""
+    install(tmp_path, "--image", image)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
+    line, source = LIBRARY.partition("\n")[0] + "\n", figure("a").replace(LIBRARY, "LIBRARY")
+    code = f"from IPython.display import HTML; HTML({source!r}.replace('LIBRARY', {line!r} * 2000))"
+    cells = [nbformat.v4.new_code_cell(one) for one in ("x = 1", *[code] * 3)]
+    document = nbformat.v4.new_notebook(cells=cells)
+    manager, pages = KernelManager(kernel_name="sandbox-python"), []
+    manager.start_kernel()
+    try:
+        for _ in range(2):
+            client = NotebookClient(document, km=manager, timeout=120)
+            client.execute()
+            assert client.kc is not None
+            client.kc.stop_channels()
+            sizes = [len(cell.outputs[0].data["text/html"]) for cell in document.cells[1:]]
+            assert sizes[1] == sizes[2] < sizes[0] - 0.9 * len(PACKED.text)
+            pages.append(HTMLExporter().from_notebook_node(document)[0])
+    finally:
+        manager.shutdown_kernel(now=True)
+    for body in pages:
+        with page(body) as port:
+            browser.get(f"http://127.0.0.1:{port}/")
+            for number in range(3):
+                eventually(lambda n=number: "load" in inside(browser, n), "it draws")  # type: ignore[misc]
 
 
 def test_control_who_does_not_look_at_the_hash_runs_what_the_neighbour_says(browser: Chrome) -> None:

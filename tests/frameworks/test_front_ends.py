@@ -10,6 +10,7 @@ from pathlib import Path
 import jupyter_kernel_test
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
@@ -84,11 +85,39 @@ def test_nbclient_runs_a_notebook() -> None:
     assert document.cells[2].outputs[0].data["text/plain"] == "22"
 
 
-def test_nbclient_reports_the_reason_of_a_dead_kernel() -> None:
-    """The cell's error names the reason, and comes at once: the kernel process is alive, and so is its next kernel."""
-    document = notebook("import os; os._exit(3)", "print('next')")
-    with pytest.raises(CellExecutionError, match="KernelDied"):
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import os; os._exit(0)", "KernelDied"),
+        ("b = bytearray(4 << 30)\nfor i in range(0, 4 << 30, 4096): b[i] = 1", "OutOfMemory"),
+    ],
+)
+def test_nbclient_sees_a_dead_kernel_and_the_notebook_says_why(code: str, reason: str) -> None:
+    """Its variables are gone, so a batch does not go on: as with a kernel that is a process of its own."""
+    document = notebook(code, "print('next')")
+    with pytest.raises(DeadKernelError):
         NotebookClient(document, timeout=60).execute()
+    assert document.cells[0].outputs[-1].ename == reason
+    assert not document.cells[1].outputs
+
+
+def test_papermill_says_a_dead_kernel_by_its_exit_code(tmp_path: Path) -> None:
+    nbformat.write(notebook("print(1)", "import os; os._exit(0)", "print('never')"), tmp_path / "in.ipynb")
+    done = outside(tmp_path, "papermill", "in.ipynb", "out.ipynb", "--no-progress-bar")
+    assert done.returncode == 138, done.stderr
+    assert "\nsandbox-kernel: the kernel " in done.stderr
+
+
+def test_a_client_that_asks_like_a_person_keeps_its_kernel_process() -> None:
+    """A notebook that a person has open is told, and goes on with a new kernel."""
+    manager = KernelManager(kernel_name="sandbox-python")
+    manager.start_kernel()
+    kernel = Kernel(manager)
+    try:
+        assert kernel.run("import os; os._exit(0)").ename == "KernelDied"
+        assert kernel.run("print('next')").text() == "next\n"
+    finally:
+        kernel.close()
 
 
 def test_nbclient_goes_on_after_a_dead_kernel_if_told_so() -> None:

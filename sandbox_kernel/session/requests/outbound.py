@@ -226,9 +226,11 @@ class Outbound:
 
 
 def _place(request: PendingRequest | None) -> Place | None:
-    """Return the cell of a notebook that a request runs, as JupyterLab and VS Code say it."""
+    """Return the cell of a notebook that a request runs, as JupyterLab and VS Code say it, or its batch."""
     if request is None or not request.is_execute:
         return None
+    if request.batch is not None:
+        return Place(request.id, request.id, notebook=request.batch)
     cell, gone = request.message.metadata.get("cellId"), request.message.metadata.get("deletedCells")
     if not isinstance(cell, str) or not 0 < len(cell) <= MAX_CELL_ID:
         return None

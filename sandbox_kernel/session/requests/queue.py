@@ -6,6 +6,8 @@ long after its end too, because a thread may print late; how many are remembered
 
 from __future__ import annotations
 
+import os
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -29,6 +31,9 @@ MAX_UNASKED = 100
 """Answers to one cell that asks for input where none is allowed; each waits for the kernel to take it."""
 MAX_TOLD = 20
 """Lines of the host's own in one cell while it runs; the audit has them all."""
+
+_COUNTED = re.compile(r"(.{1,200}_([0-9]{1,20})_)([0-9]{1,15})", re.DOTALL)
+"""An id of jupyter_client's: its session, its process, and a number that each of its messages raises by one."""
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who asks, where one process serves several: a way of asking, a space, and a name. Written down with each cell."""
@@ -75,6 +80,8 @@ class PendingRequest:
     """Whether the kernel published an error of it."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
+    batch: str | None = None
+    """The first of the cells without an id that its client has sent one after another."""
     caller: str = field(default_factory=caller.get)
     id: str = field(init=False)
     is_execute: bool = field(init=False)
@@ -222,6 +229,8 @@ class RequestQueue:
         self._known: OrderedDict[str, PendingRequest] = OrderedDict()
         self._waiting: dict[str, deque[PendingRequest]] = {}
         self._in_flight: dict[str, PendingRequest] = {}
+        self._batch = ("", 0, "")
+        """The newest cell of the newest batch: what its id begins with, its number, and the batch."""
 
     def add(
         self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None
@@ -234,11 +243,30 @@ class RequestQueue:
         waiting = self._waiting.setdefault(queue, deque())
         if message.id in self._known or len(waiting) >= MAX_WAITING:
             return None
-        request = PendingRequest(message, client, queue, seconds, reads)
+        request = PendingRequest(message, client, queue, seconds, reads, batch=self._batch_of(message))
         self._known[message.id] = request
         waiting.append(request)
         self._forget()
         return request
+
+    def _batch_of(self, message: Message) -> str | None:
+        """Return the batch of a cell that a program runs which writes a notebook: nbclient, and what stands on it.
+
+        Such a program has started this process, answers no question, names no cell, and asks for nothing between two of
+        them. Others show each output by itself, or run a cell again: a cell of theirs is in no batch.
+        """
+        content, counted = message.content, _COUNTED.fullmatch(message.id)
+        if message.type != "execute_request" or counted is None or counted[2] != str(os.getppid()):
+            return None
+        shown = content.get("store_history", True) is True and content.get("silent", False) is False
+        if not shown or content.get("allow_stdin") is not False or "cellId" in message.metadata:
+            return None
+        begins, before, batch = self._batch
+        number = int(counted[3])
+        if (counted[1], number) != (begins, before + 1):
+            batch = message.id
+        self._batch = counted[1], number, batch
+        return batch
 
     def find(self, message_id: object) -> PendingRequest | None:
         return self._known.get(message_id) if isinstance(message_id, str) else None

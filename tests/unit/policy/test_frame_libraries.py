@@ -77,6 +77,13 @@ def test_the_next_cell_does_without_and_the_same_one_run_again_brings_it_along()
     assert brings(policy, Place("a", "6"))
 
 
+def test_each_notebook_of_a_client_that_names_no_cell_has_it_once() -> None:
+    policy = OutputPolicy("safe")
+    got = [brings(policy, Place(cell, cell, notebook=cell[0])) for cell in ("a1", "a2", "a2", "a3", "b1", "b2", "a4")]
+    assert got == [True, False, False, False, True, False, True]
+    assert brings(policy, Place("x", "1")), "another front end has a notebook of its own"
+
+
 def test_all_cells_run_again_have_it_once() -> None:
     policy = OutputPolicy("safe")
     for turn in range(3):

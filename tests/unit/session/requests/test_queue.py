@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +103,47 @@ def test_an_id_is_used_once() -> None:
     queue.advance(first, Event.END)
     assert queue.add(message("1"), b"client") is None
     assert queue.find("1") is first
+
+
+PARENT = f"s_{os.getppid()}_"
+FROM_NBCLIENT = {"code": "1", "silent": False, "store_history": True, "allow_stdin": False, "stop_on_error": True}
+
+
+def batches(*requests: tuple[str, dict[str, Any]], kind: str = "execute_request", cell: str | None = None) -> list[Any]:
+    """Return the batch of each request, by the id of its first cell."""
+    queue, metadata = RequestQueue(), {} if cell is None else {"cellId": cell}
+    found = []
+    for identity, content in requests:
+        one = replace(message(identity, kind), content={**FROM_NBCLIENT, **content}, metadata=metadata)
+        request = queue.add(one, b"")
+        assert request is not None
+        found.append(request.batch)
+    return found
+
+
+def test_cells_that_a_program_sends_one_after_another_are_a_batch() -> None:
+    cells: list[tuple[str, dict[str, Any]]] = [(f"{PARENT}{number}", {}) for number in (7, 8, 9, 11, 12)]
+    first, *others = cells
+    assert batches(first, *others) == [f"{PARENT}7"] * 3 + [f"{PARENT}11"] * 2, "something else was asked as number 10"
+    assert batches(first, (f"t_{os.getppid()}_8", {})) == [f"{PARENT}7", f"t_{os.getppid()}_8"]
+    invisible = (f"{PARENT}8", {"store_history": False})
+    assert batches(first, invisible, others[1]) == [f"{PARENT}7", None, f"{PARENT}9"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"allow_stdin": True}, {"allow_stdin": 0}, {"silent": True}, {"store_history": False}, {"store_history": 1}],
+)
+def test_what_a_person_asks_or_no_notebook_shows_is_in_no_batch(content: dict[str, Any]) -> None:
+    assert batches((f"{PARENT}7", content), (f"{PARENT}8", content)) == [None, None]
+
+
+@pytest.mark.parametrize("identity", ["5f0c", f"s_{os.getpid()}_", "_", f"s_{os.getppid()}", f"s_{os.getppid()}_x"])
+def test_a_client_that_did_not_start_this_process_has_no_batches(identity: str) -> None:
+    """It may show each output by itself, or run a cell again, and each has its library then."""
+    assert batches((f"{identity}7", {}), (f"{identity}8", {})) == [None, None]
+    assert batches((f"{PARENT}7", {}), cell="a") == [None]
+    assert batches((f"{PARENT}7", {}), kind="inspect_request") == [None]
 
 
 @pytest.mark.parametrize("identity", [None, 1, 1.5, ["1"], {"1": 1}, True, "2"])
