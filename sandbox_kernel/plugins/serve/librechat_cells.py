@@ -6,15 +6,17 @@ import base64
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
+from weakref import WeakSet
 
 from ...core.codes import FileCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import PYTHON_KERNEL
+from ...core.package_files import PACKAGE
 from ...files.file_rules import printable, stands_in
 from ...policy.safe_text import plain
-from ...sdk.client import AsyncSandbox
+from ...sdk.client import AsyncSandbox, run_for
 from ...sdk.execution import Execution
 from ...sdk.folder_entries import DEEPEST, EntryInfo, FileType
 from ...sdk.sandbox_paths import relative
@@ -31,6 +33,9 @@ MAX_OUTPUTS = 100
 MAX_NAMED = 10
 """Of the files that stay, those whose names are told."""
 _NOT_OUT = "__pycache__"
+_SAVED_FIGURES = Path("plugins", "serve", "inside", "saved_figures.py")
+_PREPARED: WeakSet[AsyncSandbox] = WeakSet()
+"""Whose kernel shows no figure that it saved."""
 _REPLACED = FileCode.NAME_REPLACED.text
 
 Ref = dict[str, Any]
@@ -77,13 +82,20 @@ async def run(sandbox: AsyncSandbox, lang: str, code: str, args: Sequence[str], 
         return await bash(sandbox, code, args, seconds)
     language = None if sandbox.settings.kernel == PYTHON_KERNEL and lang == "py" else OFFERED[lang]
     try:
+        if language is None and sandbox not in _PREPARED:
+            source = (PACKAGE / _SAVED_FIGURES).read_text(encoding="utf-8") + "\ninstall_here()"
+            await run_for(sandbox, f"exec({source!r}, {{'__name__': 'saved_figures'}})", reads="", timeout=60)
+            _PREPARED.add(sandbox)
         if args:
             await sandbox.run_code(f"import sys; sys.argv = {['', *args]!r}", language=language)
-        return ran(await sandbox.run_code(code, timeout=seconds, language=language))
+        said = ran(await sandbox.run_code(code, timeout=seconds, language=language))
     except ConfigurationError as error:
         if error.setting != "language":
             raise
         return Ran(stderr=f"{error.message}\n")
+    if said.error is not None:  # the next cell may have a new kernel
+        _PREPARED.discard(sandbox)
+    return said
 
 
 async def bash(sandbox: AsyncSandbox, code: str, args: Sequence[str], seconds: float | None, before: str = "") -> Ran:
@@ -225,7 +237,8 @@ class Folder:
             if len(session.files) >= MAX_OUTPUTS or session.size + len(image) > limit:
                 said.note(f"{len(said.images) - index} pictures that were shown are no files: the run has too many")
                 break
-            await session.add(name, _once(image), len(image))
+            if not any(_is(session, stored, image) for stored in session.files.values()):
+                await session.add(name, _once(image), len(image))
         return session
 
 
@@ -235,6 +248,11 @@ def _state(entry: EntryInfo) -> State:
 
 def _is_shown(path: str) -> bool:
     return not any(part.startswith(".") or part == _NOT_OUT for part in PurePosixPath(path).parts)
+
+
+def _is(session: StoredSession, stored: StoredFile, image: bytes) -> bool:
+    """Return whether a picture that was shown is a file that goes out anyway."""
+    return stored.size == len(image) and session.read(stored.offset, stored.size) == image
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:

@@ -16,6 +16,9 @@ PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwACh
 """A PNG of one pixel."""
 
 
+FIGURES = {"runtime_session_hint": "c1"}
+
+
 class Client:
     """What LibreChat asks."""
 
@@ -83,6 +86,30 @@ def test_files_go_in_by_their_ids_and_come_out(ann: Client, bob: Client) -> None
     code = f"import base64, IPython.display as d; d.display(d.Image(base64.b64decode({PICTURE!r})))"
     shown = ann.run(code, runtime_session_hint="c1")
     assert [one["name"] for one in shown["files"]] == ["figure-1.png"]
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("plt.plot([1, 2]); plt.savefig('x.png')", ["x.png"]),
+        ("fig, ax = plt.subplots(); ax.plot([1]); fig.savefig('x.png', dpi=50); plt.show()", ["x.png"]),
+        ("plt.plot([1]); plt.savefig('x')\nplt.gcf()", ["x.png"]),
+        ("plt.plot([1]); plt.savefig('x.png'); plt.figure(); plt.plot([2]); plt.show()", ["figure-1.png", "x.png"]),
+        ("plt.plot([1]); plt.savefig('x.png'); plt.title('changed'); plt.show()", ["figure-1.png", "x.png"]),
+        ("plt.plot([1]); plt.savefig('/tmp/x.png')", ["figure-1.png"]),
+        ("plt.plot([1]); plt.savefig('x.pdf')", ["figure-1.png", "x.pdf"]),
+        ("import io; plt.plot([1]); plt.savefig(io.BytesIO())", ["figure-1.png"]),
+        (
+            "import IPython.display as d; f = plt.figure(); plt.plot([1]); f.savefig('x.png'); plt.close()\n"
+            "d.display(d.Image('x.png'))",
+            ["x.png"],
+        ),
+    ],
+)
+def test_a_figure_that_is_saved_is_one_picture(ann: Client, code: str, names: list[str]) -> None:
+    clean = "import glob, os\nfor name in glob.glob('x.*'): os.remove(name)\n"
+    found = ann.run(f"{clean}import matplotlib.pyplot as plt\n{code}", **FIGURES)
+    assert (sorted(one["name"] for one in found["files"]), found["stderr"]) == (names, "")
 
 
 def test_no_file_vanishes_without_a_word(ann: Client) -> None:
