@@ -80,9 +80,10 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 	@for name in $(FRAMEWORKS); do \
 		echo "--- $$name"; \
 		python=.cache/recipes/$$name/bin/python; [[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/$$name; \
-		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' "$$name" hypothesis psutil pytest \
-			pytest-asyncio pytest-timeout || exit 1; \
+		$$python -m pip install --quiet --disable-pip-version-check --editable '.[serve]' "$$name" hypothesis langchain-tests \
+			psutil pytest pytest-asyncio pytest-timeout || exit 1; \
 		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/plugins/frameworks/container/test_recipes.py \
+			tests/plugins/frameworks/container/test_deep_agents_standard.py \
 			tests/plugins/frameworks/container/test_e2b_page.py tests/frameworks/test_server_clients.py \
 			tests/plugins/serve/container/test_official_client.py tests/plugins/serve/container/test_schemathesis.py \
 			$(PYTEST_ARGS) || exit 1; \

@@ -1,4 +1,7 @@
-"""Files of scratch, as the agent serves them inside the container: one bounded step a request, and no state between.
+"""Files of the sandbox, as the agent serves them inside the container: a bounded step a request, and no state between.
+
+A path is relative to scratch, where no link is followed, or a whole one elsewhere, where links lead where they lead.
+Elsewhere, this user may read and write what cells may, and what is no regular file is not opened there either.
 
 The host asks for each chunk, so the agent never waits and never holds more than one. It runs as the same user as the
 cells, which may race with it: they can only harm their own files, and the host believes nothing of what it gets.
@@ -12,6 +15,7 @@ import errno
 import os
 import re
 import stat
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -26,7 +30,11 @@ ROOT = "/mnt/data"
 CHUNK_BYTES = 1 << 20
 MAX_ENTRIES = 20_000
 """Entries one listing looks at: some 0.1 s of work."""
+LIST_SECONDS = 1.0
+"""Of one listing, at most: where the host's disk is slow, or much of the image is asked for."""
 MAX_DEPTH = 16
+MAX_READS = 1024
+"""Of a file that is made while it is read: such files give a page or more at a time."""
 MAX_NAMED = 100
 """Things that are no regular files which a listing names; the rest is only counted."""
 REMOVED_AT_ONCE = 2_000
@@ -53,14 +61,19 @@ _CODES = {
     errno.ENOMEM: "no_space",
     errno.EACCES: "denied",
     errno.EPERM: "denied",
+    errno.EROFS: "denied",
     errno.ENAMETOOLONG: "bad_name",
+    errno.EFBIG: "endless",
+    errno.EXDEV: "elsewhere",
 }
+_OF_THE_SYSTEM = ("/proc/", "/sys/")
+"""Where files have no size of their own, and what they say is made while it is read."""
 
 
 def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
     """Answer one request of the host; whatever goes wrong is part of the answer.
 
-    file.list    limit                              files [[path, *stamp]], others [[path, kind]], counts, complete
+    file.list    limit [path]                       files [[path, *stamp]], others [[path, kind]], counts, complete
     file.read    path offset size                   stamp, and at most CHUNK_BYTES of data
     file.write   path token offset [size] [final]   stamp once it is final; until then the file has another name
     file.mkdir   path                               with all folders above it
@@ -68,16 +81,21 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
     file.entries path depth limit                   entries [[path, kind, mode, link, *stamp]], complete; "" is the root
     file.stat    path                               entry
     file.rename  path to                            with the folders above it; a file there is replaced
-    file.discard token                              ends an unfinished file.write
+    file.discard token [path]                       ends an unfinished file.write
 
-    A stamp is [size, mtime_ns, ctime_ns, inode]. For a name that the host does not take stands another one, with the
-    CRC-32 of it: `_said` makes those of names that are no UTF-8, the host makes the others, and `_real` finds them.
+    A stamp is [size, mtime_ns, ctime_ns, inode]; [size, 0, 0, 0] for what is made while it is read, and has one chunk.
+    For a name that the host does not take stands another one, with the CRC-32 of it: `_said` makes those of names that
+    are no UTF-8, the host makes the others, and `_real` finds them.
     """
     try:
         if op == "file.list":
-            return {"ok": True, **_Listing(int(request["limit"])).walk()}, b""
+            top = _parts(request["path"]) if request.get("path") else []
+            if top:
+                with _folder(top):
+                    pass  # it is one
+            return {"ok": True, **_Listing(int(request["limit"]), top).walk()}, b""
         if op == "file.discard":
-            with _folder([]) as root, suppress(FileNotFoundError):
+            with _folder(_beside(_real(_parts(request.get("path", "-"))))) as root, suppress(FileNotFoundError):
                 os.unlink(_partial(request), dir_fd=root)
             return {"ok": True}, b""
         if op == "file.entries":
@@ -111,10 +129,22 @@ def _refusal(code: str, message: str) -> tuple[dict[str, Any], bytes]:
 
 
 def _parts(path: object) -> list[str]:
+    """Return the names on a way from scratch; one that begins at the root has "" for its first."""
     parts = path.split("/") if isinstance(path, str) else []
-    if not parts or any(part in ("", ".", "..") for part in parts):
-        raise OSError(errno.ENAMETOOLONG, "not the path of a file in scratch")
+    if path == "/":
+        return [""]
+    if not parts or any(part in ("", ".", "..") for part in parts[_is_elsewhere(parts) :]):
+        raise OSError(errno.ENAMETOOLONG, "not the path of a file")
     return parts
+
+
+def _is_elsewhere(parts: list[str]) -> bool:
+    return parts[:1] == [""]
+
+
+def _beside(parts: list[str]) -> list[str]:
+    """Return the folder where a file lies until it is whole: on the same file system as its own."""
+    return parts[:-1] if _is_elsewhere(parts) else []
 
 
 def _said(name: str) -> str:
@@ -161,7 +191,17 @@ def _stamp(status: os.stat_result) -> list[int]:
 
 @contextmanager
 def _folder(parts: list[str], make: bool = False) -> Iterator[int]:
-    """Open a folder beneath the root one name at a time, so that no link is followed on the way."""
+    """Open a folder: beneath scratch one name at a time, so that no link is followed on the way."""
+    if _is_elsewhere(parts):
+        path = "/".join(parts) or "/"
+        if make:
+            os.makedirs(path, 0o755, exist_ok=True)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+        return
     fd = os.open(os.path.realpath(ROOT), _FOLDER)  # of which one name may be a link of the agent's own
     try:
         for part in parts:
@@ -178,12 +218,12 @@ def _folder(parts: list[str], make: bool = False) -> Iterator[int]:
         os.close(fd)
 
 
-def _regular(name: str, folder: int, flags: int) -> int:
+def _regular(name: str, folder: int, flags: int, follow: bool = False) -> int:
     """Open a regular file; a device or a FIFO is not even opened, unless a cell swaps it in at that moment."""
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    status = os.stat(name, dir_fd=folder, follow_symlinks=follow)
     fd = -1
     if stat.S_ISREG(status.st_mode):
-        fd = os.open(name, flags | _FILE, dir_fd=folder)
+        fd = os.open(name, flags | (_FILE & ~os.O_NOFOLLOW if follow else _FILE), dir_fd=folder)
         status = os.fstat(fd)
         if stat.S_ISREG(status.st_mode):
             return fd
@@ -195,17 +235,33 @@ def _regular(name: str, folder: int, flags: int) -> int:
 
 def _read(parts: list[str], offset: int, size: int) -> tuple[dict[str, Any], bytes]:
     with _folder(parts[:-1]) as folder:
-        fd = _regular(parts[-1], folder, os.O_RDONLY)
+        fd = _regular(parts[-1], folder, os.O_RDONLY, _is_elsewhere(parts))
     try:
-        data = os.pread(fd, max(0, min(size, CHUNK_BYTES)), offset)
+        size = max(0, min(size, CHUNK_BYTES))
+        if _is_elsewhere(parts) and os.readlink("/proc/self/fd/%d" % fd).startswith(_OF_THE_SYSTEM):
+            said = _all_of(fd)
+            return {"ok": True, "stamp": [len(said), 0, 0, 0]}, said[offset : offset + size]
+        data = os.pread(fd, size, offset)
         return {"ok": True, "stamp": _stamp(os.fstat(fd))}, data
     finally:
         os.close(fd)
 
 
+def _all_of(fd: int) -> bytes:
+    """Return all of a file that is made while it is read, which may have no end."""
+    said = b""
+    for _ in range(MAX_READS):
+        if not (data := os.read(fd, CHUNK_BYTES)):
+            return said
+        said += data
+        if len(said) > CHUNK_BYTES:
+            break
+    raise OSError(errno.EFBIG, "it is larger than one chunk")
+
+
 def _write(parts: list[str], request: dict[str, Any], data: bytes) -> dict[str, Any]:
     partial, offset = _partial(request), int(request["offset"])
-    with _folder([]) as root:
+    with _folder(_beside(parts), make=True) as root:
         if offset == 0:
             free = os.fstatvfs(root)
             if free.f_blocks and free.f_bavail * free.f_frsize < int(request.get("size") or 0):
@@ -279,7 +335,7 @@ def _rename(parts: list[str], path: str) -> dict[str, Any]:
 
 
 def _entry(name: str, folder: int, path: str) -> list[Any]:
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    status = os.stat(name or "/", dir_fd=folder, follow_symlinks=False)
     kind, link = _KINDS.get(stat.S_IFMT(status.st_mode), "other"), None
     if kind == "link":
         link = os.readlink(name, dir_fd=folder).encode("utf-8", "backslashreplace").decode()
@@ -294,8 +350,11 @@ def _entries(path: str, depth: int, limit: int) -> dict[str, Any]:
     found: list[list[Any]] = []
     complete = True
     left = max(0, min(limit, MAX_ENTRIES))
-    folders = deque([(top, 1, path + "/" if path else "")])
+    folders = deque([(top, 1, path.rstrip("/") + "/" if path else "")])
+    end = time.monotonic() + LIST_SECONDS
     while folders:
+        if time.monotonic() > end:
+            return {"ok": True, "entries": found, "complete": False}
         above, level, under = folders.popleft()
         try:
             with _folder(above) as folder, os.scandir(folder) as entries:
@@ -303,7 +362,7 @@ def _entries(path: str, depth: int, limit: int) -> dict[str, Any]:
                     if not left:
                         return {"ok": True, "entries": found, "complete": False}
                     left -= 1
-                    if not above and entry.name.startswith(PARTIAL):
+                    if (not above or _is_elsewhere(above)) and entry.name.startswith(PARTIAL):
                         continue
                     with suppress(FileNotFoundError):  # a process of the cell removed it just now
                         row = _entry(entry.name, folder, under + _said(entry.name))
@@ -318,18 +377,22 @@ def _entries(path: str, depth: int, limit: int) -> dict[str, Any]:
 
 
 class _Listing:
-    """The regular files of scratch, those near the root first: a huge folder further down hides nothing above it."""
+    """The regular files of a folder, those near it first: a huge folder further down hides nothing above it."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, top: list[str]) -> None:
         self.files: list[list[Any]] = []
         self.others: list[list[str]] = []
         self.counts: dict[str, int] = {}
         self.complete = True
         self._left = max(0, min(limit, MAX_ENTRIES))
-        self._folders: deque[list[str]] = deque([[]])
+        self._folders: deque[list[str]] = deque([top])
 
     def walk(self) -> dict[str, Any]:
+        end = time.monotonic() + LIST_SECONDS
         while self._folders and self.complete:
+            if time.monotonic() > end:
+                self.complete = False
+                break
             above = self._folders.popleft()
             try:
                 with _folder(above) as folder, os.scandir(folder) as entries:

@@ -286,6 +286,7 @@ class MessageCode(Code):
 
 _RENAME = "Give the file a plain name."
 _SHALLOW = "Use fewer nested folders."
+_COPY = "Copy the folder with a command: one step moves nothing between file systems."
 _PATH = "Give a path relative to /mnt/data."
 _FETCH = "Fetch it by its name (`sandbox.files.download`), if it is meant."
 _REGULAR = "Use regular files, each with one name."
@@ -359,6 +360,9 @@ class FileCode(Code):
         _IN_PIECES,
     )
     SCRATCH_FULL = "violation", "scratch is full", _SCRATCH
+    OTHER_FOLDER_FULL = "violation", "the folder of the sandbox that it goes to is full", _SCRATCH
+    ENDLESS = "limit", "it is made while it is read, and has no end within 1 MiB", _REGULAR
+    OTHER_FILE_SYSTEM = "violation", "the other path is on another file system of the sandbox", _COPY
     SCRATCH_ENTRIES = "limit", "scratch has too many entries", _SCRATCH
     FOLDER_ENTRIES = "limit", "it holds too many entries; the rest is left out", _FEWER
     FOLDER_FILES = "limit", "the folder holds too many files", _FEWER

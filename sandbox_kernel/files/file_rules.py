@@ -161,6 +161,13 @@ def check_name(path: str) -> PurePosixPath:
     return PurePosixPath(path)
 
 
+def check_place(path: str) -> str:
+    """Return the path of a file of the sandbox: relative to scratch, or whole and elsewhere. Raises `FileRefused`."""
+    if path != "/":
+        check_name(path.removeprefix("/"))
+    return path
+
+
 _OF_CHARACTERS = frozenset((
     FileCode.NAME_NOT_UTF8, FileCode.NAME_UNREADABLE, FileCode.NAME_INVISIBLE_MARK, FileCode.NAME_BACKSLASH,
 ))  # fmt: skip
@@ -204,6 +211,12 @@ def _safe(part: str) -> str:
 def stands_in(path: str) -> bool:
     """Return whether a path looks like one of `safe_name`'s that stands for another one."""
     return any(map(_STAND_IN.fullmatch, path.split("/")))
+
+
+def safe_place(path: str) -> str:
+    """Return what `safe_name` does of a path that may be a whole one elsewhere in the sandbox."""
+    root = "/" if path.startswith("/") else ""
+    return path if path == "/" else root + safe_name(path.removeprefix("/"))
 
 
 def check_copied_name(path: str) -> PurePosixPath:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxError
-from .file_rules import CHUNK_BYTES, FileLimits, check_name, check_size, safe_name
+from .file_rules import CHUNK_BYTES, FileLimits, check_place, check_size, safe_name, safe_place
 
 Ask = Callable[..., Awaitable[tuple[dict[str, Any], bytes]]]
 """`await ask(op, data=b"", **fields)` returns the agent's reply and its data. Raises `SandboxError`."""
@@ -36,6 +36,8 @@ _REASONS = {
     "not_empty": FileCode.NOT_EMPTY,
     "denied": FileCode.DENIED,
     "bad_name": FileCode.NAME_NOT_HELD,
+    "endless": FileCode.ENDLESS,
+    "elsewhere": FileCode.OTHER_FILE_SYSTEM,
 }
 
 
@@ -49,6 +51,11 @@ class Stamp(NamedTuple):
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+    @property
+    def is_made_anew(self) -> bool:
+        """Whether each read finds another state: it is a file of the system's that has no content of its own."""
+        return self.inode == 0
 
     @classmethod
     def parse(cls, value: object) -> Stamp:
@@ -69,7 +76,7 @@ class ScratchFile(NamedTuple):
 
 async def write(ask: Ask, path: str, data: bytes | BinaryIO, limit: int = FileLimits().file_bytes) -> int:
     """Write a file of scratch as a whole and return its size. Raises `FileRefused`; then there is no part of it."""
-    check_name(path)
+    check_place(path)
     size = len(data) if isinstance(data, bytes) else None
     check_size(size or 0, limit)
     file = io.BytesIO(data) if isinstance(data, bytes) else data
@@ -100,7 +107,8 @@ async def stream(
     Raises `FileRefused` if it is not, or does not stay, what `stamp` says.
     """
     first, data = await chunk(ask, path, begin, CHUNK_BYTES if end is None else min(end - begin, CHUNK_BYTES), limit)
-    stamp = stamp or first
+    if stamp is None or first.is_made_anew:
+        stamp = first
     if first != stamp:
         raise FileRefused(FileCode.CHANGED.note(done="copied"))
     last = stamp.size if end is None else min(end, stamp.size)
@@ -141,7 +149,7 @@ async def in_turn(work: AsyncIterator[Coroutine[Any, Any, T]]) -> AsyncGenerator
 
 async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tuple[Stamp, bytes]:
     """Return the state of a file and up to `size` bytes of it. Raises `FileRefused`, also if it is over `limit`."""
-    check_name(path)
+    check_place(path)
     reply, data = await call(ask, "file.read", path=path, offset=offset, size=size)
     length = len(data)
     if length > size:  # as above
@@ -154,23 +162,26 @@ async def chunk(ask: Ask, path: str, offset: int, size: int, limit: int) -> tupl
     return stamp, data
 
 
-async def scan(ask: Ask, limit: int = MAX_LISTED) -> tuple[list[ScratchFile], bool]:
-    """Return the regular files of scratch, in the order of their paths, and whether these are all.
+async def scan(ask: Ask, limit: int = MAX_LISTED, elsewhere: str = "") -> tuple[list[ScratchFile], bool]:
+    """Return the regular files of scratch, or of a folder elsewhere, in their paths' order, and whether these are all.
 
     A name with characters that are refused is its safe one.
     """
-    reply, _ = await call(ask, "file.list", limit=limit)
-    files, proper = await asyncio.to_thread(_proper, reply, limit)  # a long listing is not for the loop's thread
+    fields: dict[str, Any] = {"path": elsewhere} if elsewhere else {}
+    reply, _ = await call(ask, "file.list", limit=limit, **fields)
+    files, proper = await asyncio.to_thread(
+        _proper, reply, limit, elsewhere
+    )  # a long listing is not for the loop's thread
     counts = reply.get("counts")
     hidden = isinstance(counts, dict) and not counts.keys().isdisjoint(("too deep", "unreadable"))
     return files, proper and not hidden and reply.get("complete") is True
 
 
-def _proper(reply: dict[str, Any], limit: int) -> tuple[list[ScratchFile], bool]:
+def _proper(reply: dict[str, Any], limit: int, elsewhere: str) -> tuple[list[ScratchFile], bool]:
     files, complete = {}, True
     for path, value in entries(reply, limit):
         try:
-            files[safe_name(path)] = Stamp.parse(value)
+            files[safe_place(path) if elsewhere else safe_name(path)] = Stamp.parse(value)
         except FileRefused:
             complete = False
     return sorted(ScratchFile(*item) for item in files.items()), complete
@@ -178,13 +189,13 @@ def _proper(reply: dict[str, Any], limit: int) -> tuple[list[ScratchFile], bool]
 
 async def make_folder(ask: Ask, path: str) -> None:
     """Make a folder of scratch, with those above it. Raises `FileRefused`."""
-    check_name(path)
+    check_place(path)
     await call(ask, "file.mkdir", path=path)
 
 
 async def remove(ask: Ask, path: str) -> None:
     """Remove a file, a link or an empty folder of scratch. Raises `FileRefused`."""
-    check_name(path)
+    check_place(path)
     await call(ask, "file.remove", path=path)
 
 
@@ -232,23 +243,24 @@ async def sending(
         yield offset, Stamp.parse(reply.get("stamp"))
     except BaseException:
         if offset:
-            await discard(ask, token)
+            await discard(ask, path, token)
         raise
 
 
-async def begun(ask: Ask, token: str) -> int:
+async def begun(ask: Ask, path: str, token: str) -> int:
     """Return how many bytes there are of a file that was being sent by that name; none if it was never begun."""
-    reply, _ = await ask("file.read", path=_PARTIAL + token, offset=0, size=0)
+    folder = path.rpartition("/")[0] + "/" if path.startswith("/") else ""
+    reply, _ = await ask("file.read", path=f"{folder}{_PARTIAL}{token}", offset=0, size=0)
     if not isinstance(reply, dict) or reply.get("ok") is not True:
         return 0
     return Stamp.parse(reply.get("stamp")).size
 
 
-async def discard(ask: Ask, token: str) -> None:
+async def discard(ask: Ask, path: str, token: str) -> None:
     """Remove the part of a file that was being sent, if the sandbox can still be asked."""
     with suppress(SandboxError, TimeoutError):
         async with asyncio.timeout(DISCARD_SECONDS):
-            await ask("file.discard", token=token)
+            await ask("file.discard", path=path, token=token)
 
 
 async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
@@ -262,6 +274,8 @@ async def call(ask: Ask, op: str, data: bytes = b"", **fields: Any) -> tuple[dic
         raise FileRefused(FileCode.NO_ANSWER)
     error = reply.get("error")
     if error == "no_space":
+        if fields.get("path", "").startswith("/"):
+            raise FileRefused(FileCode.OTHER_FOLDER_FULL, setting="tmp_size or shm_size")
         raise FileRefused(FileCode.SCRATCH_FULL, setting="scratch_size")
     if error == "missing":
         raise FileNotThere(FileCode.MISSING)

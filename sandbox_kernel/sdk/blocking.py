@@ -757,7 +757,10 @@ class Files:
         return self._call(self._inner.get_info, path, **service)
 
     def rename(self, old_path: Name, new_path: Name, **service: Any) -> EntryInfo:
-        """Move a file or a folder, with the folders above the new place; a file there is replaced."""
+        """Move a file or a folder, with the folders above the new place; a file there is replaced.
+
+        Between two file systems of the sandbox, such as /mnt/data and /tmp, only a file is moved.
+        """
         return self._call(self._inner.rename, old_path, new_path, **service)
 
     def remove(self, path: Name, *, recursive: bool = False, **service: Any) -> None:

@@ -1,6 +1,7 @@
 """Files of a sandbox for callers of the SDK: written, read, listed, removed, uploaded and downloaded.
 
-Paths are relative to /mnt/data, where the cells run; absolute ones are taken if they lie there.
+Paths are relative to /mnt/data, where the cells run, or whole: all that cells may read can be read, and what they may
+write can be written. What is no regular file (a device, a FIFO) is refused.
 """
 
 from __future__ import annotations
@@ -32,10 +33,20 @@ from ..files.scratch_files import Ask, Stamp
 from . import folder_entries
 from .callbacks import Callback
 from .file_copies import Hash, Progress, followed
-from .folder_entries import DEEPEST, AsyncWatchHandle, Entries, EntryInfo, FileInfo, FileList, FilesystemEvent, Watching
+from .folder_entries import (
+    DEEPEST,
+    AsyncWatchHandle,
+    Entries,
+    EntryInfo,
+    FileInfo,
+    FileList,
+    FilesystemEvent,
+    FileType,
+    Watching,
+)
 from .instance import Instance
 from .running_command import OWN_USERS
-from .sandbox_paths import Name, about, folder_of, named, relative
+from .sandbox_paths import Name, about, folder_of, named, place
 
 OF_A_SERVICE = frozenset((
     "allow_network_mounts", "gzip", "request_timeout", "stream_idle_timeout", "use_octet_stream", "user",
@@ -83,7 +94,8 @@ class Place:
 
     def arrived(self, path: str, stamp: Stamp) -> None:
         """Note that a file was written by the caller, and not by a cell."""
-        self._instance.session.folders.arrived(path, stamp)
+        if not path.startswith("/"):  # what lies elsewhere is copied out by nobody
+            self._instance.session.folders.arrived(path, stamp)
 
     def part_name(self, path: str, name: str, stamp: Stamp) -> str:
         """Return the name of what has come of a file: another one for each sandbox, file and state of it."""
@@ -128,7 +140,7 @@ class AsyncFiles:
 
     async def writing(self, path: Name, data: Data, sha256: str | None) -> Steps[FileInfo]:
         """Do what `write` does, step by step; for callers in another thread."""
-        name, wanted = relative(path), Hash(sha256)
+        name, wanted = place(path), Hash(sha256)
         if isinstance(data, os.PathLike):
             with open_local(data) as file:
                 async with aclosing(self._write(name, file, wanted)) as steps:
@@ -165,7 +177,7 @@ class AsyncFiles:
         check_service(service)
         if format not in {"bytes", "text", "stream"}:
             raise wrong_argument("format", f'format must be "bytes", "text" or "stream", not {format!r}')
-        name = relative(path)
+        name = place(path)
         if format == "stream":
             return self._pieces(name)
         content = b"".join([piece async for piece in self._pieces(name, whole=True)])
@@ -190,19 +202,25 @@ class AsyncFiles:
         Raises:
             FileRefused: It is no regular file, changes meanwhile, or more than 256 MiB are asked for of it.
         """
-        name = relative(path)
+        name = place(path)
         return await named(name, self._part(name, offset, size))
 
     async def opened(self, path: Name, **service: Any) -> OpenedFile:
         """Return the size of a file, and how to read any part of it in pieces; for servers."""
         check_service(service)
-        name = relative(path)
+        name = place(path)
         ask = await self._place.ask(fresh=False)
         stamp, _ = await named(name, scratch_files.chunk(ask, name, 0, 0, self._limits.file_bytes))
+        held: bytes | None = None
+        if stamp.is_made_anew:  # another read would find another state
+            stamp, held = await named(name, scratch_files.chunk(ask, name, 0, CHUNK_BYTES, self._limits.file_bytes))
 
         async def pieces(begin: int, end: int) -> AsyncGenerator[bytes, None]:
             done, digest = 0, hashlib.sha256()
             limit = self._limits.file_bytes
+            if held is not None:
+                yield held[begin:end]
+                return
             rest = scratch_files.stream(ask, name, limit, stamp, begin=begin, end=end)
             try:
                 async with aclosing(rest) as found:
@@ -246,7 +264,7 @@ class AsyncFiles:
     ) -> Steps[FileList]:
         """Do what `upload` does, step by step; for callers in another thread."""
         source, wanted = Path(local), Hash(sha256)
-        name = relative(path if path is not None else Path.cwd().joinpath(source).name)
+        name = place(path if path is not None else Path.cwd().joinpath(source).name)
         done = FileList()
         if not await asyncio.to_thread(_local, is_folder, source):
             with open_local(source) as file:
@@ -309,7 +327,7 @@ class AsyncFiles:
         self, path: Name, local: str | os.PathLike[str] | None, sha256: str | None, *, resume: bool
     ) -> Steps[Path]:
         """Do what `download` does, step by step; for callers in another thread."""
-        name, wanted = relative(path), Hash(sha256)
+        name, wanted = place(path), Hash(sha256)
         target = Path(local) if local is not None else Path()
         if await asyncio.to_thread(_local, _receives, target):
             try:
@@ -393,9 +411,9 @@ class AsyncFiles:
         if resume and whole is None and size:
             file = cast("IO[bytes]", data)
             token = _token(name, os.fstat(file.fileno()))
-            begin = await scratch_files.begun(ask, token)
+            begin = await scratch_files.begun(ask, name, token)
             if begin > size:
-                await scratch_files.discard(ask, token)
+                await scratch_files.discard(ask, name, token)
                 begin = 0
             await wanted.add_beginning(file, begin)
             read = begin
@@ -460,8 +478,9 @@ class AsyncFiles:
         folder, ask = folder_of(path), await self._place.ask(fresh=False)
         if depth is not None:
             return await named(folder, folder_entries.entries(ask, folder, folder_entries.depth_of(depth)))
-        under = f"{folder}/" if folder else ""
-        found, complete = await scratch_files.scan(ask)
+        under = f"{folder.rstrip('/')}/" if folder else ""
+        elsewhere = folder if folder.startswith("/") else ""
+        found, complete = await named(folder, scratch_files.scan(ask, elsewhere=elsewhere))
         files = FileList(FileInfo(file.path, file.stamp.size) for file in found if file.path.startswith(under))
         files.complete = complete
         return files
@@ -469,31 +488,43 @@ class AsyncFiles:
     async def exists(self, path: Name, **service: Any) -> bool:
         """Return whether there is a regular file, or a folder, of that name."""
         check_service(service)
-        reply, _ = await (await self._place.ask(fresh=False))("file.read", path=relative(path), offset=0, size=0)
+        reply, _ = await (await self._place.ask(fresh=False))("file.read", path=place(path), offset=0, size=0)
         return reply.get("ok") is True or reply.get("error") == "is_folder"
 
     async def get_info(self, path: Name, **service: Any) -> EntryInfo:
         """Return what a file, a folder or a link is, as the sandbox says. Raises `FileNotThere` for nothing."""
         check_service(service)
-        name = relative(path)
+        name = place(path)
         return await named(name, folder_entries.stat(await self._place.ask(fresh=False), name))
 
     async def rename(self, old_path: Name, new_path: Name, **service: Any) -> EntryInfo:
-        """Move a file or a folder, with the folders above the new place; a file there is replaced."""
+        """Move a file or a folder, with the folders above the new place; a file there is replaced.
+
+        Between two file systems of the sandbox, such as /mnt/data and /tmp, only a file is moved.
+        """
         check_service(service)
-        name, to = relative(old_path), relative(new_path)
-        return await named(name, folder_entries.rename(await self._place.ask(fresh=False), name, to))
+        name, to = place(old_path), place(new_path)
+        ask = await self._place.ask(fresh=False)
+        try:
+            return await named(name, folder_entries.rename(ask, name, to))
+        except FileRefused as error:
+            if error.code is not FileCode.OTHER_FILE_SYSTEM or (await self.get_info(name)).type is not FileType.FILE:
+                raise
+        async with aclosing(scratch_files.stream(ask, name, self._limits.file_bytes)) as pieces:
+            await named(name, scratch_files.send(ask, to, pieces, None))
+        await self.remove(name)
+        return await self.get_info(to)
 
     async def remove(self, path: Name, *, recursive: bool = False, **service: Any) -> None:
         """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""
         check_service(service)
-        name = relative(path)
+        name = place(path)
         ask = await self._place.ask(fresh=False)
         await named(name, folder_entries.remove_all(ask, name) if recursive else scratch_files.remove(ask, name))
 
     async def make_folder(self, path: Name) -> None:
         """Make a folder and those above it; that it is there already is fine."""
-        name = relative(path)
+        name = place(path)
         await named(name, scratch_files.make_folder(await self._place.ask(fresh=True), name))
 
     async def make_dir(self, path: Name, **service: Any) -> bool:
@@ -565,11 +596,11 @@ def open_local(path: os.PathLike[str]) -> IO[bytes]:
 def regular_files(folder: Folder, limit: int) -> list[str]:
     """Return the regular files of a folder of this machine, links left out. Raises `FileRefused` for too many."""
     found: list[str] = []
-    for place, folders, names, handle in os.fwalk(".", dir_fd=folder.handle):
+    for above, folders, names, handle in os.fwalk(".", dir_fd=folder.handle):
         folders.sort()
         for name in sorted(names):
             if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
-                found.append(PurePath(place, name).as_posix())
+                found.append(PurePath(above, name).as_posix())
             if len(found) > limit:
                 error = FileRefused(FileCode.FOLDER_FILES, limit=str(limit), setting="folder_files")
                 raise about(str(folder.path), error)

@@ -20,7 +20,7 @@ from ..core.errors import FileRefused, SandboxError, wrong_argument
 from ..core.model import format_bytes
 from ..core.tasks import Tasks
 from ..files import scratch_files
-from ..files.file_rules import check_name, printable, safe_name
+from ..files.file_rules import check_place, printable, safe_place
 from ..files.scratch_files import Ask, Stamp
 from .callbacks import Callback, Callbacks
 
@@ -43,7 +43,7 @@ class FileInfo:
     """A file of the sandbox."""
 
     path: str
-    """Relative to /mnt/data."""
+    """Relative to /mnt/data; a whole one elsewhere."""
     size: int
     """Bytes."""
 
@@ -126,7 +126,7 @@ def entry_of(row: object) -> EntryInfo:
         case [str(path), str(kind), int(mode), link, *stamp] if type(mode) is int and 0 <= mode <= 0o7777:
             found = Stamp.parse(stamp)
             return EntryInfo(
-                safe_name(path),
+                safe_place(path),
                 found.size,
                 kind=FileType(kind) if kind in {"file", "dir"} else None,
                 mode=mode,
@@ -143,7 +143,7 @@ async def entries(ask: Ask, path: str, depth: int) -> Entries:
     rows = reply.get("entries")
     if not isinstance(rows, list):
         raise FileRefused(FileCode.NO_DESCRIPTION)
-    found = await asyncio.to_thread(_proper, rows[: scratch_files.MAX_LISTED], path + "/" if path else "")
+    found = await asyncio.to_thread(_proper, rows[: scratch_files.MAX_LISTED], path.rstrip("/") + "/" if path else "")
     found.complete &= reply.get("complete") is True
     return found
 
@@ -157,7 +157,7 @@ def _proper(rows: list[object], under: str) -> Entries:
         except (FileRefused, ValueError, OverflowError, OSError):
             complete = False
             continue  # a path that is too long or too deep, or an entry that makes no sense
-        if entry.path.startswith(under):
+        if entry.path.startswith(under) and entry.path.startswith("/") is under.startswith("/"):
             found[entry.path] = entry
     listed = Entries(found[path] for path in sorted(found))
     listed.complete = complete
@@ -166,19 +166,19 @@ def _proper(rows: list[object], under: str) -> Entries:
 
 async def stat(ask: Ask, path: str) -> EntryInfo:
     """Return what an entry of scratch is. Raises `FileRefused`."""
-    reply, _ = await scratch_files.call(ask, "file.stat", path=str(check_name(path)))
+    reply, _ = await scratch_files.call(ask, "file.stat", path=check_place(path))
     return _about(reply, path)
 
 
 async def rename(ask: Ask, path: str, to: str) -> EntryInfo:
     """Move an entry of scratch, and return what it is. Raises `FileRefused`."""
-    reply, _ = await scratch_files.call(ask, "file.rename", path=str(check_name(path)), to=str(check_name(to)))
+    reply, _ = await scratch_files.call(ask, "file.rename", path=check_place(path), to=check_place(to))
     return _about(reply, to)
 
 
 async def remove_all(ask: Ask, path: str) -> None:
     """Remove an entry of scratch with all that is in it. Raises `FileRefused`."""
-    check_name(path)
+    check_place(path)
     for _ in range(1000):  # some million entries: more than scratch holds
         reply, _ = await scratch_files.call(ask, "file.remove", path=path, all=True)
         if reply.get("more") is not True:
@@ -259,7 +259,7 @@ class Watching:
         return events
 
     def _event(self, path: str, kind: FilesystemEventType, entry: EntryInfo | None) -> FilesystemEvent:
-        name = path[len(self._path) + 1 :] if self._path else path
+        name = path[len(self._path.rstrip("/")) + 1 :] if self._path else path
         return FilesystemEvent(name, kind, entry if self._entry else None)
 
 

@@ -289,7 +289,10 @@ class Following:
 
     def _said(self, stream: str, content: bytes, *, final: bool = False) -> list[Said]:
         text = self._decoders[stream].decode(content, final)
-        shown = self._screen.feed("stderr" if stream == "stderr" else "stdout", text) if text else ""
+        # NUL parts what programs print for programs (find -print0, grep -Z), and shows as nothing.
+        parts = [text] if stream == "pty" else text.split("\0")
+        name = "stderr" if stream == "stderr" else "stdout"
+        shown = "\0".join(self._screen.feed(name, part) if part else "" for part in parts)
         if not shown:
             return []
         if self._retain and stream != "pty":

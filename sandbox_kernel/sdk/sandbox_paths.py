@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..core.errors import FileRefused, wrong_argument
 from ..core.model import SCRATCH
-from ..files.file_rules import safe_name
+from ..files.file_rules import safe_name, safe_place
 
 T = TypeVar("T")
 Name = str | PurePath
@@ -36,6 +36,18 @@ def relative(path: Name) -> str:
         raise about(text, error) from None
 
 
+def place(path: Name) -> str:
+    """Return a path as one relative to /mnt/data if it lies there, and else as a whole one. Raises `FileRefused`."""
+    text = str(path)
+    is_elsewhere = text.startswith("/") and not text.startswith(tuple(f"{folder}/" for folder in FOLDERS))
+    if not is_elsewhere or not isinstance(path, (str, PurePath)):
+        return relative(path)
+    try:
+        return safe_place(text)
+    except FileRefused as error:
+        raise about(text, error) from None
+
+
 def about(name: str, error: FileRefused) -> FileRefused:
     """Return a refusal that says which file it is about."""
     return error.about(f"{name!r}: {error.message}")
@@ -50,6 +62,6 @@ async def named(name: str, work: Awaitable[T]) -> T:
 
 
 def folder_of(path: Name) -> str:
-    """Return a folder's path relative to /mnt/data, "" for that itself. Raises `FileRefused`."""
-    text = str(path).rstrip("/") or str(path)
-    return "" if text in {"", ".", *FOLDERS} else relative(text)
+    """Return a folder's path as `place` does, "" for /mnt/data itself. Raises `FileRefused`."""
+    text = str(path).rstrip("/") or str(path)[:1]
+    return "" if text in {"", ".", *FOLDERS} else place(text)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import ConfigurationError, FileInfo, FileRefused, Sandbox
-from sandbox_kernel.sdk.sandbox_paths import relative
+from sandbox_kernel.sdk.sandbox_paths import place, relative
 from tests.support.kernels import containers_of
 
 LARGE = 3_000_000
@@ -125,7 +125,7 @@ def test_files_are_listed_found_and_removed(sandbox: Sandbox) -> None:
     assert [file.path for file in sandbox.files.list("folder")] == ["folder/c"]
     assert [file.path for file in sandbox.files.list("/mnt/data/folder/")] == ["folder/c"]
     assert sandbox.files.list("/mnt/data") == sandbox.files.list(".") == sandbox.files.list()
-    for elsewhere in ("/", "/mnt", "/mnt/database", "/folder"):
+    for elsewhere in ("/mnt/database", "/folder", "/etc/passwd"):
         with pytest.raises(FileRefused):
             sandbox.files.list(elsewhere)
     assert [sandbox.files.exists(name) for name in ("b", "empty", "nothing", "link", "fifo")] == [
@@ -193,15 +193,28 @@ def test_a_path_is_relative_to_the_folder_of_the_cells(path: str, name: str) -> 
         "/home/users/x",
         "/mnt/data//home/user/x",
         "a//b",
-        "a\nb",
-        "a\0b",
-        "a\\b",
         "x" * 300,
     ],
 )
 def test_a_path_that_leads_elsewhere_is_refused_on_the_host(path: str) -> None:
     with pytest.raises(FileRefused):
         relative(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/tmp/a", "/tmp/a"), ("/", "/"), ("/mnt/data/a", "a"), ("a", "a"), ("/a\nb/c", "/a_b~ef0790fb/c")],
+)
+def test_a_path_elsewhere_is_whole(path: str, name: str) -> None:
+    assert place(path) == name
+
+
+@pytest.mark.parametrize(
+    "path", ["//etc/x", "/etc/../x", "/mnt/data/../x", "/tmp/", "/tmp//a", "../x", "", "/" + "a/" * 20 + "b"]
+)
+def test_a_whole_path_is_as_proper_as_another(path: str) -> None:
+    with pytest.raises(FileRefused):
+        place(path)
 
 
 def test_a_path_that_is_no_text_is_refused() -> None:
@@ -212,7 +225,7 @@ def test_a_path_that_is_no_text_is_refused() -> None:
 def test_a_refusal_names_the_file_and_the_reason(sandbox: Sandbox) -> None:
     with pytest.raises(FileRefused, match=r"'missing\.csv': there is no such file"):
         sandbox.files.read("missing.csv")
-    with pytest.raises(FileRefused, match="files are in /mnt/data"):
+    with pytest.raises(FileRefused, match="'/etc/passwd': the sandbox may not touch it"):
         sandbox.files.write("/etc/passwd", b"")
     sandbox.run_code("import os; os.symlink('/etc/passwd', 'link')")
     with pytest.raises(FileRefused, match="'link': it is a link"):
@@ -320,3 +333,31 @@ def test_a_name_that_tools_act_upon_is_written_only_where_the_caller_says_it(san
             sandbox.files.download(name, tmp_path)
         assert sandbox.files.download(name, tmp_path / f"{name}.txt").read_text() == "x"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_files_that_cells_may_read_or_write_are_there_wherever_they_are(sandbox: Sandbox) -> None:
+    files = sandbox.files
+    assert (
+        files.read("/etc/os-release")
+        == sandbox.run_code("print(open('/etc/os-release').read(), end='')").logs.stdout[0]
+    )
+    assert files.read("/proc/self/status").startswith("Name:")
+    assert files.write("/tmp/e/a.txt", "text").path == "/tmp/e/a.txt"
+    assert sandbox.run_code("open('/tmp/e/a.txt').read()").text == "'text'"
+    assert files.read("/tmp/e/a.txt") == "text"
+    assert [one.path for one in files.list("/tmp/e")] == ["/tmp/e/a.txt"]
+    assert files.rename("/tmp/e/a.txt", "from-tmp/a.txt").path == "from-tmp/a.txt"
+    assert (files.read("from-tmp/a.txt"), files.exists("/tmp/e/a.txt")) == ("text", False)
+    sandbox.run_code("import os; os.mkfifo('/tmp/e/fifo')")
+    for path, reason in {
+        "/dev/zero": "no regular file",
+        "/tmp/e/fifo": "no regular file",
+        "/proc/kmsg": "may not touch",
+        "/etc/none": "no such file",
+        "/etc": "a folder",
+    }.items():
+        with pytest.raises(FileRefused, match=reason):
+            files.read(path)
+    for path in ("/etc/x", "/usr/x/y", "/x"):
+        with pytest.raises(FileRefused, match="may not touch"):
+            files.write(path, "x")

@@ -1,6 +1,6 @@
 """A backend for Deep Agents: `create_deep_agent(model, backend=SandboxBackend(memory="1G"))`.
 
-Its tools for files and for commands then work in a sandbox. Paths are those of the sandbox, below /mnt/data.
+Its tools for files and for commands then work in a sandbox. Paths are whole ones of the sandbox.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import threading
 from typing import Any
 
 from ...config.sources import from_keywords
+from ...core.codes import FileCode
 from ...core.errors import (
     CellTimeout,
     CommandExitException,
@@ -27,6 +28,8 @@ try:
 except ImportError as error:
     raise missing("deepagents", error) from error
 
+INVALID = "invalid_path"
+"""The framework's word for a path that is no whole one, or that no file can have."""
 FAILED, TIMED_OUT = 1, 124
 """Exit codes of commands that the sandbox ended, or did not start."""
 
@@ -88,14 +91,16 @@ class SandboxBackend(BaseSandbox):
         return ExecuteResponse(output=done.stdout or "", exit_code=0)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
-        """Write files below /mnt/data, with the folders above them."""
+        """Write files where cells may write (/mnt/data, /tmp), with the folders above them."""
         return [FileUploadResponse(path=path, error=self._upload(path, data)) for path, data in files]
 
     def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
-        """Read files below /mnt/data."""
+        """Read files that cells may read."""
         return [self._download(path) for path in paths]
 
     def _upload(self, path: str, data: bytes) -> str | None:
+        if not path.startswith("/"):
+            return INVALID
         try:
             self.sandbox.files.write(path, data)
         except (EngineError, SandboxClosed):
@@ -105,6 +110,8 @@ class SandboxBackend(BaseSandbox):
         return None
 
     def _download(self, path: str) -> FileDownloadResponse:
+        if not path.startswith("/"):
+            return FileDownloadResponse(path=path, error=INVALID)
         try:
             return FileDownloadResponse(path=path, content=self.sandbox.files.read(path, "bytes"))
         except (EngineError, SandboxClosed):
@@ -115,4 +122,10 @@ class SandboxBackend(BaseSandbox):
 
 def _said(error: SandboxError) -> str:
     """Return the framework's word for it, where there is one."""
-    return "file_not_found" if isinstance(error, FileNotThere) else str(error)
+    if isinstance(error, FileNotThere):
+        return "file_not_found"
+    if not isinstance(code := error.code, FileCode):
+        return str(error)
+    if code.name.startswith(("NAME_", "PATH_")):
+        return INVALID
+    return {FileCode.IS_FOLDER: "is_directory", FileCode.DENIED: "permission_denied"}.get(code, str(error))

@@ -21,7 +21,7 @@ from ...core.model import Settings
 from ...core.tasks import Tasks
 from ...files.file_rules import FileLimits, check_size
 from ...sdk.client import AsyncSandbox, session_of
-from ...sdk.sandbox_paths import relative
+from ...sdk.sandbox_paths import place
 from ...session.hints import Audience
 from .codes import McpCode
 from .output_store import SESSION_NAME, OutputStore
@@ -88,7 +88,7 @@ class SandboxSession:
         The parts lie in a temporary file without a name, which goes with this process.
         """
         if offset == 0:
-            relative(path)  # refused now, and not with the last part
+            place(path)  # refused now, and not with the last part
             self.forget_part(path)
             while len(self._uploads) >= 4:
                 self._uploads.popitem(last=False)[1].close()

@@ -15,6 +15,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from mcp_types import (
@@ -30,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ...core.codes import UsageCode
 from ...core.errors import FileRefused
-from ...core.model import format_bytes
+from ...core.model import SCRATCH, format_bytes
 from ...files.file_rules import stands_in
 from ...policy import safe_text
 from ...policy.raster import MAGIC, image_type
@@ -53,7 +54,7 @@ Session = Annotated[
     ),
 ]
 Path = Annotated[
-    str, Field(min_length=1, max_length=1100, description="Path relative to /mnt/data, or below it: data/sales.csv")
+    str, Field(min_length=1, max_length=1100, description="Path relative to /mnt/data, or a whole one: data/sales.csv")
 ]
 _PACKAGE = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?([=<>~!]{1,3}[A-Za-z0-9.*+_-]+,?)*$"
 Seconds = Annotated[float, Field(gt=0, description="Shorter time limit in seconds for this call.")]
@@ -116,7 +117,7 @@ class DownloadFile(Arguments):
 
 class ListFiles(Arguments):
     session: Session = "main"
-    folder: Annotated[str, Field(max_length=1100, description="A folder of /mnt/data; empty for all.")] = ""
+    folder: Annotated[str, Field(max_length=1100, description="A folder, as a path; empty for all of /mnt/data.")] = ""
 
 
 class OfSession(Arguments):
@@ -185,7 +186,7 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
             finally:
                 session.forget_part(given.path)
     return _structured(
-        f"/mnt/data/{info.path}: {info.size:,} bytes written.",
+        f"{PurePosixPath(SCRATCH, info.path)}: {info.size:,} bytes written.",
         {"session": given.session, "path": info.path, "size": info.size, "complete": True},
         notes,
     )

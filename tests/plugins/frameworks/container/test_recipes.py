@@ -199,6 +199,15 @@ def test_what_fails_in_a_backend_is_text() -> None:
         read = backend.download_files(["/mnt/data/a/b", "/mnt/data/none"])
         assert (read[0].content, read[1].error) == (b"\xff", "file_not_found")
         assert backend.id == backend.sandbox.id
+        backend.execute("mkdir /tmp/d; printf 'one\\na: two\\n' > '/tmp/d/a:b.txt'")
+        matches = backend.grep("two", path="/tmp/d").matches
+        assert matches == [{"path": "/tmp/d/a:b.txt", "line": 2, "text": "a: two"}]
+        words = [one.error for one in backend.download_files(["relative", "/tmp/d", "/tmp/no", "/proc/kmsg"])]
+        assert words == ["invalid_path", "is_directory", "file_not_found", "permission_denied"]
+        assert [one.error for one in backend.upload_files([("r", b""), ("/etc/x", b"")])] == [
+            "invalid_path",
+            "permission_denied",
+        ]
     with pytest.raises(ConfigurationError, match="did you mean memory"):
         SandboxBackend(memry="1G")
 

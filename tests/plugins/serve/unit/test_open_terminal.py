@@ -193,38 +193,18 @@ async def test_the_ninth_user_is_refused_unless_the_operator_lets_idle_ones_make
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/etc/passwd", "..", "../..", "/home/user/../x", "/mnt/data/../x", HOME + "2/a", "~x/../../y", "/", "//etc"],
+    ("path", "made"),
+    [
+        ("..", "/home"),
+        ("/home/user/../x", "/home/x"),
+        (HOME + "2/a", HOME + "2/a"),
+        ("/", "/"),
+        ("//tmp/a", "/tmp/a"),
+    ],
 )
-async def test_a_path_that_leads_elsewhere_is_refused(served: Served, path: str) -> None:
-    for method, where in (
-        ("GET", "/files/read"),
-        ("GET", "/files/view"),
-        ("GET", "/files/display"),
-        ("GET", "/files/grep?query=a"),
-        ("GET", "/files/glob?pattern=a"),
-        ("GET", "/files/search"),
-        ("GET", "/files/matches?query=a"),
-        ("DELETE", "/files/delete"),
-    ):
-        mark = "&" if "?" in where else "?"
-        answer = await served.ask(method, f"{where}{mark}{httpx2.QueryParams({'path': path})}")
-        assert answer.status_code == 403, where
-    for where, body in (
-        ("/files/cwd", {"path": path}),
-        ("/files/write", {"path": path, "content": ""}),
-        ("/files/mkdir", {"path": path}),
-        ("/files/move", {"source": path, "destination": "a"}),
-        ("/files/move", {"source": "a", "destination": path}),
-        ("/files/replace", {"path": path, "replacements": []}),
-        ("/files/archive", {"paths": [path]}),
-        ("/execute", {"command": "true", "cwd": path}),
-        ("/notebooks", {"path": path}),
-    ):
-        assert (await served.ask("POST", where, json=body)).status_code == 403, where
-    (lease,) = served.tenants.tenant("mine").leases.values()
-    computer: Any = lease.sandbox
-    assert computer.asked == []
+async def test_a_path_that_leads_elsewhere_is_the_sandbox_s_to_refuse(served: Served, path: str, made: str) -> None:
+    answer = await served.ask("POST", "/files/mkdir", json={"path": path})
+    assert answer.json() == {"path": made}
 
 
 @pytest.mark.parametrize("path", ["a/../b", "~/b", "/home/user/b", "./b", "b/"])
