@@ -21,11 +21,14 @@ from ...core.codes import Code
 from ...core.model import MIB
 from .codes import McpCode
 from .tool_descriptions import CALL_BYTES
+from .web_server import admitted
 
 BODY_BYTES = CALL_BYTES * 4 // 3 + MIB
 """One request: a part of a file as base64, and what is around it."""
 BODY_VALUES = 4 * MIB
 """Bytes that its lists, objects, strings and numbers may cost: all of them are parsed in one turn of the event loop."""
+REQUESTS_OF_USER = 128
+"""Under way at once; each connection may keep one open for what the server has to say."""
 CONNECTIONS_OF_USER = 100
 """Most of them were left without a word; each has no sandbox by itself."""
 _KEY = MCP_SESSION_ID_HEADER.lower().encode()
@@ -40,6 +43,7 @@ class ConnectionLimits:
         """By user: the requests under way of each connection, and of what may become one; the last used at the end."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        admitted(scope)
         if scope["method"] == "POST":
             try:
                 body = await _body(receive)
@@ -48,6 +52,10 @@ class ConnectionLimits:
                 return
             receive = _again(body, receive)
         known = self._of.setdefault(scope["user"].access_token.client_id, OrderedDict())
+        if sum(known.values()) >= REQUESTS_OF_USER:
+            words = f"You have {REQUESTS_OF_USER} requests under way, which is the limit"
+            await _refusal(429, McpCode.CONNECTIONS_OF_USER, words)(scope, receive, send)
+            return
         key: object = Request(scope).headers.get(MCP_SESSION_ID_HEADER)
         if key is None:
             if len(known) >= CONNECTIONS_OF_USER and not await self._make_room(scope, known):

@@ -13,10 +13,12 @@ import ipaddress
 import os
 import re
 import socket
+import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +31,7 @@ from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...core.codes import Code, EndCode, UsageCode
+from ...core.crowd import Crowd
 from ...core.errors import ConfigurationError
 from ...files.host_paths import open_file, open_parent, usable
 from .codes import McpCode
@@ -91,7 +94,8 @@ class Names:
 
 
 MAX_REQUESTS = 512
-"""Under way at once; each connection may keep one open for what the server has to say."""
+"""Under way at once whose sender is not known. A sender that is known has a bound of its own."""
+MAX_REQUESTS_OF_PEER = 448
 TOKEN_FILE_BYTES = 64 * 1024
 
 
@@ -216,7 +220,8 @@ class RequestFilter:
     def __init__(self, app: ASGIApp, known: Names) -> None:
         self._app = app
         self._known = known
-        self._requests = 0
+        self._requests: Counter[str] = Counter()
+        """Of strangers, by the networks that they come from."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -230,14 +235,75 @@ class RequestFilter:
             await refuse(Response("Invalid Host header", 421), scope, receive, send)
         elif not self._known.origin(_values(scope, b"origin")):
             await refuse(Response("Invalid Origin header", 403), scope, receive, send)
-        elif self._requests >= MAX_REQUESTS:
-            await refuse(Response("Too many requests under way", 503), scope, receive, send)
         else:
-            self._requests += 1
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                self._requests -= 1
+            await self._pass(scope, receive, send)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on. One whose sender has no bound of its own may not wait for anything where too many do.
+
+        Whoever proves who they are is known before the first wait, so strangers are in no other's way.
+        """
+        peer = network_of((scope.get("client") or ("",))[0])
+        counts = True
+
+        def admit() -> None:
+            nonlocal counts
+            if counts:
+                counts = False
+                self._requests -= Counter({peer: 1})
+
+        def may_wait() -> bool:
+            return not counts or (
+                self._requests.total() <= MAX_REQUESTS and self._requests[peer] <= MAX_REQUESTS_OF_PEER
+            )
+
+        self._requests[peer] += 1
+        try:
+            await _begun(self._app({**scope, ADMIT: admit}, receive, send), may_wait)
+        except _TooMany:
+            await refuse(Response("Too many requests under way", 503), scope, receive, send)
+        finally:
+            admit()
+
+
+ADMIT = "sandbox-kernel.admit"
+"""In a scope: what `admitted` calls."""
+
+
+def admitted(scope: Scope) -> None:
+    """Count a request as a stranger's no more: whoever has it has a bound of their own."""
+    if (admit := scope.get(ADMIT)) is not None:
+        admit()
+
+
+class _TooMany(Exception):
+    """A stranger's request would have to wait for something, and too many do."""
+
+
+@types.coroutine
+def _begun(work: Any, may_wait: Callable[[], bool]) -> Generator[Any, Any, None]:
+    """Do some work to its end. Raises `_TooMany` where it has to wait, and may not; it is ended then."""
+    try:
+        wanted = work.send(None)
+    except StopIteration:
+        return
+    if not may_wait():
+        work.close()
+        raise _TooMany
+    while True:
+        try:
+            came = yield wanted
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as error:
+            step = partial(work.throw, error)
+        else:
+            step = partial(work.send, came)
+        try:
+            wanted = step()
+        except StopIteration:
+            return
 
 
 async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
@@ -311,35 +377,6 @@ BACKLOG = 64
 """Accepted in one step: fewer than a third of those that may wait, so that a new one has time to say what it wants."""
 
 
-class Waiting:
-    """The connections on which no request is under way, the oldest first."""
-
-    def __init__(self) -> None:
-        self._connections: dict[Connection, str] = {}
-        self._of_peer: Counter[str] = Counter()
-
-    def add(self, connection: Connection, peer: str) -> None:
-        """Note a connection, and drop the oldest if there are too many."""
-        self.discard(connection)
-        if self._of_peer[peer] >= MAX_WAITING_OF_PEER:
-            self._drop(next(one for one, whose in self._connections.items() if whose == peer))
-        elif len(self._connections) >= MAX_WAITING:
-            self._drop(next(iter(self._connections)))
-        self._connections[connection] = peer
-        self._of_peer[peer] += 1
-
-    def discard(self, connection: Connection) -> None:
-        peer = self._connections.pop(connection, None)
-        if peer is not None:
-            self._of_peer[peer] -= 1
-            if not self._of_peer[peer]:
-                del self._of_peer[peer]
-
-    def _drop(self, connection: Connection) -> None:
-        self.discard(connection)
-        connection.transport.abort()
-
-
 class Config(uvicorn.Config):
     """uvicorn's, with what all connections of one server share."""
 
@@ -352,7 +389,12 @@ class Config(uvicorn.Config):
             backlog=BACKLOG,
             **options,
         )
-        self.waiting = Waiting()
+        self.waiting: Crowd[Connection] = Crowd(MAX_WAITING, MAX_WAITING_OF_PEER, _abort)
+        """Those on which no request is under way."""
+
+
+def _abort(connection: Connection) -> None:
+    connection.transport.abort()
 
 
 _LEFT = ("lost", "upgraded")

@@ -33,5 +33,6 @@ class ServeCode(Code):
     CALLS_OF_SANDBOX = "limit", "too many calls run or wait in the sandbox", _WAIT
     FILE_NOT_KEPT = "failure", "the file is not kept, or not any more", "Send it again."
     NOT_THERE = "failure", "there is no such thing in the sandbox", "List what there is."
+    REPLICA_SILENT = "failure", "another server does not say how many sandboxes you have there", "Try again soon."
     PROGRAM_UNKNOWN = "failure", "no program waits for that", "Run it again."
     REQUESTS_OF_TENANT = "limit", "too many requests of one user are under way", _WAIT

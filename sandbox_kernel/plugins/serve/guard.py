@@ -16,10 +16,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...core.errors import SandboxError
 from ...session.requests.queue import caller
-from ..mcp.web_server import refuse
+from ..mcp.web_server import admitted, refuse
 from .codes import ServeCode
 from .metrics import wire_of
-from .replicas import Locus, asking
+from .replicas import Locus, asking, is_question
 from .requests import Refusal, one_header, refusal_of
 from .signed_tokens import Signers
 from .tenants import Lease, Tenant, Tenants
@@ -121,37 +121,55 @@ class _Shared:
         self._handler = handler
         self._where = where
 
-    async def _found(self, request: HTTPConnection) -> tuple[Any, ASGIApp | None]:
-        """Return what `who` finds, and what answers in this replica's place. Raises `Refusal`."""
+    def _found(self, request: HTTPConnection) -> tuple[Any, Refusal | None]:
+        """Return what `who` finds, or why it finds nothing here that a peer may have. Raises `Refusal`."""
+        try:
+            return self._who(request), None
+        except Refusal as refusal:
+            if not refusal.elsewhere or self._tenants.replicas is None:
+                raise
+            return None, refusal
+
+    async def _of_stranger(self, request: HTTPConnection, refusal: Refusal) -> tuple[Tenant, ASGIApp]:
+        """Return whose sandbox a peer has, as it says, and what passes the request to it. Raises the refusal."""
+        replicas = self._tenants.replicas
+        other = None if replicas is None else await replicas.other(request.scope, Locus(is_here=False), proven=False)
+        if other is None:
+            raise refusal
+        name = getattr(other, "owner", "")
+        return self._tenants.tenant(name) if name in self._tenants.names else Tenant(""), other
+
+    async def _other(self, request: HTTPConnection, found: Any) -> ASGIApp | None:
+        """Return what answers in this replica's place."""
         replicas = self._tenants.replicas
         if replicas is None:
-            return self._who(request), None
-        try:
-            found = self._who(request)
-        except Refusal as refusal:
-            if not refusal.elsewhere:
-                raise
-            other = await replicas.other(request.scope, Locus(is_here=False), proven=False)
-            if other is None:
-                raise
-            return None, other
+            return None
+        owner = _owner_of(found)
         if isinstance(found, Lease):
             locus: Locus | None = Locus(is_here=True)
         else:
             locus = None if self._where is None else self._where(request, found)
-        return found, await replicas.other(request.scope, locus, widen=bool(getattr(found, "name", "")))
+        has = len(owner.leases) + owner.starting
+        return await replicas.other(request.scope, locus, widen=bool(owner.name), owner=owner.name, has=has)
 
     @contextmanager
-    def _counted(self, found: Any, path: str) -> Iterator[Tenant]:
-        """Raises `Refusal` if the tenant has as many requests under way as it may have."""
-        tenant: Tenant = found.tenant if isinstance(found, Lease) else found
-        wire = wire_of(path)
+    def _counted(self, found: Any, request: HTTPConnection) -> Iterator[Tenant]:
+        """Count a request, from before it waits for anything. That of a stranger is counted as all of theirs are.
+
+        Raises `Refusal` if the tenant has as many requests under way as it may have.
+        """
+        tenant = _owner_of(found)
+        if not tenant.name or is_question(request.scope):
+            yield tenant
+            return
+        wire = wire_of(request.url.path)
         tenant.figures.requests[wire] += 1
         if tenant.requests >= self._tenants.limits.requests_per_tenant:
             words = f"You have {tenant.requests} requests under way, which is the limit"
             tenant.figures.refused[ServeCode.REQUESTS_OF_TENANT.code] += 1
             raise Refusal(429, ServeCode.REQUESTS_OF_TENANT, words)
         tenant.requests += 1
+        admitted(request.scope)
         token = caller.set(f"{wire} {tenant.name}")
         try:
             yield tenant
@@ -163,6 +181,11 @@ class _Shared:
         refusal = error if isinstance(error, Refusal) else refusal_of(error)
         tenant.figures.refused[refusal.code.code] += 1
         return refusal
+
+
+def _owner_of(found: Any) -> Tenant:
+    tenant: Tenant = found.tenant if isinstance(found, Lease) else found
+    return tenant
 
 
 class Guarded(_Shared):
@@ -183,14 +206,18 @@ class Guarded(_Shared):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:
-            found, other = await self._found(request)
-            if other is not None:
-                await other(scope, receive, send)
-                return
-            with asking(request), self._counted(found, request.url.path) as tenant:
+            found, refusal = self._found(request)
+            other = None
+            if refusal is not None:
+                found, other = await self._of_stranger(request, refusal)
+            with self._counted(found, request) as tenant, asking(request, tenant.name):
+                other = other or await self._other(request, found)
+                if other is not None:
+                    await other(scope, receive, send)
+                    return
                 await paced(self._whole(request, found, tenant, send), tenant.turns)
-        except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+        except Refusal as refused:
+            await refused.response()(scope, receive, send)
 
     async def _whole(self, request: Request, found: Any, tenant: Tenant, send: Send) -> None:
         response = await self._answer(request, found, tenant)
@@ -209,11 +236,15 @@ class _GuardedSocket(_Shared):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
         try:
-            found, other = await self._found(socket)
-            if other is not None:
-                await other(scope, receive, send)
-                return
-            with self._counted(found, socket.url.path) as tenant:
+            found, refusal = self._found(socket)
+            other = None
+            if refusal is not None:
+                found, other = await self._of_stranger(socket, refusal)
+            with self._counted(found, socket) as tenant:
+                other = other or await self._other(socket, found)
+                if other is not None:
+                    await other(scope, receive, send)
+                    return
                 refusal = await paced(self._refusal(socket, found, tenant), tenant.turns)
         except Refusal as error:
             refusal = error

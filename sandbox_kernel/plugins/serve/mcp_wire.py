@@ -18,6 +18,7 @@ from ..mcp.clients import Clients, Refused, ServerLimits
 from ..mcp.http_server import PATH, connections
 from ..mcp.server import make_server
 from .guard import Guard
+from .replicas import asking
 from .requests import Refusal
 from .tenants import TEMPLATE, Tenant, Tenants
 
@@ -27,6 +28,8 @@ class McpWire:
 
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
+        self._last: dict[str, Request] = {}
+        """By tenant: a request with its credentials, with which peers are asked."""
         # What a model is told of datasets is told to all, so those of some tenants alone are not in it.
         settings, most = tenants.settings_for(None, tenants.templates[TEMPLATE]), tenants.limits
         limits = ServerLimits(sessions=most.sandboxes, sessions_per_client=most.sandboxes_per_tenant)
@@ -39,6 +42,7 @@ class McpWire:
 
     async def _answer(self, request: Request, tenants: Tenants, tenant: Tenant) -> ASGIApp:
         """Answer a client of MCP."""
+        self._last[tenant.name] = request
         request.scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=tenant.name, scopes=[]))
         return self._app
 
@@ -50,7 +54,8 @@ class McpWire:
             return AsyncSandbox(settings, timeout=lifetime)  # which does not outlive this process, as its connection
 
         try:
-            return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", lifetime, make=make)).sandbox
+            with asking(self._last[owner], owner):  # what runs here is no request's
+                return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", lifetime, make=make)).sandbox
         except Refusal as refusal:
             raise Refused(refusal.code, str(refusal)) from None
 

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 
 from ...core.errors import SandboxError
 from ...sdk.commands import PtySize
-from ..mcp.web_server import known
+from ..mcp.web_server import admitted, known
 from .codes import ServeCode
 from .guard import Guard
 from .open_terminal_user import Asked, Box, Users, header
@@ -217,13 +217,12 @@ class Sockets:
             await socket.close(FULL, "Too many requests under way")
             return
         known(socket)
-        nobody.requests -= 1
         tenant.requests += 1
+        admitted(socket.scope)
         try:
             await self._proven(socket, tenant, said)
         finally:
             tenant.requests -= 1
-            nobody.requests += 1
 
     async def _first(self, socket: WebSocket) -> str:
         """Return what a client says first. Raises `TimeoutError`, also if too many wait that came later."""

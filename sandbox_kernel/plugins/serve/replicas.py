@@ -14,10 +14,10 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Container, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import h11
@@ -34,20 +34,22 @@ from ...core import json_memory
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.tasks import Tasks
-from ..mcp.web_server import known
+from ..mcp.web_server import admitted, known
 from .codes import ServeCode
 from .requests import Refusal
 
 MAX_PEERS = 32
 """Addresses that are asked, all names of `--peers` together."""
 MAX_ASKS = 16
-"""Questions to one peer at a time, for those who have proven to this replica who they are; and as many for all others.
+"""Questions to one peer at a time, for each tenant that has proven to this replica who it is, and for all strangers.
 
-Further ones wait, within their time: a peer that hangs holds up no question to another, and strangers nobody else.
+Further ones wait, within their time: a peer that hangs holds up no question to another, and nobody those of others.
 """
 RESOLVE_SECONDS = 3.0
 RESOLVED_SECONDS = 5.0
 """How long the addresses of a name are taken to be right."""
+KEPT_SECONDS = 300.0
+"""How long those of a name are kept that cannot be looked up any more."""
 CONNECT_SECONDS = 2.0
 ASK_SECONDS = 3.0
 """For the whole answer to one question."""
@@ -70,11 +72,16 @@ _ASKS = "sandbox-kernel.asks"
 FORWARDED = b"x-sandbox-kernel-forwarded"
 REPLICA = b"x-sandbox-kernel-replica"
 """In the answer to a question: which replica that is."""
+OWNER = b"x-sandbox-kernel-owner"
+"""In it: whose the sandbox is that it has, whose request is counted then."""
+SANDBOXES = b"x-sandbox-kernel-sandboxes"
+"""In it: how many sandboxes the tenant has there that asks, with those that start."""
 _HOP = frozenset(
     b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade "
     b"transfer-encoding".split()
 )
 _ID = re.compile(rb"[0-9a-f]{16}")
+_NUMBER = re.compile(rb"[0-9]{1,9}")
 _PEER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?")
 
 Headers = list[tuple[bytes, bytes]]
@@ -116,17 +123,22 @@ def parsed(given: Sequence[str], port: int) -> list[tuple[str, int]]:
     return found
 
 
-_asking: ContextVar[HTTPConnection | None] = ContextVar("asking", default=None)
+_asking: ContextVar[tuple[HTTPConnection, str] | None] = ContextVar("asking", default=None)
 
 
 @contextmanager
-def asking(request: HTTPConnection) -> Iterator[None]:
-    """Have `Replicas.sandboxes` be asked with the credentials of a request meanwhile."""
-    token = _asking.set(request)
+def asking(request: HTTPConnection, owner: str) -> Iterator[None]:
+    """Have peers be asked with the credentials of a tenant's request meanwhile, and in its turns."""
+    token = _asking.set((request, owner))
     try:
         yield
     finally:
         _asking.reset(token)
+
+
+def is_question(scope: Scope) -> bool:
+    """Return whether a peer asks about a request, which is answered without a wait."""
+    return bool(scope.get(_ASKS))
 
 
 def is_forwarded(request: HTTPConnection) -> bool:
@@ -140,23 +152,32 @@ class Replicas:
         self.id = secrets.token_hex(8)
         self._given = peers
         self._tls = tls
-        self._known: tuple[float, list[Peer]] = (-RESOLVED_SECONDS, [])
-        self._turns: dict[tuple[Peer, bool], asyncio.Semaphore] = {}
+        self._known: dict[tuple[str, int], _Addresses] = {one: _Addresses() for one in peers}
+        self._looking: asyncio.Task[None] | None = None
+        self._turns: dict[tuple[Peer, str | None], asyncio.Semaphore] = {}
         self._tasks = Tasks()
 
     async def other(
-        self, scope: Scope, locus: Locus | None, *, widen: bool = True, proven: bool = True
+        self,
+        scope: Scope,
+        locus: Locus | None,
+        *,
+        widen: bool = True,
+        proven: bool = True,
+        owner: str = "",
+        has: int = 0,
     ) -> ASGIApp | None:
         """Return what answers a request in place of this replica's handler; None if this one answers.
 
-        `widen` says whether a WebSocket has proven whose it is, and `proven` whether the request has, to this replica.
+        `widen` says whether a WebSocket has proven whose it is, and `proven` whether the request has, to this replica:
+        it is `owner`'s then, who `has` so many sandboxes here.
         """
-        if scope.get(_ASKS):
-            return _Said(204 if locus is not None and locus.is_here else 404, self.id)
+        if is_question(scope):
+            return _Said(204 if locus is not None and locus.is_here else 404, self.id, owner, has)
         if locus is None or locus.is_here or is_forwarded(HTTPConnection(scope)):
             return None
-        peer = await self._holder(scope, locus.name, proven)
-        return None if peer is None else _Forward(self, peer, widen)
+        found = await self._holder(scope, locus.name, owner if proven else None)
+        return None if found is None else _Forward(self, found[0], widen, found[1])
 
     async def united(self, request: HTTPConnection, own: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
         """Return a list with what peers have for the same request; `key` is the field of a row that names it."""
@@ -164,62 +185,85 @@ class Replicas:
             return own
         return list({str(row[key]): row for row in (*await self._rows(request.scope), *own) if key in row}.values())
 
-    async def sandboxes(self, own: Container[str]) -> int:
-        """Return how many sandboxes the tenant of this request has at peers, as far as they say."""
-        request = _asking.get()
-        if request is None:
-            return 0
+    async def sandboxes(self) -> int:
+        """Return how many sandboxes the tenant that is served has at peers, with those that start.
+
+        Raises `Refusal` if one does not say: a limit that a silent peer counts nothing in could be passed. One at whose
+        address nobody listens has none.
+        """
+        if (about := _asking.get()) is None:
+            raise Refusal(503, ServeCode.REPLICA_SILENT)
+        request, owner = about
         headers = _headers(request.scope)
         headers += [(b"x-api-key", one.encode("latin-1")) for one in request.query_params.getlist("token")[:1]]
         scope = {"type": "http", "path": "/v2/sandboxes", "headers": headers}
-        found = {str(row.get("sandboxID")) for row in await self._rows(scope)}
-        return sum(one not in own for one in found)
+        peers = await self._peers()
+        unknown = any(one.failed and not one.found for one in self._known.values())
+        said = await asyncio.gather(*(self._ask(peer, scope, owner) for peer in peers))
+        if unknown or any(one is None or one.has is None for one in said):
+            raise Refusal(503, ServeCode.REPLICA_SILENT)
+        return sum({one.id: one.has or 0 for one in said if one is not None and one.id not in {self.id, ""}}.values())
 
     async def _rows(self, scope: Scope) -> list[dict[str, Any]]:
         found = await asyncio.gather(*(self._list(peer, scope) for peer in await self._peers()))
         return [row for rows in found for row in rows]
 
-    def _turn(self, peer: Peer, proven: bool) -> asyncio.Semaphore:
-        return self._turns.setdefault((peer, proven), asyncio.Semaphore(MAX_ASKS))
+    def _turn(self, peer: Peer, owner: str | None) -> asyncio.Semaphore:
+        """Return what is held for a question of a tenant's; None is any stranger."""
+        return self._turns.setdefault((peer, owner), asyncio.Semaphore(MAX_ASKS))
 
-    async def _holder(self, scope: Scope, name: str, proven: bool) -> Peer | None:
-        """Return the peer that has a sandbox. Where none does, the one that is to make it; None is this replica."""
+    async def _holder(self, scope: Scope, name: str, owner: str | None) -> tuple[Peer, str] | None:
+        """Return the peer that has a sandbox, and whose it is there.
+
+        Where none does, the one that is to make it; None is this replica.
+        """
         hold = self._tasks.hold
-        asks = [hold(self._ask(peer, scope, proven), "a question to a peer") for peer in await self._peers()]
+        asks = [hold(self._ask(peer, scope, owner), "a question to a peer") for peer in await self._peers()]
         owners: dict[str, Peer | None] = {self.id: None}
         try:
             for ask in asyncio.as_completed(asks):
                 said = await ask
-                if said is None or said[1] == self.id:
+                if said is None or said.id in {self.id, ""}:
                     continue
-                if said[2]:
-                    return said[0]
-                owners[said[1]] = said[0]
+                if said.is_there:
+                    return said.peer, said.owner
+                owners[said.id] = said.peer
         finally:
             for one in asks:
                 one.cancel()
         if not name:
             return None
-        return owners[max(owners, key=lambda one: hashlib.sha256(f"{one} {name}".encode()).digest())]
+        peer = owners[max(owners, key=lambda one: hashlib.sha256(f"{one} {name}".encode()).digest())]
+        return None if peer is None else (peer, owner or "")
 
-    async def _ask(self, peer: Peer, scope: Scope, proven: bool) -> tuple[Peer, str, bool] | None:
-        """Ask a peer whether it has the sandbox of a request; None for one that does not say."""
+    async def _ask(self, peer: Peer, scope: Scope, owner: str | None) -> _Answer | None:
+        """Ask a peer whether it has the sandbox of a request; None for one that does not say.
+
+        Nobody at its address is an answer without an id.
+        """
         path = f"{ASKED}{scope['type']}".encode() + _target(scope)
         try:
-            async with asyncio.timeout(ASK_SECONDS), self._turn(peer, proven), self.connected(peer) as wire:
+            async with asyncio.timeout(ASK_SECONDS), self._turn(peer, owner), self.connected(peer) as wire:
                 headers = _bodiless(scope)
                 await wire.send(h11.Request(method=scope.get("method", "GET"), target=path, headers=headers))
                 await wire.send(h11.EndOfMessage())
                 head = await wire.head()
+        except ConnectionRefusedError:
+            return _Answer(peer, "", is_there=False, owner="", has=0)
         except _FAILURES:
             return None
-        said = next((value for name, value in head.headers if name == REPLICA), b"")
-        return (peer, said.decode(), head.status_code == 204) if _ID.fullmatch(said) else None
+        said = {name: bytes(value) for name, value in head.headers if name in {REPLICA, OWNER, SANDBOXES}}
+        if not _ID.fullmatch(said.get(REPLICA, b"")):
+            return None
+        number, whose = said.get(SANDBOXES, b""), said.get(OWNER, b"").decode("latin-1")
+        has = int(number) if _NUMBER.fullmatch(number) else None
+        return _Answer(peer, said[REPLICA].decode(), is_there=head.status_code == 204, owner=whose, has=has)
 
     async def _list(self, peer: Peer, scope: Scope) -> list[dict[str, Any]]:
-        content = b""
+        content, about = b"", _asking.get()
+        owner = "" if about is None else about[1]
         try:
-            async with asyncio.timeout(ASK_SECONDS), self._turn(peer, True), self.connected(peer) as wire:
+            async with asyncio.timeout(ASK_SECONDS), self._turn(peer, owner), self.connected(peer) as wire:
                 headers = [*_bodiless(scope), (FORWARDED, b"1")]
                 await wire.send(h11.Request(method="GET", target=_target(scope), headers=headers))
                 await wire.send(h11.EndOfMessage())
@@ -237,22 +281,36 @@ class Replicas:
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     async def _peers(self) -> list[Peer]:
-        """Return the addresses of all peers; this replica may be one of them."""
-        when, found = self._known
-        if time.monotonic() - when >= RESOLVED_SECONDS:
-            resolved = await asyncio.gather(*(self._resolved(*one) for one in self._given))
-            found = list(dict.fromkeys(peer for some in resolved for peer in some))[:MAX_PEERS]
-            self._known = time.monotonic(), found
-            self._turns = {key: turn for key, turn in self._turns.items() if key[0] in found}
+        """Return the addresses of all peers; this replica may be one of them.
+
+        All who ask meanwhile wait for one lookup. A name that cannot be looked up keeps the addresses that it had.
+        """
+        now = time.monotonic()
+        if any(now - one.when >= RESOLVED_SECONDS for one in self._known.values()):
+            if self._looking is None or self._looking.done():
+                self._looking = self._tasks.hold(self._look_up(), "looking up the peers")
+            await asyncio.shield(self._looking)
+        found = list(dict.fromkeys(peer for one in self._known.values() for peer in one.found))[:MAX_PEERS]
+        self._turns = {key: turn for key, turn in self._turns.items() if key[0] in found}
         return found
 
-    async def _resolved(self, name: str, port: int) -> list[Peer]:
+    async def _look_up(self) -> None:
+        await asyncio.gather(*(self._resolve(*one) for one in self._known))
+
+    async def _resolve(self, name: str, port: int) -> None:
+        known = self._known[name, port]
         try:
             async with asyncio.timeout(RESOLVE_SECONDS):
                 found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError, UnicodeError):
-            return []
-        return [Peer(str(address[0]), port, name) for *_, address in found]
+        except (OSError, TimeoutError, UnicodeError) as error:
+            # That there is no such name is an answer, as where no other replica is ready yet.
+            known.failed = not (isinstance(error, socket.gaierror) and error.errno in _NO_NAME)
+            if time.monotonic() - known.good >= KEPT_SECONDS:
+                known.found = []
+        else:
+            known.found = [Peer(str(address[0]), port, name) for *_, address in found]
+            known.failed, known.good = False, time.monotonic()
+        known.when = time.monotonic()
 
     @asynccontextmanager
     async def connected(self, peer: Peer) -> AsyncIterator[_Wire]:
@@ -308,6 +366,33 @@ class _Connect(connect):
         return exc
 
 
+@dataclass(slots=True)
+class _Addresses:
+    """Of one name."""
+
+    found: list[Peer] = field(default_factory=list)
+    when: float = -RESOLVED_SECONDS
+    """When it was looked up last, and when with success."""
+    good: float = -KEPT_SECONDS
+    failed: bool = False
+    """Whether the last lookup says nothing."""
+
+
+_NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a peer says of a request."""
+
+    peer: Peer
+    id: str
+    is_there: bool
+    owner: str
+    has: int | None
+    """None if it does not say."""
+
+
 class Questions:
     """Takes the questions of peers: each meets the route of the request that it is about, up to its handler."""
 
@@ -355,8 +440,11 @@ def _as_http(send: Send) -> tuple[Receive, Send]:
 class _Said:
     """The answer to a question."""
 
-    def __init__(self, status: int, identity: str) -> None:
-        self._response = Response(status_code=status, headers={REPLICA.decode(): identity, "Connection": "close"})
+    def __init__(self, status: int, identity: str, owner: str, has: int) -> None:
+        headers = {REPLICA.decode(): identity, "Connection": "close"}
+        if owner:
+            headers |= {OWNER.decode(): owner, SANDBOXES.decode(): str(has)}
+        self._response = Response(status_code=status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._response({**scope, "type": "http"}, receive, send)
@@ -396,8 +484,9 @@ class _Wire:
 class _Forward:
     """Passes one request, or one WebSocket, to the peer that has its sandbox."""
 
-    def __init__(self, replicas: Replicas, peer: Peer, widen: bool) -> None:
+    def __init__(self, replicas: Replicas, peer: Peer, widen: bool, owner: str = "") -> None:
         self._replicas, self._peer, self._widen = replicas, peer, widen
+        self.owner = owner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -457,6 +546,7 @@ class _Forward:
             await client.accept(peer.subprotocol)
             if self._widen:
                 known(client)
+                admitted(client.scope)
             up = asyncio.create_task(_to_peer(client, peer))
             down = asyncio.create_task(_to_client(client, peer))
             try:
@@ -498,7 +588,8 @@ async def _to_client(client: WebSocket, peer: Any) -> None:
     with suppress(ConnectionClosed):
         while True:
             message = await peer.recv()
-            known(client)  # the peer lets no stranger come so far
+            known(client)  # the peer lets no stranger come so far, and counts it
+            admitted(client.scope)
             if isinstance(message, str):
                 await client.send_text(message)
             else:

@@ -384,10 +384,9 @@ class Tenants:
         are keywords of `AsyncSandbox`: `metadata`, `envs`, `tools`. Raises `Refusal`, and `SandboxError` if none can be
         started.
         """
-        self._check_room(tenant, elsewhere=await self._elsewhere(tenant))
-        tenant.starting += 1
         began = time.monotonic()
-        try:
+        with self._starting(tenant, 1):
+            await self._check_elsewhere(tenant)
             if make is not None:
                 sandbox = await make()
             else:
@@ -406,8 +405,6 @@ class Tenants:
                 lease.let_be()
                 await asyncio.shield(self.tasks.hold(sandbox.kill(), "the end of a sandbox that did not start"))
                 raise
-        finally:
-            tenant.starting -= 1
         tenant.figures.created.add(time.monotonic() - began)
         return self._leased(lease)
 
@@ -461,16 +458,13 @@ class Tenants:
     async def fork(self, lease: Lease, count: int, lifetime: float) -> list[Lease]:
         """Return copies of a sandbox, which are its tenant's: all, or it raises `Refusal` or `SandboxError`."""
         tenant = lease.tenant
-        self._check_room(tenant, count, await self._elsewhere(tenant))
-        tenant.starting += count
-        try:
+        with self._starting(tenant, count):
+            await self._check_elsewhere(tenant)
             made = await lease.sandbox.fork(count, timeout=lifetime)
             if self._closed:
                 for one in made:
                     self.tasks.start(one.kill(), "the end of a copy")
                 raise Refusal(503, ServeCode.NO_SUCH_SANDBOX, "The server stops")
-        finally:
-            tenant.starting -= count
         return [
             self._leased(Lease(sandbox=one, tenant=tenant, template=lease.template, metadata=deepcopy(lease.metadata)))
             for one in made
@@ -589,9 +583,23 @@ class Tenants:
             self._kept.close()
         return max(ends, default=None)
 
-    async def _elsewhere(self, tenant: Tenant) -> int:
-        """Return how many sandboxes a tenant has at other replicas, as far as they say."""
-        return 0 if self.replicas is None else await self.replicas.sandboxes(tenant.leases)
+    @contextmanager
+    def _starting(self, tenant: Tenant, count: int) -> Iterator[None]:
+        """Count sandboxes that start, also for replicas that ask meanwhile. Raises `Refusal`."""
+        self._check_room(tenant, count)
+        tenant.starting += count
+        try:
+            yield
+        finally:
+            tenant.starting -= count
+
+    async def _check_elsewhere(self, tenant: Tenant) -> None:
+        """Raise `Refusal` if a tenant has too many, those at other replicas and those that start counted.
+
+        Each replica counts its own before it asks, so of two that ask in the same moment one is refused at least.
+        """
+        if self.replicas is not None and (elsewhere := await self.replicas.sandboxes()):
+            self._check_room(tenant, 0, elsewhere)
 
     def _check_room(self, tenant: Tenant, count: int = 1, elsewhere: int = 0) -> None:
         if self._closed:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-from collections.abc import Callable
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
-from sandbox_kernel.plugins.mcp import connection_limits
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.mcp import connection_limits, web_server
+from sandbox_kernel.plugins.serve import replicas
+from sandbox_kernel.plugins.serve.replicas import Locus, Replicas, asking
+from sandbox_kernel.plugins.serve.requests import Refusal
+from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
+from tests.plugins.serve.unit.test_replicas import peer, scope
 from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, files_of
 from tests.plugins.serve.unit.test_turns import envelope, serving
 from tests.support.patience import within
@@ -152,3 +161,186 @@ async def test_a_request_of_mcp_has_few_values_and_a_large_file() -> None:
         large = {**INITIALIZE, "params": {**INITIALIZE["params"], "x": "A" * (32 << 20)}}  # type: ignore[dict-item]
         assert (await mcp(port, MINE, large))[0] == 200
         assert (await mcp(port, MINE, {**INITIALIZE, "x": "A" * connection_limits.BODY_BYTES}))[0] == 413
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+ID = "0123456789abcdef"
+NAMED = f"HTTP/1.1 404 Not Found\r\nx-sandbox-kernel-replica: {ID}\r\n"
+
+
+def counts(number: int) -> bytes:
+    said = f"x-sandbox-kernel-owner: mine\r\nx-sandbox-kernel-sandboxes: {number}\r\ncontent-length: 0"
+    return f"{NAMED}{said}\r\n\r\n".encode()
+
+
+def of_peers(tenants: Tenants, *ports: int) -> Replicas:
+    tenants.replicas = Replicas([("127.0.0.1", port) for port in ports])
+    return tenants.replicas
+
+
+async def makes_one(tenants: Tenants) -> int:
+    """Return how a tenant without a sandbox is answered who may have three and asks for one: 200 if there is room."""
+    request = HTTPConnection({**scope("/sandboxes"), "query_string": b""})
+    tenant = tenants.tenant("mine")
+    with asking(request, "mine"):
+        try:
+            await tenants.create(tenant, "base", Settings(), 60, make=_none)
+        except Refusal as refusal:
+            return refusal.status
+        except LookupError:
+            return 200
+        finally:
+            assert tenant.starting == 0
+    return 0
+
+
+async def _none() -> Any:
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (counts(2), 200),
+        (counts(3), 429),
+        (counts(10**12), 503),
+        (f"{NAMED}content-length: 0\r\n\r\n".encode(), 503),
+        (b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n", 503),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", 503),
+        (b"HTTP/1.1 429 Too Many\r\ncontent-length: 0\r\n\r\n", 503),
+        (b"garbage\r\n\r\n", 503),
+        (b"", 503),
+    ],
+    ids=["two", "three", "a-number-that-is-none", "no-number", "an-error", "a-list", "refused", "garbage", "nothing"],
+)
+async def test_a_peer_that_does_not_say_is_no_peer_without_sandboxes(said: bytes, status: int) -> None:
+    tenants = Tenants({"base": Settings()}, ServeLimits(sandboxes_per_tenant=3))
+    async with within(20), peer(said) as port:
+        of_peers(tenants, port)
+        assert await makes_one(tenants) == status
+
+
+async def test_a_silent_peer_makes_nobody_pass_a_limit_and_nobody_there_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replicas, "ASK_SECONDS", 0.3)
+    tenants = Tenants({"base": Settings()}, ServeLimits(sandboxes_per_tenant=3))
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        gone = nobody.getsockname()[1]
+    async with within(20), peer(b"", silent=True) as hangs, peer(counts(0)) as good:
+        of_peers(tenants, good, hangs)
+        assert await makes_one(tenants) == 503
+        of_peers(tenants, good, gone)
+        assert await makes_one(tenants) == 200
+
+
+async def test_of_two_that_make_the_last_one_in_the_same_moment_one_is_refused() -> None:
+    """The peer is in the middle of making one: it counts it before it asks, as this replica does."""
+    tenants = Tenants({"base": Settings()}, ServeLimits(sandboxes_per_tenant=1))
+    seen: list[int] = []
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        seen.append(tenants.tenant("mine").starting)
+        writer.write(counts(1))
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with within(20), server:
+        of_peers(tenants, server.sockets[0].getsockname()[1])
+        assert await makes_one(tenants) == 429
+    assert seen == [1]
+
+
+async def test_a_lookup_that_fails_leaves_the_peers_that_were_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All who ask meanwhile wait for one lookup: each would hold a thread that others need."""
+    monkeypatch.setattr(replicas, "RESOLVED_SECONDS", 0.0)
+    tenants = Tenants({"base": Settings()}, ServeLimits(sandboxes_per_tenant=3))
+    loop, lookups = asyncio.get_running_loop(), []
+    fails: list[Exception] = []
+
+    async def getaddrinfo(name: str, port: int, **more: Any) -> Any:
+        lookups.append(name)
+        await asyncio.sleep(0.05)
+        if fails:
+            raise fails[0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    async with within(20), peer(counts(3)) as port:
+        known = of_peers(tenants, port)
+        fails.append(socket.gaierror(socket.EAI_AGAIN, "try again"))
+        assert await makes_one(tenants) == 503, "it was never known who the peers are"
+        fails.clear()
+        assert await makes_one(tenants) == 429
+        for error in (socket.gaierror(socket.EAI_AGAIN, "try again"), TimeoutError(), socket.gaierror(-2, "no name")):
+            fails[:] = [error]
+            assert await makes_one(tenants) == 429, "its peers are known still"
+        lookups.clear()
+        await asyncio.gather(*(known.other(scope(), Locus(is_here=False), proven=False) for _ in range(100)))
+        assert len(lookups) == 1
+
+
+@asynccontextmanager
+async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Give the port of a peer that answers questions about the path `/good` alone, and what it was asked."""
+    came: list[bytes] = []
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            came.append(await reader.readuntil(b"\r\n\r\n"))
+            if b"/good" in came[-1]:
+                writer.write(counts(0))
+                await writer.drain()
+            await reader.read()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], came
+    finally:
+        server.close()
+
+
+async def status_of(port: int, path: str, **headers: str) -> int:
+    """Return the status of an answer; 0 if there is none."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(head("GET", path, 0, {name.replace("_", "-"): value for name, value in headers.items()}))
+        line = await reader.readline()
+        return int(line.split()[1]) if line else 0
+    finally:
+        writer.transport.abort()
+
+
+async def test_what_is_asked_of_a_peer_that_hangs_counts_and_is_in_no_other_s_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant's waits are its own, and strangers' are strangers'."""
+    monkeypatch.setattr(replicas, "ASK_SECONDS", 60.0)
+    monkeypatch.setattr(replicas, "MAX_ASKS", 3)
+    monkeypatch.setattr(web_server, "MAX_REQUESTS", 8)
+    async with serving(requests_per_tenant=6) as (port, tenants, _), hanging() as (hangs, came), within(30):
+        of_peers(tenants, hangs)
+        waiting = [asyncio.create_task(status_of(port, f"/sandboxes/x{one}", X_API_Key=MINE)) for one in range(6)]
+        try:
+            await until(lambda: tenants.tenant("mine").requests == 6)
+            assert await status_of(port, "/sandboxes/x7", X_API_Key=MINE) == 429, "what peers are asked counts"
+            await until(lambda: len(came) == 3)
+            assert await status_of(port, "/sandboxes/good", X_API_Key=THEIRS) == 404, "another has turns of its own"
+            stranger = {"E2b_Sandbox_Id": "x", "E2b_Sandbox_Port": "49983", "X_Access_Token": "x"}
+            waiting += [asyncio.create_task(status_of(port, "/files?path=a", **stranger)) for _ in range(8)]
+            await until(lambda: len(came) == 7)
+            assert await status_of(port, "/files?path=a", **stranger) == 503, "strangers have a bound together"
+            assert await status_of(port, "/healthz") == 200, "what waits for nothing is served"
+            assert await status_of(port, "/v2/sandboxes", X_API_Key=THEIRS, X_Sandbox_Kernel_Forwarded="1") == 200
+            assert await status_of(port, "/sandboxes/good", X_API_Key=THEIRS) == 404, "and tenants are not in it"
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        await until(lambda: not tenants.tenant("mine").requests)
