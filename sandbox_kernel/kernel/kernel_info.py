@@ -32,18 +32,21 @@ LONGEST_PROBLEM = 2000
 def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any]) -> dict[str, Any]:
     """Return the reply to a kernel_info_request.
 
+    The version of the implementation is that of the kernel, where it is known: clients that read it compare it with
+    IPython's, as ipykernel's own tests do. This package's is beside it, in `sandbox`.
+
     `engine` is the address of what makes the sandboxes, "" if there are no settings to speak of.
     """
     described = session.kernel_info
     features = described.get("supported_features", [])
     about: dict[str, Any] = {} if session.failure is None else {"problem": str(session.failure)}
-    about |= {"state_message": {"version": VERSION}}
+    about |= {"state_message": {"version": VERSION}, "version": __version__}
     if engine:
         about |= _about(session) | {"engine": engine, "file_messages": file_messages}
     return {
         "protocol_version": protocol.PROTOCOL_VERSION,
         "implementation": "sandbox_kernel",
-        "implementation_version": __version__,
+        "implementation_version": described.get("implementation_version") or __version__,
         "language_info": described.get("language_info", language_of(session.settings.kernel)),
         "banner": f"sandbox_kernel {__version__}: {_banner(session, engine)}",
         "help_links": HELP_LINKS if session.settings.kernel == PYTHON_KERNEL else [],

@@ -6,6 +6,8 @@ and answers in its own way what differs. Imports no sockets.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -15,12 +17,17 @@ from ..core.codes import MessageCode
 from ..core.errors import ProtocolError, SandboxError
 from ..core.model import Message
 from ..session import protocol
+from ..session.requests.queue import PendingRequest
+from ..session.requests.request_states import State
 from ..session.session import Session
 from .file_messages import Answer, FileMessages
 from .kernel_info import kernel_info, state
 
 QUIET = frozenset({"sandbox_state_request"})
 """Requests without statuses: asked every few seconds, these would make a kernel look busy, and in use."""
+
+ORDER_SECONDS = 1.0
+"""How long a kernel_info_request on shell waits for the cells that its client sent before it."""
 
 Send = Callable[[Message], None]
 
@@ -37,14 +44,25 @@ class ProcessRequests:
         self._publish = publish
         self._defect = defect
         self._cpu = (0.0, 0.0)
+        self._ended = asyncio.Event()
+        """Set when a request has ended."""
+        session.requests.queue.listeners.append(self._changed)
 
-    async def answer(self, request: Message, send: Send, own: Callable[[Message], Awaitable[Answer]]) -> None:
+    def _changed(self, request: PendingRequest, _: State) -> None:
+        if request.finished:
+            self._ended.set()
+
+    async def answer(
+        self, request: Message, client: bytes, send: Send, own: Callable[[Message], Awaitable[Answer]]
+    ) -> None:
         """Answer a request with a reply and idle, whatever fails on the way; `own` is asked for its content."""
         quiet = request.type in QUIET
         buffers: list[bytes] = []
         try:
             if not quiet:
                 self.status("busy", request)
+            if request.type == "kernel_info_request" and request.channel == "shell":
+                await self._until_ended(client)
             try:
                 content, buffers = await own(request)
                 content = {"status": "ok", **content}
@@ -109,6 +127,18 @@ class ProcessRequests:
         parent = request.header if request is not None else {}
         content = {"execution_state": state}
         self._publish(Message(channel="iopub", header={"msg_type": "status"}, parent=parent, content=content))
+
+    async def _until_ended(self, client: bytes) -> None:
+        """Wait for the cells of a client, but not for long: a kernel answers on shell in order.
+
+        Some take a cell to have ended with its error, and ask who the kernel is before they send the next one. It is
+        aborted if it comes before the failed one's end.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ORDER_SECONDS):
+                while any(cell.client == client for cell in self._session.requests.queue.running_cells()):
+                    self._ended.clear()
+                    await self._ended.wait()
 
     async def _usage(self) -> dict[str, Any]:
         """Return what ipykernel says of a process and its machine, of the sandbox and its limits."""

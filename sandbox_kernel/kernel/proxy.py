@@ -275,7 +275,7 @@ class Proxy:
                 self.session.submit(request, client)
 
     async def _answer(self, request: Message, client: bytes) -> None:
-        await self._own.answer(request, partial(self.deliver, client=client), self._content)
+        await self._own.answer(request, client, partial(self.deliver, client=client), self._content)
         if request.type == "shutdown_request":
             self._shutdown = request
             self._stopping.set()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
+from packaging.version import Version
 
 from sandbox_kernel import __version__
 from tests.support.kernels import WAIT, Kernel, connect_another, replied
@@ -42,13 +43,32 @@ def test_kernel_info_is_honest(kernel: Kernel) -> None:
         pass
     reply = message["content"]
     assert reply["implementation"] == "sandbox_kernel"
-    assert reply["implementation_version"] == __version__
+    assert Version(reply["implementation_version"]) >= Version("9")  # IPython's, with which clients compare it
+    assert reply["sandbox"]["version"] == __version__
     assert reply["language_info"]["name"] == "python"
     assert reply["language_info"]["version"].startswith("3.13")
     assert reply["sandbox"]["network"] == "none"
     assert reply["sandbox"]["limits"]["memory"] == 2 << 30
     assert "2.0 GiB" in reply["banner"]
     assert control(kernel.client, "kernel_info_request") == reply
+
+
+def test_kernel_info_on_shell_follows_the_cell_before_it(kernel: Kernel) -> None:
+    """A client that reads replies in the order of its requests gets them so; another client does not wait."""
+    wait = "import time; print('runs', flush=True); time.sleep(0.4); raise ValueError"
+    kernel.start(wait, until="stream")
+    kernel.client.kernel_info()
+    kernel.client.comm_info()
+    replies = [kernel.client.get_shell_msg(timeout=WAIT) for _ in range(3)]
+    assert [one["msg_type"] for one in replies] == ["execute_reply", "kernel_info_reply", "comm_info_reply"]
+    assert [one["content"]["status"] for one in replies] == ["error", "ok", "ok"]
+    kernel.start("time.sleep(60)")
+    begin = time.monotonic()
+    kernel.client.kernel_info()
+    assert kernel.client.get_shell_msg(timeout=WAIT)["msg_type"] == "kernel_info_reply"
+    assert 0.5 < time.monotonic() - begin < 10
+    assert control(kernel.client, "interrupt_request")["status"] == "ok"
+    assert kernel.client.get_shell_msg(timeout=WAIT)["content"]["ename"] == "KeyboardInterrupt"
 
 
 def test_control_answers_while_a_cell_runs(kernel: Kernel) -> None:

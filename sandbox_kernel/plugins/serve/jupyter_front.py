@@ -6,8 +6,6 @@ one that asked. It passes the session's output policy, and what a page does not 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -38,8 +36,6 @@ MAX_SOCKETS = 8
 """Of one sandbox."""
 MAX_HELD = 32 << 20
 """Bytes of memory for requests that wait in one sandbox, or run."""
-ORDER_SECONDS = 1.0
-"""How long a kernel_info_request waits for the cells before it."""
 
 
 class Client(Protocol):
@@ -67,8 +63,6 @@ class JupyterFront:
         self.used = datetime.now(UTC)
         self.clients: dict[bytes, Client] = {}
         self._held: dict[str, int] = {}
-        self._ended = asyncio.Event()
-        """Set when a request has ended."""
         self._overflow: Overflow | None = None
         self._session_id = _new_id()
         self._numbers = itertools.count(1)
@@ -154,8 +148,6 @@ class JupyterFront:
             one.look()
 
     def _changed(self, request: PendingRequest, _: State) -> None:
-        if request.finished:
-            self._ended.set()
         if self._is_over(request):
             self._held.pop(request.id, None)
 
@@ -183,7 +175,7 @@ class JupyterFront:
 
     async def answer(self, request: Message, client: Client, lease: Lease, end: Callable[[], Any]) -> None:
         """Answer what concerns the kernel's process: with a reply and idle, whatever fails on the way."""
-        await self._own.answer(request, self._to(client), lambda one: self._content(one, client, lease))
+        await self._own.answer(request, client.client, self._to(client), lambda one: self._content(one, lease))
         if request.type == "shutdown_request" and not request.content.get("restart"):
             await end()
 
@@ -194,27 +186,13 @@ class JupyterFront:
     def _to(self, client: Client) -> Callable[[Message], None]:
         return lambda message: client.send(self._outgoing(message))
 
-    async def _until_ended(self, client: Client) -> None:
-        """Wait for the cells of a client, but not for long.
-
-        Some take a cell to have ended with its error, and ask who the kernel is before they send the next one. It is
-        aborted if it comes before the failed one's end.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ORDER_SECONDS):
-                while any(cell.client == client.client for cell in self.session.requests.queue.running_cells()):
-                    self._ended.clear()
-                    await self._ended.wait()
-
-    async def _content(self, request: Message, client: Client, lease: Lease) -> Answer:
-        if request.type == "kernel_info_request":
-            await self._until_ended(client)
-        elif request.type == "connect_request":
+    async def _content(self, request: Message, lease: Lease) -> Answer:
+        if request.type == "connect_request":
             raise ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel="websocket"))
-        elif request.type == "interrupt_request":  # of calls of the SDK's, too
+        if request.type == "interrupt_request":  # of calls of the SDK's, too
             await lease.sandbox.interrupt()
             return {}, []
-        elif request.type == "shutdown_request" and request.content.get("restart"):
+        if request.type == "shutdown_request" and request.content.get("restart"):
             await self.restart()
         return await self._own.content(request, lease.sandbox.settings.engine)
 
