@@ -5,6 +5,7 @@ So nobody is locked out by others: a newcomer takes the place of one that a larg
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -47,3 +48,16 @@ class Crowd(Generic[T]):
         member = next(one for one, whose in self._members.items() if whose == owner)
         self.discard(member)
         self._drop(member)
+
+
+def network_of(peer: str) -> str:
+    """Return whose connection it is: an address, or the 64 bits of an IPv6 address that one machine has to itself."""
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.IPv6Network((address, 64), strict=False))
+    return str(address)

@@ -12,6 +12,7 @@ Its callers' side is in `client/`.
 - `pool`: Sandboxes that are ready before anybody asks.
 - `detached_sandbox`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.
 - `detached_registry`: Who may have such a one, and for how long.
+- `start_slots`: Starts at once, for which users take turns.
 - `lease`: A sandbox whose pipe a caller has: its end, and whose it is.
 - `caller_connection`: One connection: a few bounded requests, each answered once.
 - `network_listener`: Callers in other pods or on other machines, over TLS.

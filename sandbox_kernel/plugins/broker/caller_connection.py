@@ -105,23 +105,21 @@ async def status(broker: Service, peer: Peer, said: Answer) -> Answer:
 
 async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
     """The sandboxes of this user; root sees all."""
-    rows: list[Answer] = []
-    for lent in list(broker.lent.values())[:MAX_ROWS]:
-        if peer.uid not in {0, lent.uid}:
-            continue
-        rows.append(
-            {
-                "session": lent.name,
-                "container": lent.container.id,
-                "owner_pid": lent.pid or None,
-                "owner_alive": not lent.is_adrift,
-                "state": lent.state,
-                "age_seconds": int(time.monotonic() - lent.since),
-                "image": lent.spec.image,
-                "memory_bytes": lent.spec.limits.memory,
-                "version": __version__,
-            }
-        )
+    rows: list[Answer] = [
+        {
+            "session": lent.name,
+            "container": lent.container.id,
+            "owner_pid": lent.pid or None,
+            "owner_alive": not lent.is_adrift,
+            "state": lent.state,
+            "age_seconds": int(time.monotonic() - lent.since),
+            "image": lent.spec.image,
+            "memory_bytes": lent.spec.limits.memory,
+            "version": __version__,
+        }
+        for lent in broker.lent.values()
+        if peer.uid in {0, lent.uid}
+    ]
     if peer.uid in {0, os.geteuid()}:
         rows += broker.pool.rows()
     return {"rows": rows[:MAX_ROWS]}

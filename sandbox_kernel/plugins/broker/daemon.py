@@ -33,6 +33,7 @@ from .lease import Lease
 from .pool import Pool, undo
 from .prometheus_metrics import Figures, Gauges
 from .settings import STATE
+from .start_slots import StartSlots
 from .usage_counters import UsageCounters
 from .user_accounts import require_account
 from .user_volumes import UserVolumes
@@ -115,7 +116,7 @@ class Listener:
 CONNECTIONS = 512
 CONNECTIONS_OF_A_USER = 128
 WAITING = 64
-"""Callers that wait for a start."""
+"""Callers that wait for a start, of all users."""
 STARTS = 2 * (os.cpu_count() or 1)
 """At once: more would only bring all of them near their time limit."""
 BACKLOG = 64
@@ -153,7 +154,7 @@ class Broker:
         self.say = say
         self._callers: set[Caller] = set()
         self._by_user: Counter[User] = Counter()
-        self._slots = asyncio.Semaphore(STARTS)
+        self._slots = StartSlots(STARTS, WAITING)
         self._stopping = asyncio.Event()
         self._used = time.monotonic()
         self._reaping: asyncio.Task[int] | None = None
@@ -284,9 +285,7 @@ class Broker:
         return made
 
     async def _cold(self, wanted: CreateRequest, whose: Peer, wish: DetachedOptions | None) -> Made:
-        if self.starting > WAITING:
-            raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} who wait for a sandbox")
-        async with self.volumes.turn(whose.uid, wanted), self._slots:
+        async with self.volumes.turn(whose.uid, wanted), self._slots.turn(whose.uid):
             spec = wanted.spec()
             container = cast("Lendable", await self.engine.start(spec))
             return await self._lend(container, spec, whose, wish, warm=False)

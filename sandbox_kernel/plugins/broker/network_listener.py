@@ -15,12 +15,12 @@ import re
 import secrets
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.codes import UsageCode
+from ...core.crowd import Crowd, network_of
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.tasks import Tasks
 from .client import packets, tls_relay
@@ -37,7 +37,7 @@ HANDSHAKE_SECONDS = 5.0
 FIRST_WORD_SECONDS = 5.0
 """For the word that says who it is, once there is TLS."""
 UNKNOWN, UNKNOWN_OF_AN_ADDRESS = 64, 16
-"""Connections whose caller is not known yet."""
+"""Connections whose caller is not known yet. Of more, the oldest of the address that has most is closed."""
 MAX_HELLO = 12 << 10
 MAX_TOKEN = 8 << 10
 MAX_NAME = 300
@@ -141,7 +141,7 @@ class NetworkListener:
 
     def __init__(self, broker: Service, secured: Secured, review: TokenReview | None) -> None:
         self._broker, self._secured, self._review = broker, secured, review
-        self._unknown: Counter[str] = Counter()
+        self._unknown: Crowd[asyncio.Task[Any]] = Crowd(UNKNOWN, UNKNOWN_OF_AN_ADDRESS, self._crowded_out)
         self._passes: dict[bytes, _Pass] = {}
         self._pipes: dict[Caller, asyncio.StreamWriter] = {}
         """The second connection of each caller that has a sandbox."""
@@ -164,20 +164,20 @@ class NetworkListener:
         except OSError:  # it has gone
             sock.close()
             return
-        if self._unknown.total() >= UNKNOWN or self._unknown[address] >= UNKNOWN_OF_AN_ADDRESS:
-            self._broker.figures.refused(BrokerCode.BROKER_BUSY.code)
-            sock.close()
-            return
-        self._unknown[address] += 1
-        self._tasks.start(self._serve(sock, address), "a caller of the network")
+        task = self._tasks.start(self._serve(sock), "a caller of the network")
+        task.add_done_callback(lambda _: sock.close())  # also of one that had not begun
+        self._unknown.add(task, network_of(address))
 
-    async def _serve(self, sock: socket.socket, address: str) -> None:
+    def _crowded_out(self, task: asyncio.Task[Any]) -> None:
+        self._broker.figures.refused(BrokerCode.BROKER_BUSY.code)
+        task.cancel()
+
+    async def _serve(self, sock: socket.socket) -> None:
         try:
             found = await self._introduced(sock)
         finally:
-            self._unknown[address] -= 1
-            if not self._unknown[address]:
-                del self._unknown[address]
+            if (task := asyncio.current_task()) is not None:
+                self._unknown.discard(task)
         if found is None:
             return
         try:

@@ -31,7 +31,7 @@ from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...core.codes import Code, EndCode, UsageCode
-from ...core.crowd import Crowd
+from ...core.crowd import Crowd, network_of
 from ...core.errors import ConfigurationError
 from ...files.host_paths import open_file, open_parent, usable
 from .codes import McpCode
@@ -488,16 +488,3 @@ class Connection(H11Protocol):
             self.transport.abort()
         else:
             self._watch_reader()
-
-
-def network_of(peer: str) -> str:
-    """Return whose connection it is: an address, or the 64 bits of an IPv6 address that one machine has to itself."""
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.IPv6Network((address, 64), strict=False))
-    return str(address)

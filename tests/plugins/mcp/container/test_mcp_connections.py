@@ -15,8 +15,9 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from sandbox_kernel.core.crowd import network_of
 from sandbox_kernel.plugins.mcp import web_server
-from sandbox_kernel.plugins.mcp.web_server import Config, Names, RequestFilter, network_of
+from sandbox_kernel.plugins.mcp.web_server import Config, Names, RequestFilter
 from tests.plugins.mcp.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import HttpServer, run, text_of

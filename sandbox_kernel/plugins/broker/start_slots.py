@@ -1,0 +1,81 @@
+"""Starts at once: users take turns, and of those who wait too many, one of whoever has the most waits no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ...core.errors import QuotaExceeded
+from .codes import BrokerCode
+
+if TYPE_CHECKING:
+    from .client.network_caller import User
+
+
+class StartSlots:
+    """Slots for starts, each of which is held for one."""
+
+    def __init__(self, slots: int, most: int) -> None:
+        """`most` may wait for one."""
+        self._free, self._most = slots, most
+        self._waiting: dict[User, deque[asyncio.Future[None]]] = {}
+        """Whose turn is next stands first."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    @asynccontextmanager
+    async def turn(self, user: User) -> AsyncIterator[None]:
+        """Hold a slot. Raises `QuotaExceeded` if too many wait, and no other user has more of them than this one."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait(user)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, user: User) -> None:
+        own = len(self._waiting.get(user, ()))
+        if len(self) >= self._most:
+            largest = max(self._waiting.values(), key=len)
+            if own + 1 >= len(largest):
+                raise self._full()
+            largest.pop().set_exception(self._full())
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, deque()).append(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._pass_on()
+            else:
+                self._leave(user, waiting)
+            raise
+
+    def _leave(self, user: User, waiting: asyncio.Future[None]) -> None:
+        if (queue := self._waiting.get(user)) is not None:
+            with suppress(ValueError):
+                queue.remove(waiting)
+            if not queue:
+                del self._waiting[user]
+
+    def _pass_on(self) -> None:
+        """Give a slot to the next user who waits, who is the last one then."""
+        while self._waiting:
+            user = next(iter(self._waiting))
+            queue = self._waiting.pop(user)
+            waiting = queue.popleft()
+            if queue:
+                self._waiting[user] = queue
+            if not waiting.done():  # one that is cancelled has not left yet
+                waiting.set_result(None)
+                return
+        self._free += 1
+
+    def _full(self) -> QuotaExceeded:
+        return QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{self._most} who wait for a sandbox")
