@@ -22,7 +22,7 @@ FILES = """
     fadvise64_64 arm_fadvise64_64 readahead flock fsync fdatasync sync syncfs sync_file_range utime utimes utimensat
     futimesat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr removexattr
     lremovexattr fremovexattr getcwd chdir fchdir dup dup2 dup3 pipe pipe2 sendfile sendfile64 copy_file_range
-    splice tee memfd_create
+    splice tee
 """
 WAITING = """
     poll ppoll select _newselect pselect6 epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_wait epoll_wait_old
@@ -30,8 +30,8 @@ WAITING = """
     restart_syscall pause
 """
 MEMORY = """
-    brk mmap mmap2 munmap mremap mprotect madvise msync mlock mlock2 munlock mlockall munlockall membarrier
-    mseal pkey_alloc pkey_free pkey_mprotect get_mempolicy map_shadow_stack shmget shmat shmdt shmctl semget semop
+    brk munmap mremap mprotect madvise msync mlock mlock2 munlock mlockall munlockall membarrier
+    mseal pkey_alloc pkey_free pkey_mprotect get_mempolicy map_shadow_stack shmat shmdt shmctl semget semop
     semtimedop semctl msgget msgsnd msgrcv msgctl
 """
 PROCESSES = """
@@ -70,6 +70,9 @@ RESIDENT = ("mincore", "cachestat")
 
 ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret", "userfaultfd")
 """glibc takes clone() when clone3() is not there; a filter cannot see clone3's flags, which lie in memory."""
+
+OF_HUGE_PAGES = (("mmap", 3, 0x40000), ("memfd_create", 1, 0x4), ("shmget", 2, 0o4000))
+"""Calls with an argument whose bit asks for the machine's own huge pages: no limit of a sandbox counts these."""
 
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1
 """Of one thread. The other kinds name process groups and all threads of a user, so those of the agent as well, which
@@ -205,6 +208,7 @@ def rules(*, shared: bool = False) -> tuple[Rule, ...]:
         Rule(RESIDENT, error=ENOSYS if shared else None),
         *((Rule(("preadv2",), (Condition(5, 0, RWF_NOWAIT),)),) if shared else (Rule(("preadv2",)),)),
         *((Rule(("preadv2",), (Condition(5, RWF_NOWAIT, RWF_NOWAIT),), error=EOPNOTSUPP),) if shared else ()),
+        *(Rule((name,), (Condition(argument, 0, bit),)) for name, argument, bit in OF_HUGE_PAGES),
         *(Rule(("fcntl",), (_int(1, command),)) for command in FCNTLS.values()),
         *(
             Rule(("socket",), (Condition(0, family), Condition(2, protocol)))

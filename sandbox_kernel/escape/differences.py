@@ -44,6 +44,7 @@ _BY_REASON: dict[str, dict[str, str]] = {
         "address_of_its_own": "ENOTTY",
         "packets_with_a_firewall_mark": "ENOPROTOOPT",
         "packets_with_a_foreign_address": "EADDRNOTAVAIL",
+        "file_of_huge_pages": "EINVAL",
     },
     f"{OWN}: its log is made up": {"the_kernel_s_log_by_system_call": "worked"},
     f"{OWN}: a process may debug another of its own user": {"ptrace_of_another_process": "worked"},
@@ -82,6 +83,7 @@ _BY_REASON: dict[str, dict[str, str]] = {
         "netlink_for_device_events": "worked",
         "sockets_of_other_families": "worked",
     },
+    f"{OWN}: its pages are pages of its own memory, which the limit counts": {"huge_pages_of_the_machine": "worked"},
     f"{OWN}: it lists the kinds of file systems that gVisor has": {"file_systems_of_the_machine": "worked"},
     f"{OWN}: ping sockets, and nothing to be reached with them": {"sockets_of_other_internet_protocols": "worked"},
     OPEN_FILES: {

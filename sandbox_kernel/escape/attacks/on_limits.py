@@ -86,6 +86,17 @@ def memory_file_beyond_the_limit() -> object:
     return written
 
 
+@attack("EPERM", control="no filter")
+def huge_pages_of_the_machine() -> object:
+    """No limit of memory counts them. That they are there is seen when they are used, and not asked for."""
+    return len(mmap.mmap(-1, 2 * MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x44000))  # HUGETLB, NORESERVE
+
+
+@attack("EPERM", control="no filter")
+def file_of_huge_pages() -> object:
+    return os.memfd_create("huge", 0x4)  # HUGETLB
+
+
 @attack("nothing SIGKILL EMFILE EPERM ENFILE")
 def pipes_beyond_the_memory_limit() -> object:
     total = 0
