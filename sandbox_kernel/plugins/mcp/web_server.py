@@ -373,6 +373,10 @@ SOCKET_SECONDS = 20.0
 none."""
 KNOWN = "sender-known"
 """In the state of a WebSocket's scope: what `known` calls."""
+EVENTS_OF_TURN = 16
+"""Of HTTP that are taken of a connection in one turn of the loop: a piece of a body of one byte is one."""
+MAX_PIECES, PIECE_BYTES = 16 << 10, 64
+"""Pieces that a body may have, and one more for so many bytes each."""
 BACKLOG = 64
 """Accepted in one step: fewer than a third of those that may wait, so that a new one has time to say what it wants."""
 
@@ -401,13 +405,40 @@ _LEFT = ("lost", "upgraded")
 """When there is nothing to wait for any more."""
 
 
+class _Http(h11.Connection):
+    """HTTP of which few events come in one turn of the loop, and few for the bytes of a body."""
+
+    left = EVENTS_OF_TURN
+    _pieces = _bytes = 0
+
+    def next_event(self) -> Any:
+        if not self.left:
+            return h11.NEED_DATA
+        self.left -= 1
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._pieces = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._pieces += 1
+            self._bytes += len(event.data)
+            if self._pieces > MAX_PIECES + self._bytes // PIECE_BYTES:
+                raise h11.RemoteProtocolError("the pieces of a body are too small", error_status_hint=400)
+        return event
+
+
 class Connection(H11Protocol):
     """One connection, with a clock for whatever it waits for."""
 
     config: Config
+    conn: _Http
+    _goes_on = False
     _phase = ""
     _clock: asyncio.TimerHandle | None = None
     _reader: asyncio.TimerHandle | None = None
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.conn = _Http(h11.SERVER, HEAD_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -425,8 +456,20 @@ class Connection(H11Protocol):
                 clock.cancel()
 
     def handle_events(self) -> None:
+        self.conn.left = EVENTS_OF_TURN
         super().handle_events()
         self._look()
+        if not self.conn.left and not self._goes_on and self._phase not in _LEFT:
+            self._goes_on = True
+            self.flow.pause_reading()
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Take what is here already, now that others have had their turn."""
+        self._goes_on = False
+        if self._phase not in _LEFT and not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.handle_events()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Leave the connection to the WebSocket, which has clocks of its own."""

@@ -12,6 +12,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from . import web_server
 
+PIECE_BYTES = 1024
+"""Of a connection that are looked at in one turn of the loop."""
+MAX_UNREAD = 1000
+"""Answers to pings that wait for who does not read them."""
 CLOSE_SECONDS = 5.0
 """For the other side to take what was sent before the end: a transport that is closed waits for that for ever."""
 
@@ -20,10 +24,51 @@ class SocketConnection(WebSocketsSansIOProtocol):
     """See the module."""
 
     _end: asyncio.TimerHandle | None = None
+    _feeds = False
+    _unread = 0
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
+        self._held = bytearray()
         self.conn.max_message_size = min(web_server.FIRST_BYTES, self.config.ws_max_size)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes in small pieces, with a turn for others behind each: a frame may have six bytes."""
+        if not self.handshake_initiated or (len(data) <= PIECE_BYTES and not self._held):
+            super().data_received(data)
+            return
+        self._held += data
+        self._feed_soon()
+
+    def _feed_soon(self) -> None:
+        if self._held and not self._feeds and not self.read_paused and not self.disconnected:
+            self._feeds = True
+            self.transport.pause_reading()
+            self.loop.call_soon(self._feed)
+
+    def _feed(self) -> None:
+        self._feeds = False
+        if self.disconnected or self.transport.is_closing():
+            self._held.clear()
+            return
+        piece = bytes(self._held[:PIECE_BYTES])
+        del self._held[:PIECE_BYTES]
+        super().data_received(piece)
+        if self._held:
+            self._feed_soon()
+        elif not self.read_paused:
+            self.transport.resume_reading()
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        self._feed_soon()
+        return message
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        self._unread = 0 if self.writable.is_set() else self._unread + 1
+        if self._unread > MAX_UNREAD:
+            self.transport.abort()
 
     def _widen(self) -> None:
         self.conn.max_message_size = self.config.ws_max_size

@@ -13,13 +13,14 @@ import socket
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from sandbox_kernel.core.errors import SandboxClosed
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.mcp import web_server, web_sockets
 from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
 from sandbox_kernel.plugins.serve import e2b_cells, e2b_files, turns
 from sandbox_kernel.plugins.serve.application import application
@@ -250,3 +251,75 @@ async def test_what_is_cancelled_while_it_waits_for_its_turn_ends() -> None:
         await asyncio.wait({task})
     assert task.cancelled()
     assert ended
+
+
+def _frame(opcode: int, data: bytes = b"") -> bytes:
+    return bytes([0x80 | opcode, 0x80 | len(data)]) + bytes(4) + data
+
+
+UPGRADE = (
+    "GET /open-terminal/api/terminals/x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+CHUNKED = "POST /sandboxes HTTP/1.1\r\nHost: localhost\r\n{}Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "flood"),
+    [
+        (CHUNKED.format(""), b"1\r\nx\r\n" * 100_000),
+        (CHUNKED.format(f"X-API-Key: {MINE}\r\n"), b"1\r\nx\r\n" * 100_000),
+        ("", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000),
+        (UPGRADE, _frame(9) * 100_000),
+        (UPGRADE, _frame(10) * 100_000),
+        (UPGRADE, _frame(1)[:1].replace(b"\x81", b"\x01") + _frame(1)[1:] + (b"\x00" + _frame(0)[1:]) * 100_000),
+    ],
+    ids=["chunks-of-a-stranger", "chunks", "requests", "pings", "pongs", "fragments"],
+)
+async def test_no_stranger_s_pieces_keep_the_loop(monkeypatch: pytest.MonkeyPatch, head: str, flood: bytes) -> None:
+    """A piece of six bytes costs as much as a large one."""
+    assert await flooded(monkeypatch, head, flood) < TURN
+
+
+async def test_control_pieces_that_are_taken_at_once_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((web_server, "EVENTS_OF_TURN"), (web_server, "MAX_PIECES"), (web_sockets, "PIECE_BYTES")):
+        monkeypatch.setattr(module, name, 1 << 30)
+    assert await flooded(monkeypatch, CHUNKED.format(""), b"1\r\nx\r\n" * 100_000) > TURN
+    assert await flooded(monkeypatch, UPGRADE, _frame(9) * 100_000) > TURN
+
+
+async def flooded(monkeypatch: pytest.MonkeyPatch, head: str, flood: bytes) -> float:
+    """Return the longest turn while one connection sends a flood."""
+    async with serving() as (port, _, _lease), within(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(head.encode())
+            if head == UPGRADE:
+                assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+            with longest_turn(monkeypatch) as longest, suppress(OSError):
+                writer.write(flood)
+                draining = asyncio.create_task(writer.drain())
+                reading = asyncio.create_task(reader.read(-1))
+                await asyncio.wait({draining, reading}, timeout=1.5)
+                for one in (draining, reading):
+                    one.cancel()
+            return longest.seconds
+        finally:
+            writer.transport.abort()
+
+
+async def test_a_body_in_pieces_comes_whole() -> None:
+    """It may have many small ones, and as many as it likes that are not small."""
+    body = json.dumps({"a": "x" * 500_000}).encode()
+    for size, count in ((64, len(body)), (3, 40_000)):
+        sent = body[:count] if size == 64 else json.dumps({"a": "x" * (count - 9)}).encode()
+        chunks = [sent[at : at + size] for at in range(0, len(sent), size)]
+        async with serving() as (port, _, _lease):
+            head = CHUNKED.format(f"X-API-Key: {MINE}\r\n").encode()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                writer.write(head + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks) + b"0\r\n\r\n")
+                async with within(20):
+                    assert b" 404 " in await reader.readline(), "it names no template"
+            finally:
+                writer.transport.abort()
