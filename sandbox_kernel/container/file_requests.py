@@ -79,7 +79,7 @@ def handle(op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any
     file.mkdir   path                               with all folders above it
     file.remove  path [all]                         a file, a link or an empty folder; with all, a part of any: more
     file.entries path depth limit                   entries [[path, kind, mode, link, *stamp]], complete; "" is the root
-    file.stat    path                               entry
+    file.stat    path                               entry; its kind may be "link to file", or another
     file.rename  path to                            with the folders above it; a file there is replaced
     file.discard token [path]                       ends an unfinished file.write
 
@@ -339,6 +339,9 @@ def _entry(name: str, folder: int, path: str) -> list[Any]:
     kind, link = _KINDS.get(stat.S_IFMT(status.st_mode), "other"), None
     if kind == "link":
         link = os.readlink(name, dir_fd=folder).encode("utf-8", "backslashreplace").decode()
+        with suppress(OSError):  # it leads nowhere
+            target = _KINDS.get(stat.S_IFMT(os.stat(name, dir_fd=folder).st_mode), "other")
+            kind = "link to " + target
     return [path, kind, stat.S_IMODE(status.st_mode), link, *_stamp(status)]
 
 

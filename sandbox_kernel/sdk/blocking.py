@@ -405,7 +405,7 @@ class Sandbox:
         return self._call(self._inner.create_code_context, cwd, language, request_timeout)
 
     def list_code_contexts(self, request_timeout: float | None = None) -> builtins.list[Context]:
-        """See `list_contexts`."""
+        """Return what `list_contexts` does, and a context for each other language of the image."""
         return self._call(self._inner.list_code_contexts, request_timeout)
 
     def restart_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:

@@ -296,8 +296,10 @@ class AsyncSandbox:
         return await self.create_context(language, cwd)
 
     async def list_code_contexts(self, request_timeout: float | None = None) -> builtins.list[Context]:
-        """See `list_contexts`."""
-        return await self.list_contexts()
+        """Return what `list_contexts` does, and a context for each other language of the image."""
+        await self._instance.ready(fresh=True)
+        found: builtins.list[Context] = await self._instance.part("contexts").offered()
+        return found
 
     async def restart_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
         """See `restart_context`."""

@@ -620,8 +620,12 @@ def _receives(path: Path) -> bool:
 
 
 def _local(do: Callable[[Any], T], path: os.PathLike[str]) -> T:
-    """Do something with a path of this machine, and name it where it is refused."""
+    """Do something with a path of this machine, and name it where it is refused.
+
+    It is the caller's own word, as one for `open` is: links among its parents are followed. What it names is no link.
+    """
+    above, name = os.path.split(os.fspath(path))
     try:
-        return do(path)
+        return do(Path(os.path.realpath(above), name) if above else Path(name))
     except FileRefused as error:
         raise about(os.fspath(path), error) from None

@@ -77,6 +77,8 @@ class EntryInfo(FileInfo):
     modified_time: datetime = field(kw_only=True)
     symlink_target: str | None = field(default=None, kw_only=True)
     """Where a link leads, as it says; nothing here follows it."""
+    target_type: FileType | None = field(default=None, kw_only=True)
+    """What a link leads to, if that is a file or a folder."""
     inode: int = field(default=0, kw_only=True)
     owner: str = field(default=OWNER, kw_only=True)
     group: str = field(default=OWNER, kw_only=True)
@@ -97,6 +99,9 @@ class Entries(list[EntryInfo]):
 
     complete: bool = True
     """Whether this is all: not where there is more than a listing looks at, or a path that is too long or too deep."""
+
+
+_KINDS = {"file": FileType.FILE, "dir": FileType.DIR}
 
 
 class FilesystemEventType(enum.StrEnum):
@@ -128,7 +133,8 @@ def entry_of(row: object) -> EntryInfo:
             return EntryInfo(
                 safe_place(path),
                 found.size,
-                kind=FileType(kind) if kind in {"file", "dir"} else None,
+                kind=_KINDS.get(kind),
+                target_type=_KINDS.get(kind.removeprefix("link to ")) if kind.startswith("link to ") else None,
                 mode=mode,
                 modified_time=datetime.fromtimestamp(min(found.mtime_ns // 1000, 1 << 53) / 1e6, UTC),
                 symlink_target=printable(link[:4096]) if isinstance(link, str) else None,

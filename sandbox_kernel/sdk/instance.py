@@ -267,6 +267,7 @@ class Instance:
             async with turn(asyncio.get_running_loop()):
                 self.check()
                 await self._started()
+            self.lifetime.is_ready()
         if not Instance._reaped:
             Instance._reaped = True
             self._tasks.start(reap(session), "removing what others left")

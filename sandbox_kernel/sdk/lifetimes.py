@@ -44,20 +44,27 @@ class Lifetime:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._kill: weakref.WeakMethod[Closing] | None = None
         self._tasks = Tasks()
+        self._waits = limit is not None
+        """Whether it counts once the sandbox is ready; a start has a limit of its own."""
         self.started: datetime | None = None
         self.ends: datetime | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop, kill: Closing) -> None:
-        """Let it run from now on, on this loop."""
+        """Note that the sandbox starts, on this loop."""
         self._loop, self._kill, self.started = loop, weakref.WeakMethod(kill), datetime.now(UTC)
-        if self._seconds is not None:
+
+    def is_ready(self) -> None:
+        """Let it run from now on, unless it runs already."""
+        if self._waits and self._seconds is not None:
             self.set(self._seconds)
 
     def set(self, limit: float) -> None:
         """Have the sandbox end in so many seconds from now on."""
         self._seconds = limit
         if self._loop is None:
-            return  # it counts from the start
+            self._waits = True
+            return
+        self._waits = False
         self.stop()
         self.ends = datetime.now(UTC) + timedelta(seconds=limit)
         self._timer = self._loop.call_later(limit, self._expire)

@@ -361,3 +361,18 @@ def test_files_that_cells_may_read_or_write_are_there_wherever_they_are(sandbox:
     for path in ("/etc/x", "/usr/x/y", "/x"):
         with pytest.raises(FileRefused, match="may not touch"):
             files.write(path, "x")
+
+
+def test_links_among_the_parents_of_a_caller_s_own_path_are_followed(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/a.txt").write_text("mine")
+    (tmp_path / "link").symlink_to("there")
+    (tmp_path / "last").symlink_to("there/a.txt")
+    assert sandbox.files.write("own.txt", tmp_path / "link/a.txt").size == 4
+    assert [one.path for one in sandbox.files.upload(tmp_path / "link/a.txt", "own2.txt")] == ["own2.txt"]
+    sandbox.files.download("own.txt", tmp_path / "link/b.txt")
+    assert (tmp_path / "there/b.txt").read_text() == "mine"
+    for refused in (tmp_path / "last", tmp_path / "link/none", tmp_path / "link"):
+        with pytest.raises((FileRefused, OSError)):
+            sandbox.files.write("own3.txt", refused)
+    assert not sandbox.files.exists("own3.txt")

@@ -6,6 +6,7 @@ Each that is added is a session within the session of the sandbox. Imports the S
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import posixpath
 import re
 from collections import defaultdict
@@ -74,6 +75,8 @@ class Contexts:
         self._own = Context(id=instance.session.id, language=_language(instance.settings.kernel), cwd=SCRATCH)
         self._tasks = Tasks(noted_in(instance.session.emit))
         self._made: dict[str, tuple[Context, Session]] = {}
+        self._offered: dict[str, str] = {}
+        """Kernels by the contexts that were listed before one was there."""
         self._of_language: dict[str, str] = {}
         """The context of each kernel that runs cells which name a language alone."""
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -108,9 +111,22 @@ class Contexts:
         """See `AsyncSandbox.list_contexts`."""
         return [self._own, *(context for context, _ in self._made.values())]
 
+    async def offered(self) -> list[Context]:
+        """Return all, and one for each other language of the image, whose kernel starts with its first cell."""
+        offered = []
+        for kernel in await self._kernelspecs():
+            if kernel in {PYTHON_KERNEL, self._instance.settings.kernel, *self._of_language}:
+                continue
+            for language in _languages(kernel):
+                identity = hashlib.sha256(f"{self._own.id}/{language}".encode()).hexdigest()[:32]
+                self._offered[identity] = kernel
+                offered.append(Context(id=identity, language=language, cwd=SCRATCH))
+        own, *made = self.all()
+        return [own, *offered, *made]
+
     async def restart(self, context: Context | str) -> None:
         """See `AsyncSandbox.restart_context`."""
-        session = self._session(context)
+        session = await self.session(context, None)
         await (session.started() if session.link is None else session.restart())
         await session.settled()
         if session.link is None:
@@ -137,7 +153,10 @@ class Contexts:
                 UsageCode.NOT_TOGETHER, "give a context or a language, and not both", setting="context"
             )
         if context is not None:
-            return self._session(context)
+            identity = context.id if isinstance(context, Context) else context
+            if identity not in self._offered:
+                return self._session(context)
+            language = self._offered[identity]
         if (kernel := await self._kernel(language)) == self._instance.settings.kernel:
             return self._instance.session
         async with self._turns[kernel]:
@@ -189,6 +208,12 @@ def _language(kernel: str, asked: str | None = None) -> str:
     """Return the language of a kernel, by the name that it was `asked` for if it has several."""
     word = "" if asked is None else asked.lower()
     return SHORT.get(word, word) if KERNELS.get(word) == kernel else LANGUAGES.get(kernel, kernel)
+
+
+def _languages(kernel: str) -> list[str]:
+    """Return the languages of a kernel, by their whole names."""
+    words = [word for word, name in KERNELS.items() if name == kernel and word not in SHORT]
+    return words or [_language(kernel)]
 
 
 def _folder(cwd: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import secrets
 import sys
 from collections import deque
@@ -33,8 +34,15 @@ EVENT_BYTES = 200
 """Memory of an event beside its texts and its entry."""
 _FOLLOWED = "stream-"
 """What the name of a watcher begins with that is a stream: it is a call, and counts as one."""
-_TYPES = {FileType.FILE: "FILE_TYPE_FILE", FileType.DIR: "FILE_TYPE_DIRECTORY", None: "FILE_TYPE_SYMLINK"}
+_TYPES = {FileType.FILE: "FILE_TYPE_FILE", FileType.DIR: "FILE_TYPE_DIRECTORY"}
 _HOME: Piece = {"name": OWNER, "type": "FILE_TYPE_DIRECTORY", "path": HOME, "owner": OWNER, "group": OWNER}
+
+
+def _type(entry: EntryInfo) -> str:
+    """Return what a client is told: of a link, what it leads to."""
+    if (kind := entry.type or entry.target_type) is not None:
+        return _TYPES[kind]
+    return "FILE_TYPE_UNSPECIFIED" if entry.symlink_target is None else "FILE_TYPE_SYMLINK"
 
 
 def described(lease: Lease, entry: EntryInfo) -> Piece:
@@ -42,7 +50,7 @@ def described(lease: Lease, entry: EntryInfo) -> Piece:
     path = PurePosixPath(HOME, entry.path)
     found: Piece = {
         "name": path.name,
-        "type": _TYPES[entry.type],
+        "type": _type(entry),
         "path": str(path),
         "size": str(entry.size),
         "mode": entry.mode,
@@ -53,7 +61,7 @@ def described(lease: Lease, entry: EntryInfo) -> Piece:
         **e2b_metadata.of(lease, entry.path),
     }
     if entry.symlink_target is not None:
-        found["symlinkTarget"] = entry.symlink_target
+        found["symlinkTarget"] = posixpath.normpath(posixpath.join(path.parent, entry.symlink_target))
     return found
 
 

@@ -115,6 +115,34 @@ async def test_programs_find_in_the_home_folder_what_was_uploaded(server: Server
         assert await texts(client, "import os; os.path.realpath('/mnt/data')") == ["/home/user"]
 
 
+async def test_files_beside_the_home_folder_and_links_are_what_they_are(server: Server) -> None:
+    async with sandbox(server) as (client, _):
+
+        async def read(path: str) -> httpx2.Response:
+            return await client.get("/files", params={"path": path}, headers={"E2b-Sandbox-Port": "49983"})
+
+        made = await client.post("/files", params={"path": "/tmp/d/a.txt"}, content=b"text", headers=OCTETS)
+        assert made.json() == [{"name": "a.txt", "type": "file", "path": "/tmp/d/a.txt"}]
+        line = "cd /tmp/d && ln -s a.txt file && ln -s /etc folder && ln -s none nowhere && mkfifo fifo"
+        await said_by(client, line)
+        listed = await call(client, "filesystem.Filesystem/ListDir", path="/tmp/d")
+        assert {one["name"]: (one["type"], one.get("symlinkTarget")) for one in listed["entries"]} == {
+            "a.txt": ("FILE_TYPE_FILE", None),
+            "file": ("FILE_TYPE_FILE", "/tmp/d/a.txt"),
+            "folder": ("FILE_TYPE_DIRECTORY", "/etc"),
+            "nowhere": ("FILE_TYPE_SYMLINK", "/tmp/d/none"),
+            "fifo": ("FILE_TYPE_UNSPECIFIED", None),
+        }
+        for path, content in (("/tmp/d/file", b"text"), ("/etc/hostname", b"sandbox\n")):
+            assert (await read(path)).content == content
+        status = await read("/proc/self/status")
+        assert (status.status_code, status.content[:5]) == (200, b"Name:")
+        for path, code in (("/dev/zero", 400), ("/tmp/d/fifo", 400), ("/proc/kmsg", 400), ("/etc/none", 404)):
+            assert (await read(path)).status_code == code
+        refused = await client.post("/files", params={"path": "/etc/x"}, content=b"text", headers=OCTETS)
+        assert refused.status_code == 400
+
+
 async def test_a_client_that_goes_interrupts_its_cell(server: Server) -> None:
     async with sandbox(server) as (client, _):
         code = "import time\ntry:\n    print('begun', flush=True)\n    time.sleep(100)\nfinally:\n    ended = True"

@@ -76,7 +76,10 @@ def test_contexts(box: Any) -> None:
     box.run_code("y = 5", context=context)
     assert box.run_code("y", context=context).text == "5"
     assert box.run_code("y").error.name == "NameError"
-    assert [one.id for one in box.list_code_contexts()] == [box.sandbox_id, context.id]
+    listed = box.list_code_contexts()
+    assert [one.id for one in (listed[0], listed[-1])] == [box.sandbox_id, context.id]
+    [bash] = [one for one in listed if one.language == "bash"]
+    assert "".join(box.run_code("echo $HOME", context=bash).logs.stdout) == "/home/user\n"
     box.restart_code_context(context)
     assert box.run_code("y", context=context).error.name == "NameError"
     box.remove_code_context(context)

@@ -75,7 +75,7 @@ class StandIn:
     async def close_stdin(self, pid: int) -> None:
         raise AssertionError("it is refused before")
 
-    async def list_contexts(self) -> list[Any]:
+    async def list_code_contexts(self) -> list[Any]:
         return []
 
     async def write(self, path: str, file: Any, user: str | None = None) -> Any:
