@@ -114,9 +114,11 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 		$$python -m pip install --quiet --disable-pip-version-check --editable . gpt-oss hypothesis psutil pytest pytest-asyncio \
 			pytest-timeout && $$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/frameworks/test_gpt_oss.py \
 			$(PYTEST_ARGS)
+	@# LibreChat's own source is in no registry: SANDBOX_KERNEL_LIBRECHAT_SOURCE names a checkout of it.
 	@echo "--- @librechat/agents"
 	@[[ -d .cache/recipes/librechat/node_modules ]] || npm install --prefix .cache/recipes/librechat --ignore-scripts --no-audit \
-		--no-fund --omit=optional @librechat/agents@3.9.2
+		--no-fund --omit=optional @librechat/agents@3.9.2 @librechat/data-schemas@0.0.71 librechat-data-provider@0.8.524 axios \
+		form-data typescript@5
 	@SANDBOX_KERNEL_LIBRECHAT=$(CURDIR)/.cache/recipes/librechat $(BIN)/python -m pytest -p no:cacheprovider \
 		tests/plugins/serve/container/test_librechat_client.py $(PYTEST_ARGS)
 	@echo "--- @e2b/code-interpreter"

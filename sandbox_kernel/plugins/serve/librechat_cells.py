@@ -192,8 +192,8 @@ class Folder:
                     continue
                 await sandbox.files.write(path, StoredContent(session, stored).file)
                 written.append((path, stored.id))
-                if stands_in(path):
-                    said.note(f"{printable(name or stored.name)!r} is in the sandbox as {path!r}: {_REPLACED}")
+                if stands_in(path) and path != (given := name or stored.name):
+                    said.note(f"{printable(given)!r} is in the sandbox as {path!r}: {_REPLACED}")
             except Refusal as refusal:
                 said.note(f"{name[:200]!r} is not there: {refusal}")
             except FileRefused as error:

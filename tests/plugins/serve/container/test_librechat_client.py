@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.serve.container.conftest import TOKENS
+from tests.plugins.serve.container.conftest import TOKENS, options
 from tests.plugins.serve.container.server import Server
 
 HERE = os.environ.get("SANDBOX_KERNEL_LIBRECHAT", "")
@@ -43,3 +43,40 @@ def test_the_tools_of_librechat_s_agents(server: Server) -> None:
     assert "[{'city': 'Oslo', 'degrees': 4}, {'city': 'Rome!', 'degrees': 5}]" in said["program"][0]
     assert 'got {"city":"Oslo","degrees":4}' in said["shell"][0]
     assert "not authorized" in said["closed"]
+
+
+SOURCE = os.environ.get("SANDBOX_KERNEL_LIBRECHAT_SOURCE", "")
+
+
+@pytest.mark.skipif(not SOURCE, reason="SANDBOX_KERNEL_LIBRECHAT_SOURCE names no checkout of LibreChat")
+@pytest.mark.parametrize("signs", [False, True])
+def test_librechat_s_own_source(tmp_path: Path, signs: bool) -> None:
+    """It proves itself, sends files, has code run and fetches what that made, with a signing key and without one."""
+    for words in (["genpkey", "-algorithm", "ed25519", "-out"], ["pkey", "-in", "key.pem", "-pubout", "-out"]):
+        name = "key.pem" if words[0] == "genpkey" else "public.pem"
+        subprocess.run(["openssl", *words, name], check=True, cwd=tmp_path, capture_output=True)
+    server = Server(*options(tmp_path), "--librechat-key", f"ann={tmp_path / 'public.pem'}")
+    try:
+        environment = {**os.environ, "LIBRECHAT_SOURCE": SOURCE, "NODE_PATH": f"{HERE}/node_modules"}
+        environment["LIBRECHAT_CODE_BASEURL"] = f"{server.url}/librechat/{'' if signs else TOKENS['ann'] + '/'}v1"
+        if signs:
+            environment |= {
+                "CODEAPI_JWT_ENABLED": "true",
+                "CODEAPI_JWT_PRIVATE_KEY": (tmp_path / "key.pem").read_text(),
+            }
+        script = Path(__file__).with_name("librechat_source.cjs")
+        ended = subprocess.run(
+            ["node", str(script)], check=False, env=environment, capture_output=True, text=True, timeout=240
+        )
+    finally:
+        server.close()
+    said = json.loads(ended.stdout.splitlines()[-1])
+    assert "error" not in said, (said, ended.stderr)
+    assert said["sends"] == (["Authorization"] if signs else [])
+    plain, marked, spaced = said["sent"]
+    assert (plain, spaced) == ("plain.csv", "(1).csv")
+    assert marked.startswith("_mark~")
+    for name in (plain, marked, spaced, "one.csv"):
+        assert repr(name) in said["ran"]
+    assert said["made"][1] == "gbk"
+    assert said["made"][0] in said["ran"]
