@@ -25,7 +25,7 @@ from traitlets import Bool, Dict, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 from .core.kernel_command import PROVISIONER, is_own
-from .policy.frame import RUNNER_HASH, WATCH_HASH
+from .policy.frame import HASHES
 from .policy.html_blocks import blocks
 
 APPS = frozenset(("lab", "doc", "tree", "notebooks", "edit", "consoles", "terminals", "view"))
@@ -52,7 +52,7 @@ NETWORK = {
 }
 """Nothing from elsewhere. `data:` and `blob:` hold what is in the page already, and are no network."""
 
-SCRIPTS = {"script-src": ("'self'", "'unsafe-eval'", RUNNER_HASH, WATCH_HASH), "script-src-attr": ("'none'",)}
+SCRIPTS = {"script-src": ("'self'", "'unsafe-eval'", *HASHES), "script-src-attr": ("'none'",)}
 """The application's files, and in frames without an origin the programs that the kernel put there. JupyterLab compiles
 the schemas of its settings, and does not start without 'unsafe-eval'; what would use it for an output is switched off.
 """

@@ -18,7 +18,7 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
-from sandbox_kernel.policy.frame import RUNNER_HASH, WATCH_HASH
+from sandbox_kernel.policy.frame import HASHES
 from sandbox_kernel.server_extension import RENDERER, SandboxKernelPolicy, _without_renderer, kind_of
 from sandbox_kernel.setup import browser_wall
 from tests.support import ROOT
@@ -99,15 +99,14 @@ def test_pages_that_show_notebooks_come_with_the_wall_beside_the_server_s_own(
             "object-src blob:",
             "base-uri 'self'",
             "form-action 'self'",
-            RUNNER_HASH,
-            WATCH_HASH,
+            *HASHES,
         ):
             assert part in ours
         scripts = next(part for part in ours.split("; ") if part.startswith("script-src "))
         assert "'unsafe-inline'" not in scripts
         assert (
-            scripts.count("'sha256-") == 3
-        )  # the frames' two, and the page's own, which takes the token from the address
+            scripts.count("'sha256-") == 4
+        )  # the frames' three, and the page's own, which takes the token from the address
         assert (
             RENDERER
             in json.loads(body.partition('type="application/json">')[2].partition("</script>")[0])["disabledExtensions"]

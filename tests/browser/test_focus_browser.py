@@ -125,7 +125,8 @@ def test_what_a_person_types_is_not_taken_by_programs_in_frames(browser: Chrome,
 @pytest.mark.parametrize("name", ["window", "label"])
 def test_without_the_guard_it_is(name: str, browser: Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control; the outer frame's script is off, too."""
-    monkeypatch.setattr(frame, "_GUARD", "")
+    monkeypatch.setattr(frame, "_FIRST", "")
+    monkeypatch.setattr(frame, "_CHECK", "")
     monkeypatch.setattr(frame, "_ENDING", "")
     monkeypatch.setattr(frame, "_AFTER", '"></iframe></body></html>')
     show(browser, tmp_path, [BODY % GUARDED[name]])

@@ -6,8 +6,9 @@ policy leaves are closed besides:
 
 - It does not stop a document from navigating *itself* to an address with a secret in it, but the policy of the frame
   around it does: that one is ours, has no script but ours, and says `frame-src 'none'`.
-- It does not cover WebRTC. So every script starts with a guard that takes WebRTC away, and only scripts with it run,
-  being named by their hash: a frame made by a script cannot run one without it.
+- It does not cover WebRTC, nor what acts on the tab as a whole: its history, the clipboard, windows. So a guard goes
+  before all scripts and leaves of the browser's names only those on a list. Only scripts that look for it run, being
+  named by their hash: a frame made by a script cannot run one without it.
 - It does not cover looking up names ahead; for links that is switched off.
 
 Nor does any policy that browsers have today keep a frame from taking the keyboard (`focus-without-user-activation` is
@@ -15,8 +16,11 @@ set for those that will). So the guard makes all that moves the focus wait for a
 key there in the last five seconds. What gets to the focus past the guard, by the address or by a window of another
 frame, is stopped by the script of the outer frame, which a program cannot reach. Measured in Chromium.
 
-What is left: a script that navigates its frame, or adds a link for it, makes some browsers look up a name and connect
-before anything is refused: nothing is sent, but the name is seen. `strict` runs no script at all.
+The outer frame also stops a program whose styles keep the browser from drawing.
+
+What is left: `location`, which no script can take away. By its fragment it adds entries to the tab's history. A script
+that navigates its frame, or adds a link for it, makes some browsers look up a name and connect before anything is
+refused: nothing is sent, but the name is seen. `strict` runs no script at all.
 """
 
 from __future__ import annotations
@@ -54,12 +58,15 @@ def _script(name: str) -> str:
     return "".join(f"{row.strip()}\n" for row in text.splitlines() if row.strip())
 
 
-_GUARD_ALONE = _script("guard.js")
-_GUARD = _GUARD_ALONE + "window.sandboxKernelRan = 1;\n"
-"""Goes before every script, and says to the runner that scripts run by themselves."""
+_GUARD = _script("guard.js")
+"""Goes before all scripts of a frame, as the first of them."""
+_GUARDED = "if(!Symbol.sandboxKernel)throw 0;"
+"""Goes before each: in a frame that a program makes, the first may be missing. No markup gives `Symbol` a property."""
+_CHECK = _GUARDED + "window.sandboxKernelRan=1;\n"
+"""... and says to the runner that scripts run by themselves."""
 _WATCH = _script("outer.js")
 """The script of the outer frame: stops the program if it takes the keyboard, and stands between it and the page."""
-_RUNNER = _GUARD_ALONE + _script("runner.js")
+_RUNNER = _GUARDED + "\n" + _script("runner.js")
 """Runs the scripts of a frame that did not run by themselves, unpacks libraries, and says what height would fit."""
 
 
@@ -67,8 +74,9 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-RUNNER_HASH, WATCH_HASH = _hash(_RUNNER), _hash(_WATCH)
-_ENDING = f"<script>{_RUNNER}</script>"
+HASHES = GUARD_HASH, RUNNER_HASH, WATCH_HASH = _hash(_GUARD), _hash(_RUNNER), _hash(_WATCH)
+"""What a page's own policy has to allow, for frames have it, too."""
+_FIRST, _ENDING = f"<script>{_GUARD}</script>", f"<script>{_RUNNER}</script>"
 _STYLE = "<style>html{background:#fff;color:#000;font:13px system-ui,sans-serif}body{margin:4px}</style>"
 _FILL = (
     "<style>html,body,iframe{margin:0;border:0;width:100%;height:100%;display:block;overflow:hidden}"
@@ -80,7 +88,7 @@ _TAB = "<b tabindex=0></b>"
 """Where Tab stops in the outer frame, before and after the program."""
 _BEFORE = (
     _TAB + '<iframe sandbox="allow-scripts" referrerpolicy="no-referrer" '
-    'allow="focus-without-user-activation \'none\'" srcdoc="'
+    "allow=\"focus-without-user-activation 'none'; gamepad 'none'; picture-in-picture 'none'\" srcdoc=\""
 )
 _AFTER = '"></iframe>' + _TAB + "<script>" + _WATCH + "</script></body></html>"
 _PAGE = (
@@ -114,7 +122,7 @@ def wrap(source: str, leaves_out: Callable[[str], bool] | None = None, packer: P
     pieces = []
     position = 0
     for block in found:
-        code = _GUARD + source[block.start : block.end]
+        code = _CHECK + source[block.start : block.end]
         hashes[_hash(code)] = None
         pieces += [source[position : block.start], code]
         position = block.end
@@ -122,8 +130,8 @@ def wrap(source: str, leaves_out: Callable[[str], bool] | None = None, packer: P
 
 
 def _framed(body: str, hashes: list[str], source: str) -> str:
-    allowed = " ".join([*hashes, RUNNER_HASH])
-    inner = _START.format(_CSP.format(allowed), _STYLE) + body + _ENDING
+    allowed = " ".join([GUARD_HASH, *hashes, RUNNER_HASH])
+    inner = _START.format(_CSP.format(allowed), _FIRST + _STYLE) + body + _ENDING
     outer = _START.format(_CSP.format(f"{WATCH_HASH} {allowed}"), _FILL) + _BEFORE + _quote(inner) + _AFTER
     return _PAGE.format(_height(source), line_ends.joined(_quote(outer)))
 
@@ -190,7 +198,7 @@ def unwrapped(source: str) -> str | None:
         return None
     document = _unquote(inner[1])
     _, start, body = document.partition("</head><body>")
-    body = body.removesuffix(_ENDING).replace(_GUARD, "")
+    body = body.removesuffix(_ENDING).replace(_CHECK, "")
     return body if start and wrap(body) == source else None
 
 

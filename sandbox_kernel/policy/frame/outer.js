@@ -19,11 +19,12 @@ if (self.origin == 'null') {
   // A key pressed in this frame comes before Tab goes on to the program.
   addEventListener('keydown', event => { if (event.key == 'Tab') tabbed = performance.now(); }, true);
   addEventListener('pointerdown', () => { entered = true; }, true);
-  const stop = () => {
+  /** @param {string} why */
+  const stop = why => {
     frame.remove();
     const note = document.createElement('p');
     const button = document.createElement('button');
-    note.textContent = '[sandbox_kernel: stopped this output: it took the keyboard without a click] ';
+    note.textContent = `[sandbox_kernel: stopped this output: ${why}] `;
     button.textContent = 'Run it again';
     button.onclick = () => {
       note.remove();
@@ -31,6 +32,7 @@ if (self.origin == 'null') {
       frame.srcdoc = program;
       document.body.append(frame);
       taken = 0;
+      late = 0;
       entered = true;
     };
     note.append(button);
@@ -44,9 +46,32 @@ if (self.origin == 'null') {
       taken = 0;
     } else if (!entered) {
       if (active == frame && (navigator.userActivation.isActive || performance.now() - tabbed < 1000)) entered = true;
-      else if (++taken > (hovered ? 5 : 0) && frame.isConnected) stop();
+      else if (++taken > (hovered ? 5 : 0) && frame.isConnected) stop('it took the keyboard without a click');
     }
   }, 10);
+
+  // --- what cannot be drawn ---
+
+  // Where the processor draws, some styles take seconds for each picture, and no tab of the browser gets one meanwhile,
+  // though scripts run. A frame in view is asked each second whether it was drawn. Its neighbours wait as it does, so that
+  // not all end at once, each waits a little longer or shorter.
+  const PATIENCE = 8e3 + 4e3 * Math.random();
+  let inView = false;
+  let drawn = true;
+  let late = 0;
+  let before = 0;
+  new IntersectionObserver(seen => { inView = seen[seen.length - 1].isIntersecting; }).observe(document.documentElement);
+  setInterval(() => {
+    // Where scripts have waited, too, it is another's fault, or the machine slept.
+    const passed = Math.min(performance.now() - before, 1500);
+    before = performance.now();
+    if (document.hidden || !inView) late = 0;
+    else late = Math.max(0, late + (drawn ? -1000 : passed));
+    if (late > PATIENCE && frame.isConnected) stop('the browser could draw hardly anything for many seconds');
+    if (!drawn) return;
+    drawn = false;
+    requestAnimationFrame(() => { drawn = true; });
+  }, 1000);
 
   // --- the height ---
 

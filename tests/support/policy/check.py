@@ -21,7 +21,7 @@ LOADS_CSS = re.compile(
     r"url\s*\(|image-set|@import|expression\s*\(|behavior\s*:|-moz-binding\s*:|javascript\s*:|\\|/\*", re.IGNORECASE
 )
 FRAME = {"sandbox": "allow-scripts", "referrerpolicy": "no-referrer"}
-WATCH = "aeda41c01b97e3ccf0f5c79bcdcfd20b21f27235a00daea6571e7f3799c2ffbf"
+WATCH = "c646646713e5a4fad908bd843412508593f68393130b43a2c99d4785744004bd"
 """The only script of an outer frame. Whoever changes it looks at it here once more: it runs next to hostile code."""
 TEX = re.compile(r"(?<!\\)(?:\\\\)*\\(href|url|require|style|class|cssId|html\w*|data|bbox|mmlToken)(?![A-Za-z])")
 """After two backslashes stand the letters of a name: TeX reads those as the end of a line."""

@@ -49,7 +49,7 @@ def test_a_figure_is_a_fraction_of_its_library_and_needs_no_hash_of_a_script() -
     assert f'<script type="text/later" data-packed="{PACKED.name}" id="b">{PACKED.text}</script>' in inner(page)
     assert '<script type="text/later">draw("x & y")</script>' in inner(page)
     assert frame.RUNNER_HASH in page
-    assert len(re.findall("sha256-", page)) == 3  # the runner's in both policies, and the watch's in the outer one
+    assert len(re.findall("sha256-", page)) == 5  # the guard's and the runner's in both, the watch's in the outer
 
 
 def test_what_is_packed_passes_once_more_as_it_is() -> None:
