@@ -209,6 +209,31 @@ class Steps:
                 step, value = iterator.throw, error
 
 
+def run_by_others(interrupts: Interrupts, shell: Any) -> None:
+    """Have another library's loop, trio's or curio's, meet the handler that it looks for: then it takes interrupts.
+
+    It runs within the call of a cell, in the place of the kernel's own loop, which has to wait for it.
+    """
+    usual = shell.loop_runner
+
+    def changed(change: Any) -> None:
+        runner = change["new"]
+        if runner is not usual and getattr(runner, "__name__", "") not in ("_pseudo_sync_runner", "runs"):
+
+            def runs(coroutine: Any) -> Any:
+                if threading.current_thread() is not threading.main_thread():
+                    return runner(coroutine)
+                wakes = signal.set_wakeup_fd(-1)  # it has one of its own
+                try:
+                    return interrupts.runs(partial(runner, coroutine))
+                finally:
+                    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+
+            shell.loop_runner = runs
+
+    shell.observe(changed, "loop_runner")
+
+
 def wake(loop: asyncio.AbstractEventLoop) -> None:
     """Have each signal wake the loop: a handler that asks it for something runs within its wait, which goes on."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -217,7 +242,7 @@ def wake(loop: asyncio.AbstractEventLoop) -> None:
 
 
 OF_KERNEL = ("pre_handler_hook", "post_handler_hook", "do_complete", "do_inspect", "do_is_complete", "shell_handlers")
-OF_SHELL = ("run_code", "user_expressions", "events")
+OF_SHELL = ("run_code", "user_expressions", "events", "loop_runner", "observe")
 """What is taken of ipykernel and of IPython."""
 
 
@@ -250,6 +275,7 @@ def install_interrupts(kernel: Any, shell: Any) -> None:
 
     kernel.pre_handler_hook, kernel.post_handler_hook = interrupts.begin, interrupts.end
     shell.run_code = runs_code
+    run_by_others(interrupts, shell)
     shell.events.trigger = guarded(shell.events.trigger, shell.showtraceback)
     shell.user_expressions = guarded(shell.user_expressions, dict)
     for name in ("do_complete", "do_inspect", "do_is_complete"):  # and not the reply that is sent then

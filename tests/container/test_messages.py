@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import importlib
+import io
 import json
 import time
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +74,39 @@ def test_kernel_info_on_shell_follows_the_cell_before_it(kernel: Kernel) -> None
     assert 0.5 < time.monotonic() - begin < 10
     assert control(kernel.client, "interrupt_request")["status"] == "ok"
     assert kernel.client.get_shell_msg(timeout=WAIT)["content"]["ename"] == "KeyboardInterrupt"
+
+
+def packed(*modules: str) -> str:
+    """Return pure Python of this machine as a zip archive in Base64, which a sandbox can import from."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in modules:
+            [folder] = importlib.import_module(name).__path__
+            for path in Path(folder).rglob("*.py"):
+                if "_tests" not in path.parts:
+                    archive.write(path, path.relative_to(Path(folder).parent))
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def test_an_interrupt_meets_a_loop_of_another_library(kernel: Kernel) -> None:
+    """Trio takes interrupts only where it finds Python's own handler when it begins."""
+    archive = packed("trio", "attr", "attrs", "outcome", "sniffio", "sortedcontainers", "idna")
+    kernel.run(
+        f"import base64, sys; open('trio.zip', 'wb').write(base64.b64decode('{archive}')); "
+        "sys.path.insert(0, '/mnt/data/trio.zip')"
+    )
+    assert kernel.run("import trio\n%autoawait trio").reply["status"] == "ok"
+    try:
+        message_id, begin = kernel.start("print('begins'); await trio.sleep(60)", until="stream")
+        assert control(kernel.client, "interrupt_request")["status"] == "ok"
+        ended = kernel.collect(message_id, begin)
+        assert (ended.ename, ended.text("stderr")) == ("KeyboardInterrupt", "")
+        assert kernel.run("await trio.sleep(0); print(1)").text() == "1\n"
+    finally:
+        assert kernel.run("%autoawait asyncio").reply["status"] == "ok"
+    message_id, begin = kernel.start("import asyncio; print('begins'); await asyncio.sleep(60)", until="stream")
+    assert control(kernel.client, "interrupt_request")["status"] == "ok"
+    assert kernel.collect(message_id, begin).ename in {"CancelledError", "KeyboardInterrupt"}
 
 
 def test_control_answers_while_a_cell_runs(kernel: Kernel) -> None:
