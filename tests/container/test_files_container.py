@@ -56,7 +56,7 @@ def test_what_may_go_in_goes_in_and_the_rest_is_named(start_kernel: Start, tmp_p
     (up / "big.bin").write_bytes(os.urandom(2_500_000))
     kernel = start_kernel("--uploads", str(up), "--downloads", str(down))
     result = kernel.run("import os, pathlib; print(sorted(str(p) for p in pathlib.Path('.').rglob('*')))")
-    assert result.text() == f"{[*sorted(RENAMED), 'big.bin', '数据', '数据/😀 تقرير.csv']}\n"
+    assert result.text() == f"{sorted([*RENAMED, 'big.bin', '数据', '数据/😀 تقرير.csv'])}\n"
     for name in RENAMED:
         assert f"copied as {name}: " in result.text("stderr")
     for name, reason in ODD.items():
