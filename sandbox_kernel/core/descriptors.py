@@ -50,3 +50,14 @@ def is_locked(path: str | os.PathLike[str], folder: int | None = None) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+MAX_FILES = 1 << 16
+
+
+def room_for_files() -> None:
+    """Take as many file descriptors as this process may have: connections and sandboxes take some each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

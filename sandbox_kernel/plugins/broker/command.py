@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.codes import UsageCode
+from ...core.descriptors import room_for_files
 from ...core.errors import ConfigurationError, SandboxError
 from .settings import STATE, BrokerSettings
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 OPERATORS_FILE = Path("/etc/sandbox-kernel/broker.toml")
 OWN_IDLE_SECONDS = 1800.0
 MAX_METRICS_BYTES = 4096
-MAX_FILES = 1 << 16
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
@@ -105,7 +104,7 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     from .daemon import Broker, bound, on_signals
     from .pool import Pool, under_pressure
 
-    _room_for_files()
+    room_for_files()
     warm = settings.of(BrokerSettings)
     path = options.socket or (OPERATORS if options.for_all else own())
     engine = make_own_engine(settings)
@@ -172,14 +171,6 @@ async def _listen_on_network(broker: Broker, options: argparse.Namespace, settin
 
 def _never() -> bool:
     return False
-
-
-def _room_for_files() -> None:
-    """Take as many file descriptors as this process may have: connections and sandboxes take some each."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
-    if soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 async def _metrics(figures: Callable[[], str], path: str) -> asyncio.AbstractServer:

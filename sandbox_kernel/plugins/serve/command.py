@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ...config.forms import seconds
 from ...config.sources import from_files_for_all, resolve
 from ...core.codes import EndCode, UsageCode
+from ...core.descriptors import room_for_files
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings
 from ...core.pip_extras import install_words
@@ -208,6 +209,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
         token_file=options.token_file is not None,
         domain=domain,
     )
+    room_for_files()
     context = tls(options.tls_cert, options.tls_key)
     listener = place.listen()
     tokens, path = _tokens(options.token_file)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import importlib
 import json
+import re
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +18,8 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.broker import daemon, detached_registry, detached_sandbox
+from sandbox_kernel.plugins.broker.ceilings import OF_ALL, UNSAID
 from sandbox_kernel.plugins.mcp import connection_limits, web_server
 from sandbox_kernel.plugins.serve import replicas
 from sandbox_kernel.plugins.serve.replicas import Locus, Replicas, asking
@@ -23,6 +28,7 @@ from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from tests.plugins.serve.unit.test_replicas import peer, scope
 from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, files_of
 from tests.plugins.serve.unit.test_turns import envelope, serving
+from tests.support import ROOT
 from tests.support.patience import within
 
 FORM = "multipart/form-data; boundary=x"
@@ -344,3 +350,76 @@ async def test_what_is_asked_of_a_peer_that_hangs_counts_and_is_in_no_other_s_wa
                 one.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
         await until(lambda: not tenants.tenant("mine").requests)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+BOUND = re.compile(
+    r"(MAX|CONNECTIONS|UNKNOWN)\w*|REQUESTS_OF_USER|WAITING|STARTS|EVENTS_OF_TURN|OF_ALL|KEPT|(TAKEN_)?AT_ONCE"
+)
+"""How a number is named that bounds how many there are, or how large."""
+MODULES = (
+    "serve/*.py",
+    *(f"mcp/{name}.py" for name in ("web_server", "web_sockets", "connection_limits", "output_store")),
+    *(f"broker/{name}.py" for name in ("daemon", "network_listener", "caller_connection", "ceilings", "user_volumes")),
+    *(f"broker/{name}.py" for name in ("detached_registry", "detached_sandbox", "usage_counters", "create_request")),
+)
+OWNERS = {"request", "connection", "sandbox", "tenant", "user", "strangers", "server"}
+
+
+def _bounds() -> dict[str, float]:
+    """Return all numbers of the code that are named as bounds."""
+    found = {}
+    for path in sorted(one for pattern in MODULES for one in (ROOT / "sandbox_kernel/plugins").glob(pattern)):
+        name = f"{path.parent.name}/{path.stem}"
+        module = importlib.import_module(f"sandbox_kernel.plugins.{path.parent.name}.{path.stem}")
+        for line in ast.parse(path.read_text()).body:
+            targets = line.targets if isinstance(line, ast.Assign) else []
+            for target in (part for one in targets for part in (one.elts if isinstance(one, ast.Tuple) else [one])):
+                if isinstance(target, ast.Name) and BOUND.fullmatch(target.id):
+                    value = getattr(module, target.id)
+                    if isinstance(value, (int, float)):
+                        found[f"{name}.{target.id}"] = value
+    return found
+
+
+def _rows() -> dict[str, tuple[str, str, str]]:
+    text = (ROOT / "docs/serve.md").read_text().partition("## Whose each bound is")[2]
+    found = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|(.*)\|$", text, re.MULTILINE)
+    return {name: (value, owner, why.strip()) for name, value, owner, why in found}
+
+
+def _said(value: float) -> set[str]:
+    return {f"{value:,}", f"{value / 1024:g} KiB", f"{value / 1048576:g} MiB"}
+
+
+def test_each_bound_of_the_code_is_in_the_table_with_its_owner() -> None:
+    rows, bounds = _rows(), _bounds()
+    assert bounds.keys() - rows.keys() == set()
+    assert {name for name in rows if "/" in name} - bounds.keys() == {"serve/turns.SHARE"}
+    for name, value in bounds.items():
+        said, owner, why = rows[name]
+        assert said in _said(value) or name == "broker/daemon.STARTS", name
+        assert owner in OWNERS, name
+        assert why or owner not in {"strangers", "server"}, f"{name}: why can nobody take another's?"
+
+
+def test_each_test_that_the_table_names_is_there() -> None:
+    named = {one for _, _, why in _rows().values() for one in re.findall(r"`(tests/[^`]+)`", why)}
+    assert len(named) > 8
+    for one in named:
+        path, _, name = one.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(), one
+
+
+def test_one_owner_has_a_part_of_what_all_have() -> None:
+    """Where there is no test of its own in the table, the numbers say so."""
+    limits, ceiling = ServeLimits(), UNSAID
+    assert ceiling.sessions is not None
+    for own, every in (
+        (limits.sandboxes_per_tenant, limits.sandboxes),
+        (daemon.CONNECTIONS_OF_A_USER, daemon.CONNECTIONS),
+        (ceiling.sessions, OF_ALL),
+        (ceiling.detached * detached_sandbox.MAX_BYTES, detached_registry.MAX_KEPT),
+    ):
+        assert 4 * own <= every
