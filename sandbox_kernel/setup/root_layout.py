@@ -43,7 +43,7 @@ PROGRAMS = tuple(
 PROBE_SECONDS = 60.0
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 """Where packages of the machine's own Python lie, within its standard library."""
-DATA = ("/usr/lib/git-core", "/usr/share/zoneinfo")
+DATA = ("/usr/lib/git-core", "/usr/share/git-core", "/usr/share/zoneinfo")
 """What programs look for below /usr, besides libraries."""
 PARTS = ("/lib", "/lib64", "/usr/lib64", *DATA)
 """What a layout asks for by name."""
