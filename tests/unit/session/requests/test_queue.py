@@ -138,9 +138,10 @@ def test_what_a_person_asks_or_no_notebook_shows_is_in_no_batch(content: dict[st
     assert batches((f"{PARENT}7", content), (f"{PARENT}8", content)) == [None, None]
 
 
-@pytest.mark.parametrize("identity", ["5f0c", f"s_{os.getpid()}_", "_", f"s_{os.getppid()}", f"s_{os.getppid()}_x"])
-def test_a_client_that_did_not_start_this_process_has_no_batches(identity: str) -> None:
+@pytest.mark.parametrize("form", ["5f0c", "s_{here}_", "_", "s_{parent}", "s_{parent}_x"])
+def test_a_client_that_did_not_start_this_process_has_no_batches(form: str) -> None:
     """It may show each output by itself, or run a cell again, and each has its library then."""
+    identity = form.format(here=os.getpid(), parent=os.getppid())
     assert batches((f"{identity}7", {}), (f"{identity}8", {})) == [None, None]
     assert batches((f"{PARENT}7", {}), cell="a") == [None]
     assert batches((f"{PARENT}7", {}), kind="inspect_request") == [None]
