@@ -66,7 +66,13 @@ def test_librechat_s_own_source(tmp_path: Path, signs: bool) -> None:
             }
         script = Path(__file__).with_name("librechat_source.cjs")
         ended = subprocess.run(
-            ["node", str(script)], check=False, env=environment, capture_output=True, text=True, timeout=240
+            ["node", str(script)],
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
         )
     finally:
         server.close()
