@@ -231,6 +231,10 @@ class Watching:
         self.kept = 0
         """Bytes of memory of what was seen last, about."""
 
+    def whole(self, name: str) -> str:
+        """Return the path of what has a name relative to the folder."""
+        return f"{self._path.rstrip('/')}/{name}" if self._path else name
+
     def forget(self) -> None:
         """Keep nothing of what was seen: the next look is the first."""
         self._seen, self.kept = None, 0

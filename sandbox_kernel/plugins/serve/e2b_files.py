@@ -13,13 +13,14 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
 from ...sdk.folder_entries import FileInfo
+from ...sdk.sandbox_paths import place
 from . import e2b_metadata
 from .codes import ServeCode
 from .e2b_home import HOME
@@ -63,17 +64,20 @@ async def _upload(request: Request, lease: Lease) -> Response:
             async for piece in _unpacked(request, limit):
                 file.write(piece)
             file.seek(0)
-            return answer([_written(lease, await lease.sandbox.files.write(path, file, user=user), noted)])
+            return answer([_written(lease, await _write(lease, path, file, user), noted)])
     if kind != "multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
     async with form_of(request, limit) as files:
         paths = [one.filename for one in files]
         if len(files) == 1 and "path" in request.query_params:
             paths = [_path(request)]
-        written = [
-            await lease.sandbox.files.write(path, one.file, user=user) for path, one in zip(paths, files, strict=True)
-        ]
+        written = [await _write(lease, path, one.file, user) for path, one in zip(paths, files, strict=True)]
         return answer([_written(lease, info, noted) for info in written])
+
+
+async def _write(lease: Lease, path: str, file: IO[bytes], user: str | None) -> FileInfo:
+    lease.sent.append(place(path))  # before a watcher sees it
+    return await lease.sandbox.files.write(path, file, user=user)
 
 
 # --- addresses that are signed --------------------------------------------------------------------------------------

@@ -7,13 +7,22 @@ import posixpath
 import secrets
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from ...core.errors import FileNotThere, SandboxError
-from ...sdk.folder_entries import WATCH_SECONDS, EntryInfo, FilesystemEvent, FileType, Watching, memory_of
+from ...sdk.folder_entries import (
+    WATCH_SECONDS,
+    EntryInfo,
+    FilesystemEvent,
+    FilesystemEventType,
+    FileType,
+    Watching,
+    memory_of,
+)
 from ...sdk.sandbox_paths import folder_of
 from . import e2b_metadata
 from .codes import ServeCode
@@ -111,9 +120,9 @@ async def remove(asked: Asked) -> Piece:
 class Watcher:
     """A folder that is watched, and what has happened in it since somebody asked."""
 
-    def __init__(self, watching: Watching, beside: Mapping[str, Any]) -> None:
-        """`beside` are all watchers of the sandbox, which have a bound together."""
-        self._watching, self._beside = watching, beside
+    def __init__(self, watching: Watching, beside: Mapping[str, Any], sent: Collection[str] = ()) -> None:
+        """`beside` are all watchers of the sandbox, which have a bound together; `sent` are files that clients sent."""
+        self._watching, self._beside, self._sent = watching, beside, sent
         self._looking = asyncio.Lock()
         self.events: deque[FilesystemEvent] = deque()
         self.waiting = 0
@@ -136,11 +145,17 @@ class Watcher:
     async def _look(self) -> None:
         async with self._looking:
             for event in await self._watching.look():
-                self.events.append(event)
-                self.waiting += _memory_of(event)
+                self._add(event)
+                created = self._sent and event.type is FilesystemEventType.CREATE
+                if created and self._watching.whole(event.name) in self._sent:
+                    self._add(replace(event, type=FilesystemEventType.CHMOD))  # E2B gives such a file its owner
             while len(self.events) > MAX_EVENTS:
                 self.drop()
             self._make_room()
+
+    def _add(self, event: FilesystemEvent) -> None:
+        self.events.append(event)
+        self.waiting += _memory_of(event)
 
     def drop(self) -> int:
         """Forget the oldest event; return how many bytes it took."""
@@ -204,7 +219,7 @@ async def create_watcher(asked: Asked) -> Piece:
     identity = secrets.token_hex(8)
     watchers[identity] = None
     try:
-        watcher = Watcher(await _watching(asked), watchers)
+        watcher = Watcher(await _watching(asked), watchers, asked.lease.sent)
     except BaseException:
         del watchers[identity]
         raise
@@ -248,7 +263,7 @@ async def remove_watcher(asked: Asked) -> Piece:
 
 async def watch_dir(asked: Asked, put: Put) -> None:
     """Tell of what happens in a folder, as long as the client listens."""
-    watcher = Watcher(await _watching(asked), asked.lease.watchers)
+    watcher = Watcher(await _watching(asked), asked.lease.watchers, asked.lease.sent)
     identity = _FOLLOWED + secrets.token_hex(8)
     asked.lease.watchers[identity] = watcher
     try:

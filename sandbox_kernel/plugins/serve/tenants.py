@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import secrets
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -58,6 +59,8 @@ PAUSE_AGAIN_SECONDS = 2.0
 PAUSE_MARGIN_SECONDS = 5.0
 """By which a pause comes before the end that whatever keeps the sandbox has for it."""
 
+MAX_SENT = 100
+"""Files of one sandbox whose senders are known."""
 MAX_UPLOADS = 4
 """Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
 
@@ -105,6 +108,8 @@ class Lease:
     watchers: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     """What clients noted of files, by their paths."""
+    sent: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_SENT))
+    """Files that clients sent, the last ones: E2B's watchers tell of them as of no other's."""
     settled: set[str] = field(default_factory=set)
     """Kernels that say the names of folders that E2B's clients know."""
     terminals: set[int] = field(default_factory=set)

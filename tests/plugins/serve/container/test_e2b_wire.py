@@ -143,6 +143,22 @@ async def test_files_beside_the_home_folder_and_links_are_what_they_are(server: 
         assert refused.status_code == 400
 
 
+async def test_a_file_that_is_sent_has_the_events_that_e2b_s_has(server: Server) -> None:
+    async with sandbox(server) as (client, _):
+        await call(client, "filesystem.Filesystem/MakeDir", path="w")
+        watcher = (await call(client, "filesystem.Filesystem/CreateWatcher", path="w"))["watcherId"]
+
+        async def events() -> list[str]:
+            found = await call(client, "filesystem.Filesystem/GetWatcherEvents", watcherId=watcher)
+            return [f"{one['name']} {one['type'].removeprefix('EVENT_TYPE_')}" for one in found["events"]]
+
+        for content, said in ((b"a", ["a CREATE", "a CHMOD", "a WRITE"]), (b"more", ["a WRITE"])):
+            await client.post("/files", params={"path": "w/a"}, content=content, headers=OCTETS)
+            assert await events() == said
+        await said_by(client, "echo b > w/b")
+        assert await events() == ["b CREATE", "b WRITE"]
+
+
 async def test_a_client_that_goes_interrupts_its_cell(server: Server) -> None:
     async with sandbox(server) as (client, _):
         code = "import time\ntry:\n    print('begun', flush=True)\n    time.sleep(100)\nfinally:\n    ended = True"
