@@ -483,6 +483,18 @@ _SCOPE = re.compile(
     r'<div class="(sandbox-output-[0-9a-f]{16})" style="contain:paint">(?:<style>(.*?)</style>)?(.*)</div>', re.DOTALL
 )
 
+_IN_PLACE = re.compile(
+    r" style=\"(?:\s*(?:(?:background-)?color:[\w #%.,()]{1,60}|font-family:[\w ,'-]{1,200}"
+    r"|(?:text-align|vertical-align|white-space|font-weight|font-style|text-decoration):\s*[\w-]{1,20})(?:;|(?=\")))*\s*\""
+)
+"""Styles that paint nothing beyond their element: colours, letters and how they are set."""
+_OF_TABLES = r"\s*\.dataframe[\w >:-]{0,100}(?:,\s*\.dataframe[\w >:-]{0,100}){0,5}"
+_ALIGNS = re.compile(
+    rf"<style(?: scoped)?>(?:{_OF_TABLES}\{{\s*(?:(?:text-align|vertical-align|white-space):\s*[a-z-]{{1,20}};\s*)"
+    r"{1,3}\}){1,5}\s*</style>\n?"
+)
+"""The sheet of each table of pandas and polars: it aligns cells of such tables, wherever they are on the page."""
+
 escape = partial(_escape, quote=False)  # for text between tags
 
 
@@ -541,7 +553,7 @@ def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
     if why := size.excess or (is_turning(kept, source) and "too many changes of direction"):
         return _as_text(source, notes, why)
     notes.work += size.work
-    return _scoped(kept, styles, notes)
+    return source if styles and _is_as_written(source, kept) else _scoped(kept, styles, notes)
 
 
 def _as_text(source: str, notes: Notes, why: str) -> str:
@@ -619,6 +631,23 @@ def _typeset(kept: str, notes: Notes) -> str:
     return "".join(pieces)
 
 
+def _is_as_written(source: str, kept: str) -> bool:
+    """Return whether the sanitiser took nothing out but a sheet that may stay: stored outputs are compared."""
+    sheet = _ALIGNS.search(source)
+    if sheet is None or _is_placed(kept):
+        return False
+    before, after = source[: sheet.start()], source[sheet.end() :]
+    if re.search(r"\n\s*\n", sheet[0]) and not (sheet[0].endswith("\n") and after.startswith("<table ")):
+        return False  # Markdown's block of HTML ends at a blank line, and begins again at a table
+    whole = before + ("\n" if sheet[0].endswith("\n") else "") + after
+    return kept == whole and line_ends.markup(before + after) == before + after
+
+
+def _is_placed(kept: str) -> bool:
+    """Return whether an element may be painted over its neighbours."""
+    return "style=" in kept and kept.count("style=") != len(_IN_PLACE.findall(kept))
+
+
 def _scoped(kept: str, styles: str, notes: Notes) -> str:
     """Confine styles to the output: a class of its own before each selector, and paint that ends at its edges."""
     kept = line_ends.markup(kept)
@@ -628,7 +657,7 @@ def _scoped(kept: str, styles: str, notes: Notes) -> str:
         sheet = css.stylesheet(styles, "") or ""
     if not sheet and (styles.strip() or not fits):
         notes.add(OutputCode.HTML_STYLE)
-    if not sheet and "style=" not in kept:
+    if not sheet and not _is_placed(kept):
         return kept
     scope = "sandbox-output-" + hashlib.sha256(f"{sheet}{kept}".encode("utf-8", "replace")).hexdigest()[:16]
     block = f"<style>{css.stylesheet(styles, scope)}</style>" if sheet else ""

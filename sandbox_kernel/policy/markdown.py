@@ -1,16 +1,17 @@
-r"""Markdown as a page may show it: plain paragraphs as they are, everything else as sanitised HTML.
+r"""Markdown as a page may show it: plain words as they are, everything else as sanitised HTML.
 
 Every front end reads Markdown in its own way: JupyterLab takes formulas out of the source and pastes them back into the
 page, others make links of bare addresses or pictures of diagrams. So the source that passes is words, in which no
-parser finds anything at all; the rest is parsed here, formulas included, and goes out as a tree. The formulas are found
-by rules of our own: those of mdit-py-plugins end one at the next dollar, braces or not, and do not look inside.
+parser finds more than headings, lists, tables and emphasis; the rest is parsed here, formulas included, and goes out as
+a tree. The formulas are found by rules of our own: those of mdit-py-plugins end one at the next dollar, braces or not,
+and do not look inside.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 from ..core.codes import OutputCode
@@ -29,11 +30,21 @@ MAX_LINES = 5_000
 MAX_LINE_FORMULA = 2_000
 
 _LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
-_WORD = rf"[\"'(]?[0-9{_LETTER}]{{1,60}}(?:['-][{_LETTER}]{{1,60}})?[\"')]?"
+_WORD = rf"[\"'(]?(?:[0-9{_LETTER}]{{1,60}}(?:['-][{_LETTER}]{{1,60}})?|[0-9]{{1,20}}\.[0-9]{{1,20}})%?[\"')]?"
+_WORDS = rf"{_WORD}(?:[,;:]? {_WORD})*[.?!:]?"
+_PART = rf"(?:{_WORD}|\*\*{_WORDS}\*\*|\*{_WORDS}\*|`[0-9{_LETTER}]{{1,60}}(?:[_=+-][0-9{_LETTER}]{{1,60}}){{0,5}}`)"
+_LINE = rf"{_PART}(?:[,;:?!]? {_PART}(?:[.,;:?!]? {_PART})*)?[.?!:]?"
+_ROW = rf"\|(?: {{0,20}}(?:{_WORDS} {{0,20}}|-{_WORD} {{0,20}})?\|){{1,30}}"
+_RULE = r"\|(?: ?:?-{1,60}:? ?\|){1,30}"
+_HEAD = r"#{1,6} (?=[^ \n]{1,99} [^ \n]|[A-Z][a-z]{1,60}\n)"
+"""An export names a heading by its words: no name of a program's own can be made of one."""
+_ITEM = r"(?: {2,4})?(?:[-*]|[0-9]{1,3}\.) {1,4}"
 _PLAIN = re.compile(
-    rf"(?:(?:[{_LETTER}]{{1,60}}[,;:?!]? {_WORD}(?:[.,;:?!]? {_WORD})*[.?!:]?|[{_LETTER}]{{2,60}}[.?!]?)\n{{1,2}})*"
+    rf"(?:(?:(?:{_HEAD}|{_ITEM})?(?=[{_LETTER}*`\"']|[0-9]+[{_LETTER}% ]){_LINE}|{_ROW}|{_RULE})\n{{1,2}})*"
 )
-"""Lines of words, and punctuation only where a space or the end of the line follows: no address, list or markup."""
+"""Words in lines, headings, lists and tables, bold, slanted or as code; and punctuation only where a space or the end
+of the line follows. No parser makes more of them: there is no address, no HTML and no formula."""
+_MARKS = re.compile(r"\n|\||\*|`")
 _PICTURE = "data:image/png;base64,sandboxPicture"
 _DATA = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]{16,}={0,2}")
 _HELD = re.compile(
@@ -49,8 +60,17 @@ _NESTED = re.compile(r"(?:^|\n)(?:[ \t]*(?:>|[-*+]|[0-9]{1,9}[.)])){21}")
 
 
 def is_text(source: str) -> bool:
-    """Return whether no parser of any front end could read anything but paragraphs of words."""
-    return len(source) <= MAX_PLAIN and _PLAIN.fullmatch(source if source.endswith("\n") else source + "\n") is not None
+    """Return whether no parser of any front end could read anything but words: set apart, and in tables as written."""
+    if len(source) > MAX_PLAIN or _PLAIN.fullmatch(source if source.endswith("\n") else source + "\n") is None:
+        return False
+    # A row that is shorter than the head of its table is filled up.
+    rows = [row.count("|") if row.startswith("|") else 0 for row in source.split("\n")]
+    return all(not after or not before or after == before for before, after in pairwise(rows))
+
+
+def elements(source: str) -> int:
+    """Return how many elements a page has of a source that `is_text`, at most."""
+    return 1 + len(_MARKS.findall(source))
 
 
 def stands_for(text: object) -> bool:

@@ -108,6 +108,7 @@ class Bundles:
 
             if markdown.is_text(value):
                 kept[name] = value
+                notes.work += markdown.elements(value)
             elif "text/html" not in kept:
                 kept["text/html"] = markdown.render(value, notes)
                 _as_text(value, kept)

@@ -206,3 +206,63 @@ def test_markdown_with_markup_becomes_html_and_keeps_its_formulas() -> None:
         "x &lt; y_1 _z_",
     ):
         assert part in data["text/html"]
+
+
+PANDAS = """<div>
+<style scoped>
+    .dataframe tbody tr th:only-of-type {
+        vertical-align: middle;
+    }
+
+    .dataframe thead th {
+        text-align: right;
+    }
+</style>
+<table border="1" class="dataframe">
+  <thead>
+    <tr style="text-align: right;">
+      <th>b</th>
+    </tr>
+  </thead>
+  <tbody>
+    <tr>
+      <td>x&lt;y</td>
+    </tr>
+  </tbody>
+</table>
+</div>"""
+POLARS = """<div><style>
+.dataframe > thead > tr,
+.dataframe > tbody > tr {
+  text-align: right;
+  white-space: pre-wrap;
+}
+</style>
+<small>shape: (1, 1)</small><table border="1" class="dataframe"><tbody><tr><td>1</td></tr></tbody></table></div>"""
+SAME = (PANDAS, POLARS, '<b style="color: red; font-weight: bold">x</b>', '<p style="text-align:center">x</p>')
+
+
+@pytest.mark.parametrize("source", SAME, ids=["pandas", "polars", "colour", "aligned"])
+def test_what_is_harmless_as_it_stands_leaves_as_it_came(source: str) -> None:
+    """Nbval compares stored outputs, by each character."""
+    data, verdict = filtered({"text/html": source})
+    assert (data["text/html"], verdict.reasons) == (source, ())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PANDAS.replace(".dataframe thead th", ".dataframe, body"),
+        PANDAS.replace("text-align: right;\n    }", "margin-top: 9px;\n    }"),
+        PANDAS.replace("<table border", "# x <table border"),
+        PANDAS.replace("x&lt;y", "<script>1</script>x").replace("<script>1</script>", "<i onclick=x>y</i>"),
+        PANDAS.replace('text-align: right;">', 'position: sticky; top: 5px">'),
+        '<b style="color: red; position: sticky">x</b>',
+        '<b style="line-height: 0">x</b>',
+        '<b style="text-decoration: underline 900px red">x</b>',
+        '<b style="margin: 9px">x</b>',
+    ],
+)
+def test_control_what_reaches_others_or_paints_over_them_is_confined(source: str) -> None:
+    data, _ = filtered({"text/html": source})
+    assert data["text/html"].startswith('<div class="sandbox-output-')
