@@ -166,7 +166,7 @@ def show(bodies: list[str], evil: Evil, folder: Path, browser: str = "chromium")
                 start_new_session=True,
             )
             try:
-                assert done.wait(40), "the page did not come to its end"
+                assert done.wait(120), "the page did not come to its end"
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(10)
