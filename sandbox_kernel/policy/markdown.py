@@ -44,6 +44,9 @@ _PLAIN = re.compile(
 )
 """Words in lines, headings, lists and tables, bold, slanted or as code; and punctuation only where a space or the end
 of the line follows. No parser makes more of them: there is no address, no HTML and no formula."""
+MAX_SET_APART = 500
+"""Marks of Markdown that passes as it is: a front end shows more of it apart, which it does with HTML alone."""
+_SET_APART = re.compile(r"[|*`#]|^ *[-0-9]", re.MULTILINE)
 _MARKS = re.compile(r"\n|\||\*|`")
 _PICTURE = "data:image/png;base64,sandboxPicture"
 _DATA = re.compile(r"data:image/(?:png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]{16,}={0,2}")
@@ -62,6 +65,8 @@ _NESTED = re.compile(r"(?:^|\n)(?:[ \t]*(?:>|[-*+]|[0-9]{1,9}[.)])){21}")
 def is_text(source: str) -> bool:
     """Return whether no parser of any front end could read anything but words: set apart, and in tables as written."""
     if len(source) > MAX_PLAIN or _PLAIN.fullmatch(source if source.endswith("\n") else source + "\n") is None:
+        return False
+    if len(_SET_APART.findall(source)) > MAX_SET_APART:
         return False
     # A row that is shorter than the head of its table is filled up.
     rows = [row.count("|") if row.startswith("|") else 0 for row in source.split("\n")]

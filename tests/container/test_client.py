@@ -77,8 +77,7 @@ def test_a_chart_and_a_table_come_back_by_their_names(shared: Sandbox) -> None:
     chart, data, words, table = execution.results
     assert base64.b64decode(chart.png or "").startswith(b"\x89PNG")
     assert data.json == {"a": [1]}
-    assert words.markdown is None  # what a parser could read in it is a tree already
-    assert (words.text, words.html) == ("**bold**", "<p><strong>bold</strong></p>\n")
+    assert (words.text, words.markdown, words.html) == ("**bold**", "**bold**", None)
     assert "<table" in (table.html or "")
     assert table.is_main_result
     assert table.formats() == ["text", "html"]

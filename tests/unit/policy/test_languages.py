@@ -128,6 +128,8 @@ def test_a_table_whose_rows_are_filled_up_goes_out_as_a_tree() -> None:
     """Twenty thousand signs of Markdown are a table of fifty million cells."""
     assert not markdown.is_text("|a|b|c|\n|-|-|-|\n|a|\n")
     assert not markdown.is_text("|" + "a|" * 31 + "\n")
+    assert markdown.is_text("- *one*\n" * 100)
+    assert not markdown.is_text("- *one*\n" * 1000), "the extension shows large HTML apart, and no Markdown"
 
 
 def test_markdown_in_replies_and_widgets_is_a_tree_as_well() -> None:
