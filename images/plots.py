@@ -107,7 +107,7 @@ def _altair(module):
         # Vega gives the chart its size only when it draws; the frame around it has to know before. 300 is its default.
         room = (height if isinstance(height, int | float) else 300) + 80
         html += f"<style>#vis{{min-height:{room:.0f}px}}</style>"
-        return {"text/html": html, "text/plain": "alt.Chart(...)"}
+        return {"text/html": html}
 
     module.renderers.register("sandbox", show)
     module.renderers.enable("sandbox")
