@@ -5,12 +5,16 @@ how a value could look: escapes are undone wherever they stand, and digits of ba
 at each alignment, whatever stands between them. So two codings, one over the other, need no more than each by itself.
 What is found is traced back to the bytes that it was read from; of digits, the whole run.
 
+A stream is read in windows, and no spelling is longer than one: blanks in a row are folded first, and a window of which
+any coding leaves less than a value is dense. It may be the inside of a spelling, so it is not passed on.
+
 Imports how hard a value is to guess.
 """
 
 from __future__ import annotations
 
 import binascii
+import bisect
 import functools
 import math
 import re
@@ -34,14 +38,37 @@ SHORTEST = 8
 """Bytes of what is looked for: less stands in too many texts by chance."""
 LONGEST_HALF = 8
 """Characters of a value that half an escape before it may take for its own."""
-SPARSE = 8
-"""A text is no run of digits, or the like, if fewer than one byte in as many belongs to it."""
+FOLDED = 16
+"""How many blanks count of those in a row, up to `MOST_BLANKS`: an indentation makes no spelling longer."""
+MOST_BLANKS = 1024
+MAX_GAP = 32
+"""Bytes between two characters of a spelling, once blanks are folded. One with more is not found, or refused."""
+MAX_ODD = 16
+"""... of which so many are letters that take several bytes, or NUL."""
+MAX_SIGNS = 64
+"""Blanks and signs in a row with which a text is looked at as one spelling; more of them stand in tables and rules."""
+MAX_TAGS = 4
+"""Tags in a row that may stand between two characters of a spelling; more of them are the empty cells of a table."""
+EDGE = 12
+"""Bytes of half an escape at an edge of a text."""
+PART_OF_LIST = 4 * SHORTEST
+"""Bytes of a list that has too few numbers to be read as one, without what stands between them."""
+HALF_BYTES = 2
+"""Bytes of half a digit, or of half another coding, at an edge of a run of digits."""
 
 MAX_AT_ONCE = 32
 """Bytes of text in a row that noise has none of."""
 
 GAPS = bytes({*range(0x21), *b"\"'()[]{}<>|,;:._-\\", *range(0x7F, 0x100)})
 """What stands between the characters of a list, of lines, of a dump or a text in UTF-16."""
+_BLANKS = re.compile(rb"[ \t-\r]{%d,%d}" % (FOLDED + 1, MOST_BLANKS))
+_APART = re.compile(
+    rb"[%s]{%d}|[\0\x80-\xff]{%d}|(?:</?[A-Za-z][A-Za-z0-9]{0,5} ?/?>\s*){%d}"
+    % (re.escape(bytes(char for char in GAPS if char < 0x7F)), MAX_SIGNS + 1, MAX_ODD + 1, MAX_TAGS + 1)
+)
+"""What is between no two characters of one spelling."""
+_NO_TEXT = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_LETTER = re.compile(rb"\xef(?:\xbc[\x81-\xbf]|\xbd[\x80-\x9e])")
 _LOWER = bytes(range(256)).lower()
 _TEXTUAL = bytes(char in b"\0\t\n\r" or 0x20 <= char < 0x7F for char in range(256))
 _WIDE = bytes(char or number in b"\xc2\xe2\xe3\xef" or 0x80 <= number < 0xC0 for number, char in enumerate(_TEXTUAL))
@@ -65,8 +92,6 @@ class Read(NamedTuple):
     text: bytes
     places: Callable[[bool], Places]
     """Finds them, once they are asked for; of digits, those of the whole run if told so."""
-    is_whole: bool
-    """Whether all of the text is written so, as far as one sees."""
     is_escaped: bool
 
     def is_text(self, least: int) -> bool:
@@ -97,15 +122,20 @@ class Escapes:
     read: Callable[[re.Match[bytes]], bytes]
     worth: re.Pattern[bytes] | None = None
     """What is in each text that is written so, and seldom in others."""
-    is_alone: bool = True
-    """Whether text of nothing else may be a value, however little of it is left."""
 
     def of(self, text: bytes, least: int) -> Iterator[Read]:
         if self.sign in text and (self.worth is None or self.worth.search(text)):
             read = self.pattern.sub(self.read, text)
             if read != text:
-                is_whole = self.is_alone or len(read) * SPARSE > len(text)
-                yield Read(read, lambda outermost: self._places(text), is_whole, is_escaped=True)
+                yield Read(read, lambda outermost: self._places(text), is_escaped=True)
+
+    def across(self, text: bytes) -> Iterator[bytes]:
+        """Yield what all of a text reads as that is cut anywhere: without half an escape at its edges."""
+        spans = [match.span() for match in self.pattern.finditer(text)]
+        if spans:
+            begin, end = spans[0][0], spans[-1][1]
+            cut = text[begin if begin <= EDGE else 0 : end if len(text) - end <= EDGE else len(text)]
+            yield from (read.text for read in self.of(cut, 1))
 
     def _places(self, text: bytes) -> Places:
         begins: list[int] = []
@@ -145,6 +175,7 @@ class Digits:
         self._others = bytes(set(range(256)) - set(alphabet))
         self._digit = re.compile(b"[" + re.escape(alphabet) + b"]")
         self._run = re.compile(self._digit.pattern + b"+")
+        self._apart = re.compile(b"[^" + re.escape(alphabet) + b"]{%d}" % (MAX_GAP + 1))
         self._number = number
 
     def of(self, text: bytes, least: int) -> Iterator[Read]:
@@ -159,8 +190,15 @@ class Digits:
             read = (number >> shift).to_bytes((bits - shift + 7) // 8, "big")
             for begin, end in _textual(read, least):
                 at = range(8 * begin - (shift - bits) % 8, 8 * end - (shift - bits) % 8, 8)
-                is_whole = end - begin > len(read) - 2 and len(read) * SPARSE > len(text)
-                yield Read(read[begin:end], functools.partial(self._places, spots, at), is_whole, is_escaped=False)
+                yield Read(read[begin:end], functools.partial(self._places, spots, at), is_escaped=False)
+
+    def across(self, text: bytes) -> Iterator[bytes]:
+        """Yield what all of a text reads as that is cut anywhere."""
+        if self._apart.search(text) is None:
+            digits = len(text.translate(None, self._others)) * self._size // 8
+            least = max(SHORTEST, digits // 5)  # a fifth of it are characters, if they take four bytes each
+            whole = digits - 2 * HALF_BYTES
+            yield from (read.text for read in self.of(text, least) if len(read.text) >= whole)
 
     def _places(
         self, spots: Callable[[re.Pattern[bytes]], list[tuple[int, int]]], at: range, outermost: bool
@@ -206,14 +244,13 @@ def _base64(digits: bytes) -> int:
 
 def _list(first: bytes, number: bytes, meanings: Mapping[bytes, int]) -> Escapes:
     """Return how lists of numbers are read. A pattern that begins with a sign, and with no group, is quick."""
-    between = rb"""["'\s,;]{1,40}"""
+    between = rb"""["'\s,;:|/()<>{}\[\]]+"""
     pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1)
     split = re.compile(rb"\w+").findall
     return Escapes(
         b"",
         re.compile(pattern),
         lambda match: bytes([meanings.get(one, 0x3F) for one in split(match[0].lower())]),
-        is_alone=False,
     )
 
 
@@ -253,14 +290,13 @@ READINGS: tuple[Escapes | Digits, ...] = (
         re.compile(rb"\0+|%s|%s" % (_FULL_WIDTH, _NO_WIDTH)),
         _wide,
         re.compile(rb"[\0\xc2\xe2\xe3\xef](?:[ -~]\0|\x80\x80|\xad|\x80[\x8b-\x8f]|\x81\xa0|[\xbb-\xbd][\x80-\xbf])"),
-        is_alone=False,
     ),
     # Of 875 at the end of a list, 87 is the number: no byte is 875, and a digit may stand behind a list.
     _list(rb"[0-9](?<![0-9.].)[0-9]{0,2}", b"(?:1[0-9]{2}|2[0-4][0-9]|25[0-5]|0?[0-9]{1,2})", _DECIMAL),
     _list(b"0[xX][0-9A-Fa-f]{1,2}", b"0[xX][0-9A-Fa-f]{1,2}", _HEXADECIMAL),
     # What stands between the numbers, and between the texts, of two lines of a dump.
     *(
-        Escapes(b"\n0", re.compile(pattern), lambda match: b"", is_alone=False)
+        Escapes(b"\n0", re.compile(pattern), lambda match: b"")
         for pattern in (
             rb"  \|?[^\n]{1,16}\|?\r?\n0[0-9A-Fa-f]{3,7}:? {1,2}",
             rb"\n0[0-9A-Fa-f]{3,7}:? {1,2}(?:[0-9A-Fa-f]{2,4} {1,2}){1,16} {0,40}\|?",
@@ -272,25 +308,65 @@ READINGS: tuple[Escapes | Digits, ...] = (
 )
 
 
-def texts(text: bytes, least: int = 0) -> Iterator[bytes]:
-    """Yield what a text reads as, itself first: parts of some length, or by default what all of it reads as.
+def texts(text: bytes, least: int) -> Iterator[bytes]:
+    """Yield what a text reads as, itself first, in parts of some length. Raises `Unreadable`."""
+    yield from _layers(
+        text, lambda one: (read.text for way in READINGS for read in way.of(one, least) if read.is_text(least))
+    )
 
-    Raises `Unreadable`.
-    """
+
+def _across(text: bytes) -> Iterator[bytes]:
+    """Yield what all of a text reads as that one spelling may fill, itself first. Raises `Unreadable`."""
+
+    def above(one: bytes) -> Iterator[bytes]:
+        if _may_be_one(one):
+            yield from (read for way in READINGS for read in way.across(Folding(one).text))
+
+    yield from filter(_may_be_one, _layers(text, above))
+
+
+def _may_be_one(text: bytes) -> bool:
+    """Return whether a text may be part of one spelling: but for its edges text, with little between characters."""
+    inner = text[2 * HALF_BYTES : -2 * HALF_BYTES]
+    return _NO_TEXT.search(inner) is None and _APART.search(_LETTER.sub(b"a", Folding(inner).text)) is None
+
+
+def _layers(text: bytes, above: Callable[[bytes], Iterable[bytes]]) -> Iterator[bytes]:
     layer = {text: None}
     seen = {text}
     work = Work(text)
     for _ in range(DEPTH + 1):
         yield from layer
-        above: dict[bytes, None] = {}
-        for one in layer:
+        below, layer = layer, {}
+        for one in below:
             work.spend(one)
-            for reading in READINGS:
-                for read in reading.of(one, least or max(1, len(one) // SPARSE)):
-                    if (read.is_text(least) if least else read.is_whole) and read.text not in seen:
-                        seen.add(read.text)
-                        above[read.text] = None
-        layer = above
+            for read in above(one):
+                if read not in seen:
+                    seen.add(read)
+                    layer[read] = None
+
+
+class Folding:
+    """A text with few blanks in a row, and where its bytes stood."""
+
+    def __init__(self, text: bytes) -> None:
+        pieces, done, length = [], 0, 0
+        self._at, self._gone = [0], [0]
+        for match in _BLANKS.finditer(text):
+            pieces.append(text[done : match.start() + FOLDED // 2])
+            length += len(pieces[-1])
+            done = match.end() - FOLDED // 2
+            self._at.append(length)
+            self._gone.append(done - length)
+        self.text = b"".join([*pieces, text[done:]]) if pieces else text
+
+    def place(self, at: int) -> int:
+        """Return where a byte of the folded text stands."""
+        return at + self._gone[bisect.bisect_right(self._at, at) - 1]
+
+    def places(self, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return where spans of the folded text stand."""
+        return [(self.place(begin), self.place(end - 1) + 1) for begin, end in spans]
 
 
 class Work:
@@ -309,7 +385,8 @@ class Reader:
     """Finds some values. Its repr shows none of them."""
 
     def __init__(self, values: Iterable[bytes]) -> None:
-        self._values = list(dict.fromkeys(form for value in values for form in _forms(value)))
+        forms = [form for value in values for form in _forms(value)]
+        self._values = list(dict.fromkeys([*forms, *(Folding(form).text for form in forms)]))
         self._bare = list(dict.fromkeys(bare for form in self._values if _is_hard(bare := form.translate(None, GAPS))))
         self._ways = [(form[LONGEST_HALF:-LONGEST_HALF], [*_halved(form)]) for form in self._values]
         self._least = min(map(len, self._values + self._bare), default=0)
@@ -331,9 +408,14 @@ class Reader:
     def is_dense(self, text: bytes) -> bool:
         """Return whether a text is so short once it is read that a value may begin before it and end behind it.
 
-        Raises `Unreadable`.
+        What stands between characters does not count, and neither does half an escape at an edge. Raises `Unreadable`.
         """
-        return any(len(read) < self.longest for read in texts(text))
+        bound = max(self.longest, PART_OF_LIST) + 2 * HALF_BYTES
+        for read in _across(text):
+            characters = len(read.translate(None, GAPS))
+            if (0 < characters < self.longest) if read is text else (characters < bound):
+                return True
+        return False
 
     def _found(self, text: bytes, depth: int, known: dict[tuple[bytes, int], Spans], work: Work) -> Spans:
         """Return where a text holds a value, in some more codings. What stands at two places is read once."""

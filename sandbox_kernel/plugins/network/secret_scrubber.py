@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from .codes import SecretCode
 from .interfaces import BodyFilter, ResponseHead
 from .policy import Refused
-from .secret_finder import DEPTH, Reader, Unreadable
+from .secret_finder import DEPTH, Folding, Reader, Unreadable
 from .secret_value import Value
 
-MIN_WINDOW = 256
+MIN_WINDOW = 2048
 """Bytes; the windows of short values are all alike."""
 WINDOW_TIMES = 36
-"""Bytes that a character of a value may take in a stream: six, as in `\\u0041`, twice over."""
+"""Bytes that a character of a value may take in a stream, once blanks are folded: itself with `MAX_GAP` before it, or
+six, as in `\\u0041`, twice over. What takes more is refused, where it is cut."""
 STEP_BYTES = 64 << 10
 """How much of a stream is looked through at once."""
 
@@ -38,16 +39,22 @@ class Scrubber:
 
     def clean(self, text: bytes) -> bytes:
         """Return a text that is complete, such as a header, without values. Its length stays. Raises `Refused`."""
-        return self._replaced(text, self._spans(text))
+        folding = Folding(text)
+        return self._replaced(text, folding.places(self._spans(folding.text)))
 
-    def split(self, text: bytes, limit: int) -> tuple[bytes, bytes]:
-        """Return what can be passed on of the beginning of a text, at least `limit` bytes of it, and what is left.
+    def split(self, text: bytes) -> tuple[bytes, bytes]:
+        """Return what can be passed on of the beginning of a text, and what is left: the window, with blanks folded.
 
-        No value that begins before `limit` ends behind the window that follows. Raises `Refused` where one could.
+        No value that begins before the window ends behind it. Raises `Refused` where one could. Half a window more has
+        to be there, or nothing is passed on.
         """
-        found = [span for span in self._spans(text, held=text[limit:]) if span[0] < limit]
-        cut = max(limit, found[-1][1]) if found else limit
-        return self._replaced(text[:cut], found), text[cut:]
+        folding = Folding(text)
+        limit = len(folding.text) - self.window
+        if limit <= self.window // 2:
+            return b"", text
+        found = [one for one in self._spans(folding.text, held=folding.text[limit:]) if one[0] < limit]
+        cut = folding.place(max(limit, found[-1][1]) if found else limit)
+        return self._replaced(text[:cut], folding.places(found)), text[cut:]
 
     def _spans(self, text: bytes, held: bytes = b"") -> list[tuple[int, int]]:
         try:
@@ -85,19 +92,23 @@ class Scrubbing:
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
         self._held = bytearray()
+        self._due = 0
+        """Bytes that are held when it is looked at again."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield what can be passed on: all but the window, and half of it so that small pieces are cheap.
 
         Raises `Refused`.
         """
-        window = self._scrubber.window
+        half = self._scrubber.window // 2
         for at in range(0, len(data), STEP_BYTES):
             self._held += data[at : at + STEP_BYTES]
-            if len(self._held) > window + window // 2:
-                ready, left = self._scrubber.split(bytes(self._held), len(self._held) - window)
+            if len(self._held) > max(self._due, 3 * half):
+                ready, left = self._scrubber.split(bytes(self._held))
                 self._held = bytearray(left)
-                yield ready
+                self._due = len(left) + half  # many blanks are held, which are not folded for each byte
+                if ready:
+                    yield ready
 
     def finish(self) -> bytes:
         """Return what is left, at the end of the body. Raises `Refused`."""
