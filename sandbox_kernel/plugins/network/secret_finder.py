@@ -51,8 +51,6 @@ MAX_TAGS = 4
 """Tags in a row that may stand between two characters of a spelling; more of them are the empty cells of a table."""
 EDGE = 12
 """Bytes of half an escape at an edge of a text."""
-PART_OF_LIST = 4 * SHORTEST
-"""Bytes of a list that has too few numbers to be read as one, without what stands between them."""
 HALF_BYTES = 2
 """Bytes of half a digit, or of half another coding, at an edge of a run of digits."""
 
@@ -67,7 +65,10 @@ _APART = re.compile(
     % (re.escape(bytes(char for char in GAPS if char < 0x7F)), MAX_SIGNS + 1, MAX_ODD + 1, MAX_TAGS + 1)
 )
 """What is between no two characters of one spelling."""
-_NO_TEXT = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_NO_TEXT = re.compile(
+    rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f\xc0\xc1\xf5-\xff]|(?<=[\0-\x7f])[\x80-\xbf]|[\xc2-\xf4](?=[\0-\x7f])"
+)
+"""Control characters, and what is no UTF-8."""
 _LETTER = re.compile(rb"\xef(?:\xbc[\x81-\xbf]|\xbd[\x80-\x9e])")
 _LOWER = bytes(range(256)).lower()
 _TEXTUAL = bytes(char in b"\0\t\n\r" or 0x20 <= char < 0x7F for char in range(256))
@@ -122,6 +123,8 @@ class Escapes:
     read: Callable[[re.Match[bytes]], bytes]
     worth: re.Pattern[bytes] | None = None
     """What is in each text that is written so, and seldom in others."""
+    part: re.Pattern[bytes] | None = None
+    """How a part of it is recognised that is too short to be read for a value."""
 
     def of(self, text: bytes, least: int) -> Iterator[Read]:
         if self.sign in text and (self.worth is None or self.worth.search(text)):
@@ -131,11 +134,12 @@ class Escapes:
 
     def across(self, text: bytes) -> Iterator[bytes]:
         """Yield what all of a text reads as that is cut anywhere: without half an escape at its edges."""
-        spans = [match.span() for match in self.pattern.finditer(text)]
-        if spans:
+        pattern = self.part or self.pattern
+        spans = [match.span() for match in pattern.finditer(text)]
+        if spans and self.sign in text and (self.worth is None or self.worth.search(text)):
             begin, end = spans[0][0], spans[-1][1]
             cut = text[begin if begin <= EDGE else 0 : end if len(text) - end <= EDGE else len(text)]
-            yield from (read.text for read in self.of(cut, 1))
+            yield pattern.sub(self.read, cut)
 
     def _places(self, text: bytes) -> Places:
         begins: list[int] = []
@@ -245,12 +249,13 @@ def _base64(digits: bytes) -> int:
 def _list(first: bytes, number: bytes, meanings: Mapping[bytes, int]) -> Escapes:
     """Return how lists of numbers are read. A pattern that begins with a sign, and with no group, is quick."""
     between = rb"""["'\s,;:|/()<>{}\[\]]+"""
-    pattern = first + rb"(?:" + between + number + b"){%d,}" % (SHORTEST - 1)
+    pattern = first + rb"(?:" + between + number + b"){%d,}"
     split = re.compile(rb"\w+").findall
     return Escapes(
         b"",
-        re.compile(pattern),
+        re.compile(pattern % (SHORTEST - 1)),
         lambda match: bytes([meanings.get(one, 0x3F) for one in split(match[0].lower())]),
+        part=re.compile(pattern % 1),
     )
 
 
@@ -410,7 +415,7 @@ class Reader:
 
         What stands between characters does not count, and neither does half an escape at an edge. Raises `Unreadable`.
         """
-        bound = max(self.longest, PART_OF_LIST) + 2 * HALF_BYTES
+        bound = self.longest + 2 * HALF_BYTES
         for read in _across(text):
             characters = len(read.translate(None, GAPS))
             if (0 < characters < self.longest) if read is text else (characters < bound):

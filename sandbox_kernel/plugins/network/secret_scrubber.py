@@ -15,7 +15,7 @@ from .policy import Refused
 from .secret_finder import DEPTH, Folding, Reader, Unreadable
 from .secret_value import Value
 
-MIN_WINDOW = 2048
+MIN_WINDOW = 1024
 """Bytes; the windows of short values are all alike."""
 WINDOW_TIMES = 36
 """Bytes that a character of a value may take in a stream, once blanks are folded: itself with `MAX_GAP` before it, or
