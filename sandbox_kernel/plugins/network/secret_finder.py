@@ -45,7 +45,7 @@ MAX_GAP = 32
 """Bytes between two characters of a spelling, once blanks are folded. One with more is not found, or refused."""
 MAX_ODD = 16
 """... of which so many are letters that take several bytes, or NUL."""
-MAX_SIGNS = 64
+MAX_SIGNS = 40
 """Blanks and signs in a row with which a text is looked at as one spelling; more of them stand in tables and rules."""
 MAX_TAGS = 4
 """Tags in a row that may stand between two characters of a spelling; more of them are the empty cells of a table."""
