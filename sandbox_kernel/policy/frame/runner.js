@@ -85,6 +85,8 @@ if (self.origin === 'null') {
   else if (!('sandboxKernelRan' in window))
     for (const script of [...document.scripts])
       if (
+        // The first is the guard, which has run.
+        script !== document.scripts[0] &&
         script !== document.currentScript &&
         !script.hasAttribute('src') &&
         /^(|(text|application)\/(x-)?(java|ecma)script)$/i.test(script.type)
