@@ -220,7 +220,7 @@ def test_an_upload_goes_on_where_it_was_cut_off(sandbox: Sandbox, tmp_path: Path
     digest = made(source, 9 * MIB)
     with pytest.MonkeyPatch.context() as patch:
 
-        async def silent(ask: object, token: str) -> None:
+        async def silent(ask: object, token: str, place: object = None) -> None:
             pass
 
         def stop(progress: Progress) -> None:
@@ -242,7 +242,7 @@ def test_an_upload_of_a_file_that_has_changed_begins_again(sandbox: Sandbox, tmp
     made(source, 3 * MIB)
     with pytest.MonkeyPatch.context() as patch:
 
-        async def silent(ask: object, token: str) -> None:
+        async def silent(ask: object, token: str, place: object = None) -> None:
             pass
 
         def stop(progress: Progress) -> None:

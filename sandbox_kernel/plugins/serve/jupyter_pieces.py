@@ -47,6 +47,8 @@ async def pieces(message: Outgoing, limit: int, keep: Keep) -> list[Outgoing]:
     found = [message]
     if message.type == "stream":
         found = [message.having({**content, "text": text}) for text in _cut(content["text"], room // (2 * ESCAPED))]
+    elif message.type == "execute_input":  # a client knows what it sent
+        found = [message.having({**content, "code": content["code"][: room // (2 * ESCAPED)]})]
     elif message.type in SHOWN:
         data = await _smaller(content["data"], room - ENVELOPE, limit, keep)
         found = [message.having({**content, "data": data})]

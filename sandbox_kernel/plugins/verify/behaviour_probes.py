@@ -122,7 +122,9 @@ def _none(code: str, found: Sequence[str], otherwise: str) -> Finding:
 
 def _forged(messages: Sequence[Message]) -> Finding:
     passed = [message for message in messages if message.channel == "iopub" and message.type not in _OF_PUBLISHING]
-    spoken = [message for message in messages if message.type == "stream" and FORGED in str(message.content["text"])]
+    # The host names the type of what it left out, in a line of its own.
+    streams = [message for message in messages if message.type == "stream"]
+    spoken = [message for message in streams if FORGED in str(message.content["text"]).splitlines()]
     if passed or spoken:
         kinds = ", ".join(dict.fromkeys(message.type for message in [*passed, *spoken]))
         return decided("output-forged", False, f"passed: {kinds}")
