@@ -70,7 +70,7 @@ class Place:
         self.index.mkdir()
         shutil.copy(pip, self.index)
         self.recipes.mkdir()
-        for name in (*additions.FILES, "warm.py", "installer.lock"):
+        for name in (*additions.FILES, "warm.py", "pip.conf", "installer.lock"):
             shutil.copy(brought("images") / name, self.recipes)
         shutil.copytree(brought("images") / "kernels", self.recipes / "kernels")
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
