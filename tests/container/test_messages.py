@@ -61,10 +61,12 @@ def test_kernel_info_is_honest(kernel: Kernel) -> None:
 def test_kernel_info_on_shell_follows_the_cell_before_it(kernel: Kernel) -> None:
     """A client that reads replies in the order of its requests gets them so; another client does not wait."""
     wait = "import time; print('runs', flush=True); time.sleep(0.4); raise ValueError"
-    kernel.start(wait, until="stream")
-    kernel.client.kernel_info()
-    kernel.client.comm_info()
-    replies = [kernel.client.get_shell_msg(timeout=WAIT) for _ in range(3)]
+    cell, _ = kernel.start(wait, until="stream")
+    asked = {cell, kernel.client.kernel_info(), kernel.client.comm_info()}
+    replies: list[dict[str, Any]] = []
+    while len(replies) < 3:
+        reply = kernel.client.get_shell_msg(timeout=WAIT)
+        replies += [reply] if reply["parent_header"].get("msg_id") in asked else []
     assert [one["msg_type"] for one in replies] == ["execute_reply", "kernel_info_reply", "comm_info_reply"]
     assert [one["content"]["status"] for one in replies] == ["error", "ok", "ok"]
     kernel.start("time.sleep(60)")

@@ -93,7 +93,7 @@ def test_everything_else_is_answered_too(start: Start) -> None:
     info = kernel.client.kernel_info(reply=True, timeout=30)["content"]
     assert info["language_info"]["name"] == "python"
     assert "no sandbox is running.\nConfigurationError: there is no setting 'memroy'" in info["banner"]
-    assert set(info["sandbox"]) == {"problem", "state_message"}  # limits would be those of no sandbox
+    assert set(info["sandbox"]) == {"problem", "state_message", "version"}  # limits would be those of no sandbox
     assert kernel.client.complete("pri", reply=True, timeout=30)["content"]["status"] == "error"
     assert kernel.client.inspect("print", reply=True, timeout=30)["content"]["status"] == "error"
     kernel.client.control_channel.send(kernel.client.session.msg("interrupt_request", {}))

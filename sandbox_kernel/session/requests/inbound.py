@@ -22,7 +22,7 @@ from ...policy.json_check import count
 from .. import protocol
 from ..agent_messages import Oversized
 from .escalation import Escalation
-from .outbound import Outbound
+from .outbound import OUTPUTS, Outbound
 from .queue import PendingRequest, RequestQueue
 from .request_end import Completion
 from .request_states import Event
@@ -257,11 +257,15 @@ class Inbound:
             self._escalation.end(request, limit)
 
     def unreadable(self, error: protocol.UnreadableError, size: int) -> None:
-        """Say in the cell what was left out; end at once what waits for a reply that cannot be read."""
+        """Say in the cell what was left out; end at once what waits for a reply that cannot be read.
+
+        What no honest kernel sends is dropped, and the cell goes on.
+        """
         why, welcome = Note(error.code, error.message), error.code is MessageCode.WELCOME
         self.drop(why, size, error.kind, quietly=welcome)
         request = self._requests.find(error.parent.get("msg_id"))
-        if request is None or request.finished or not request.sent or welcome:
+        forged = error.code in {MessageCode.NOT_A_REPLY, MessageCode.NOT_ON_STDIN}
+        if request is None or request.finished or not request.sent or welcome or forged:
             return
         if error.channel == "iopub":
             self._leave_out(why, error.kind, request)
@@ -277,7 +281,12 @@ class Inbound:
         self._completion.look(request)
 
     def _leave_out(self, why: Note, kind: str, request: PendingRequest) -> None:
-        if request.is_heard and request.tell() and self._quota.allows("stream", request, len(why.text)):
+        if (
+            kind in OUTPUTS
+            and request.is_heard
+            and request.tell()
+            and self._quota.allows("stream", request, len(why.text))
+        ):
             self._outbound.leave_out(why, kind, request)
 
     def oversized(self, message: Oversized | None, size: int) -> None:
@@ -375,7 +384,6 @@ class Inbound:
             self.drop(MessageCode.SECOND_REPLY, size, message.type)
         elif message.type != request.reply_type:
             self.drop(MessageCode.OTHER_REPLY, size, message.type)
-            self._lost(request, f"it is a {message.type}")
         else:
             if self._quota.allows(message.type, request, size, owed=True):
                 reply = self._outbound.kept(message, self._requests, request, size, verdict)
