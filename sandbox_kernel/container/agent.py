@@ -328,7 +328,7 @@ class Agent:
 
     def look(self) -> dict[str, object]:
         """Return what the sandbox sees of itself."""
-        zone = self.config["environment"].get("TZ")
+        zone = self.config.get("environment", {}).get("TZ")
         return dict(agent_report.collect(*self.first_look), zone=zone is None or agent_report.knows_zone(zone))
 
     def orphan(self) -> None:

@@ -91,5 +91,5 @@ def test_what_cells_ask_of_the_shell_is_answered(start) -> None:
     for code in ("!wget https://192.0.2.1/f.csv", "!curl https://192.0.2.1/f.csv", "!git clone https://192.0.2.1/r"):
         assert "a cell cannot download anything" in kernel.run(code).text("stderr")
     assert "this part of it is missing" in kernel.run("import numpy.foo").text("stderr")
-    assert "no such program" in kernel.run("import subprocess; subprocess.run(['git'])").text("stderr")
+    assert "no such program" in kernel.run("import subprocess; subprocess.run(['aws'])").text("stderr")
     assert "a cell cannot" not in kernel.run("!ls").text("stderr")
