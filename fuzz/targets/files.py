@@ -194,7 +194,7 @@ async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, re
     elif what == WRITE:
         await scratch_files.write(agent, reader.choice(NAMES), b"x" * (reader.byte() % 32), 16)
     else:
-        for file in await scratch_files.listing(agent, 8):
+        for file in (await scratch_files.scan(agent, 8))[0]:
             require(str(check_name(file.path)) == file.path and isinstance(file.stamp, Stamp), file)
 
 

@@ -622,10 +622,13 @@ def _receives(path: Path) -> bool:
 def _local(do: Callable[[Any], T], path: os.PathLike[str]) -> T:
     """Do something with a path of this machine, and name it where it is refused.
 
-    It is the caller's own word, as one for `open` is: links among its parents are followed. What it names is no link.
+    A path to elsewhere is the caller's own word, as one for `open` is: links among its parents are followed. In the
+    working folder, which may be somebody else's, none is. What it names is no link.
     """
-    above, name = os.path.split(os.fspath(path))
+    local = Path(path)
+    if local.is_absolute() and not local.is_relative_to(Path.cwd()):
+        local = Path(os.path.realpath(local.parent), local.name)
     try:
-        return do(Path(os.path.realpath(above), name) if above else Path(name))
+        return do(local)
     except FileRefused as error:
         raise about(os.fspath(path), error) from None
