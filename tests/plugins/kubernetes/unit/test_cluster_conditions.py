@@ -57,7 +57,7 @@ async def test_a_policy_that_was_just_installed_is_waited_for(
     api: ScriptedApi, later: int | None, met: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server takes a policy at once and counts it some time after. The control is a cluster that has none."""
-    monkeypatch.setattr(cluster_conditions, "SETTLED_SECONDS", 15.0 if met else 0.05)
+    monkeypatch.setattr(cluster_conditions, "SETTLED_SECONDS", 15.0 if met else 1.0)
     monkeypatch.setattr(cluster_conditions, "AGAIN_SECONDS", 0.01)
     offers: Counter[str] = Counter()
 
@@ -77,7 +77,7 @@ async def test_a_policy_that_was_just_installed_is_waited_for(
     finally:
         await cluster.leave()
     assert {found["pod security"].met, found["admission policy"].met} == {met}
-    assert not met or min(offers.values()) >= 4
+    assert min(offers.values()) >= (4 if met else 2)
 
 
 @pytest.mark.parametrize(

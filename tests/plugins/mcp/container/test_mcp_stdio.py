@@ -225,6 +225,10 @@ async def test_an_error_of_the_code_is_an_answer_and_a_wrong_argument_is_an_erro
                 assert refused.is_error, (name, path)
                 assert "FileRefused" in text_of(refused)
                 assert type(find(code_in(refused))) is FileCode
+        for path in ("a\x00b", "~/x\n"):  # taken under a name that stands for it, and nowhere else
+            kept = await client.call_tool("upload_file", {"path": path, "text": "x"})
+            assert (kept.is_error, path in text_of(kept)) == (False, False), text_of(kept)
+            assert (await client.call_tool("download_file", {"path": path})).is_error is False
         await run(client, "import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('fifo')")
         for path in ("link", "fifo", "missing"):
             assert (await client.call_tool("download_file", {"path": path})).is_error
