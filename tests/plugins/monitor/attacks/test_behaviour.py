@@ -132,7 +132,7 @@ ATTACKS: dict[tuple[MonitorCode, ...], tuple[str, ...]] = {
         "for _ in range(5): display({'application/javascript': 'alert(1)'}, raw=True)",
     ),
     (MonitorCode.FORGED_MESSAGES,): (FORGE,),
-    (MonitorCode.UNFIT_FILES,): ("for name in ('-rf', '-la', 'a\\\\b'): open(name, 'w').close()",),
+    (MonitorCode.UNFIT_FILES,): ("for name in ('-rf', '-la', '-x'): open(name, 'w').close()",),
     (MonitorCode.KERNELS_DIE_YOUNG, MonitorCode.MANY_KERNELS): ("import os; os._exit(1)",) * 2,
     (MonitorCode.PROCESSES_REFUSED,): (BOMB,),
     (MonitorCode.MANY_LIMITS,): ("while True: pass",) * 2,
