@@ -57,6 +57,7 @@ class TurnsPlugin:
         self.turns, self.workers = turns, workers
         self.is_alone = False
         self.item: pytest.Item | None = None
+        self.clock: Any = None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Have pytest-rerunfailures tell the first process at once: each test would wait 40 ms for a delayed answer."""
@@ -75,20 +76,30 @@ class TurnsPlugin:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Before a test is tried again, wait until no other is under way."""
         outcome: str = report.outcome  # pytest-rerunfailures adds one to those that pytest knows
-        if outcome != "rerun":
+        if outcome != "rerun" or self.item is None:
             return
         end_shared(self.item)
+        if self.clock is not None:
+            self.item.ihook.pytest_timeout_cancel_timer(item=self.item)
         if not self.is_alone:
             self.is_alone = True
             self.turns.give_back()
             self.turns.take(alone=True)
+        # pytest-timeout sets one clock for all attempts: it has rung, if the first one ended by it.
+        if self.clock is not None:
+            self.item.ihook.pytest_timeout_set_timer(item=self.item, settings=self.clock)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, settings: Any) -> None:
+        """Keep the settings of a test's clock, which others set."""
+        self.clock = settings
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # before the clock of a test's time limit starts
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
         if not self.is_alone:
             self.is_alone = is_alone(item)
             self.turns.take(alone=self.is_alone)
-        self.item = item
+        self.item, self.clock = item, None
         try:
             return (yield)
         finally:

@@ -47,9 +47,20 @@ class TestOfUnittest(unittest.TestCase):
 """
 
 
-def tried(folder: Path, *, fresh: bool) -> str:
+HANGS = """
+import time
+import pytest
+
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.timeout(0.5)
+def test_hangs():
+    time.sleep(20)
+"""
+
+
+def tried(folder: Path, *, fresh: bool, tests: str = TESTS) -> str:
     (folder / "conftest.py").write_text(CONFTEST.format(fresh=fresh))
-    (folder / "test_it.py").write_text(TESTS)
+    (folder / "test_it.py").write_text(tests)
     command = [
         sys.executable,
         "-m",
@@ -57,6 +68,8 @@ def tried(folder: Path, *, fresh: bool) -> str:
         "-q",
         "-p",
         "pytest_rerunfailures",
+        "-p",
+        "pytest_timeout",
         "--rootdir",
         str(folder),
         str(folder),
@@ -81,3 +94,14 @@ def test_a_second_attempt_has_what_is_shared_anew(tmp_path: Path) -> None:
 def test_control_without_it_the_second_attempt_finds_what_the_first_has_spoiled(tmp_path: Path) -> None:
     said = tried(tmp_path, fresh=False)
     assert "2 failed, 1 error, 2 rerun" in said, said
+
+
+def test_each_attempt_has_a_clock(tmp_path: Path) -> None:
+    said = tried(tmp_path, fresh=True, tests=HANGS)
+    assert "1 failed, 1 rerun" in said, said
+    assert "Timeout (>0.5s)" in said, said
+
+
+def test_control_without_it_the_second_attempt_has_none(tmp_path: Path) -> None:
+    said = tried(tmp_path, fresh=False, tests=HANGS.replace("20", "2"))
+    assert "1 passed, 1 rerun" in said, said
