@@ -355,12 +355,15 @@ def test_a_cell_cannot_make_its_notebook_or_report_invalid(start: Callable[..., 
     forge = "send = get_ipython().kernel.send_response; socket = get_ipython().kernel.iopub_socket\n"
     result = "send(socket, 'execute_result', {'data': {'text/plain': 'x'}, 'metadata': {}, 'execution_count': %s})"
     done = start(
-        forge + "\n".join(result % count for count in ("-5", "True", "None", "10**18")),
+        forge
+        + "stream = {'name': 'stdout', 'text': 'x'}\n"
+        + "get_ipython().kernel.session.send(socket, 'stream', stream, parent={'msg_id': 'y'})\n"
+        + "\n".join(result % count for count in ("-5", "True", "None", "10**18")),
         "send(socket, 'error', {'ename': 'CellTimeout', 'evalue': 'x' * 50_000, 'traceback': []})",
         "raise type('E' * 20_000, (Exception,), {})('\\ud800\\x00')",
         arguments=("--allow-errors",),
     )
-    assert done.code == 5, done.stderr  # forged messages are no accident
+    assert done.code == 5, done.stderr  # a message for a request that nobody made is no accident
     assert done.statuses == ["ok", "failed", "failed"]
     assert [cell.execution_count for cell in done.notebook.cells] == [1, 2, 3]
     assert {output.execution_count for output in done.notebook.cells[0].outputs} == {1}
