@@ -28,6 +28,8 @@ MAX_MATCHES = 500
 INTERRUPT_SECONDS = 0.05
 """From one try to interrupt to the next: one that comes before a statement begins has no effect."""
 NOWHERE = "/nonexistent"
+MEMORY = "/tmp"  # noqa: S108 (DuckDB makes nothing there)
+"""Where files are memory of the sandbox."""
 
 OPTIONS: dict[str, Any] = {
     # No extension comes from the network by itself. Those for Parquet, JSON and time zones are built in.
@@ -253,8 +255,12 @@ def files(start: str) -> list[str]:
 
 
 def temporary_folder() -> str:
-    """Return where DuckDB puts what does not fit into memory; it makes the folder when it needs it."""
-    return os.path.join(os.environ.get("TMPDIR", "/tmp"), f"duckdb-{os.getpid()}")  # noqa: S108 (DuckDB makes it)
+    """Return where DuckDB puts what does not fit into memory: nowhere, unless the sandbox has a disk.
+
+    /tmp is memory of the sandbox too. What spilled there would end the sandbox where a statement should fail.
+    """
+    folder = os.environ.get("TMPDIR", MEMORY)
+    return "" if folder == MEMORY else os.path.join(folder, f"duckdb-{os.getpid()}")
 
 
 def main() -> None:
