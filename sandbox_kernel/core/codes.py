@@ -500,7 +500,7 @@ class EndCode(Code):
     SHUTTING_DOWN = "notice", "the kernel is being shut down", _ASKED
     PIPE_GONE = "failure", "the pipe into the sandbox is gone", _AGAIN
     NOT_ATTESTED = "violation", "the sandbox did not attest itself before its first kernel was ready", _PIPE
-    REQUEST_REFUSED = "limit", "the request is refused: its id was used before, or too many requests are waiting", _WAIT
+    REQUEST_REFUSED = "limit", "the request is refused: one with its id has not ended, or too many are waiting", _WAIT
     DEFECT = (
         "failure",
         "sandbox_kernel failed on something that the sandbox sent: {what}",

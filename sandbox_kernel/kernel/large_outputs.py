@@ -108,8 +108,10 @@ class _File:
 class _Cell:
     """What one cell has shown, and the rest."""
 
-    def __init__(self, page: Page, *, shared: bool = False) -> None:
+    def __init__(self, page: Page, number: int, *, shared: bool = False) -> None:
         self.page = page
+        self.number = number
+        """Of its request; 0 if that is forgotten."""
         self.shared = shared
         """Whether others have the same page."""
         self.count = 0
@@ -280,19 +282,23 @@ class Overflow:
 
     def _cell(self, key: str) -> _Cell | None:
         """Return the page of a cell, None for one whose front end says that nobody is there to be asked anything."""
-        cell = self._cells.get(key)
-        if cell is None and key not in self._batch:
-            request = self._session.requests.queue.find(key)
+        cell, request = self._cells.get(key), self._session.requests.queue.find(key)
+        if cell is not None and request is not None and cell.number != request.order:
+            del self._cells[key]  # an id that came again
+            cell = None
+        if cell is None and (request is not None or key not in self._batch):
+            self._batch.pop(key, None)
             if request is not None and request.message.content.get("allow_stdin") is False:
                 self._batch[key] = None  # what it asked is forgotten with its end, and a thread may print later
                 if len(self._batch) > MAX_CELLS:
                     del self._batch[next(iter(self._batch))]
                 return None
+            number = request.order if request is not None else 0
             # One that ended before the kernel had it is told so on a page of its own.
             if request is not None and request.is_execute and not (request.finished and request.busy):
-                cell = self._cells[key] = _Cell(self._new_page())
+                cell = self._cells[key] = _Cell(self._new_page(), number)
             else:
-                cell = _Cell(self._shared_page(), shared=True)
+                cell = _Cell(self._shared_page(), number, shared=True)
                 cell.told = cell.page.left_out  # that was said where it was filled
                 cell.ended = cell.page.left_out or request is None or request.finished
                 if cell.ended:

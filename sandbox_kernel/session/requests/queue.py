@@ -80,8 +80,10 @@ class PendingRequest:
     """Whether the kernel published an error of it."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
+    order: int = 0
+    """Which of its queue's requests it is: an id comes again, where one manager makes one client after another."""
     batch: str | None = None
-    """The first of the cells without an id that its client has sent one after another."""
+    """Of cells without an id that their client has sent one after another: which of its queue's batches they are."""
     caller: str = field(default_factory=caller.get)
     id: str = field(init=False)
     is_execute: bool = field(init=False)
@@ -229,22 +231,27 @@ class RequestQueue:
         self._known: OrderedDict[str, PendingRequest] = OrderedDict()
         self._waiting: dict[str, deque[PendingRequest]] = {}
         self._in_flight: dict[str, PendingRequest] = {}
+        self._count = 0
         self._batch = ("", 0, "")
         """The newest cell of the newest batch: what its id begins with, its number, and the batch."""
 
     def add(
         self, message: Message, client: bytes, seconds: float | None = None, reads: str | None = None
     ) -> PendingRequest | None:
-        """Register a request; None if its id is taken or too many are waiting."""
+        """Register a request; None if one of its id has not ended yet, or too many are waiting."""
         queue: str = message.channel
         subshell = message.header.get("subshell_id")
         if queue == "shell" and isinstance(subshell, str):
             queue = f"shell {subshell}"
         waiting = self._waiting.setdefault(queue, deque())
-        if message.id in self._known or len(waiting) >= MAX_WAITING:
+        known = self._known.get(message.id)
+        if (known is not None and not self._is_over(known)) or len(waiting) >= MAX_WAITING:
             return None
-        request = PendingRequest(message, client, queue, seconds, reads, batch=self._batch_of(message))
+        self._count += 1
+        batch = self._batch_of(message)
+        request = PendingRequest(message, client, queue, seconds, reads, order=self._count, batch=batch)
         self._known[message.id] = request
+        self._known.move_to_end(message.id)
         waiting.append(request)
         self._forget()
         return request
@@ -264,7 +271,7 @@ class RequestQueue:
         begins, before, batch = self._batch
         number = int(counted[3])
         if (counted[1], number) != (begins, before + 1):
-            batch = message.id
+            batch = f"{message.id} {self._count}"  # an id comes again
         self._batch = counted[1], number, batch
         return batch
 
@@ -366,11 +373,14 @@ class RequestQueue:
     def _forget(self) -> None:
         while len(self._known) > MAX_REMEMBERED:
             for key, request in self._known.items():
-                if request.finished or (request.is_comm and request.sent and key not in self._in_flight):
+                if self._is_over(request):
                     del self._known[key]
                     break
             else:
                 return
+
+    def _is_over(self, request: PendingRequest) -> bool:
+        return request.finished or (request.is_comm and request.sent and request.id not in self._in_flight)
 
 
 def parent_of(request: PendingRequest | None) -> dict[str, Any]:

@@ -131,10 +131,7 @@ class Scheduler:
             return
         request = self.queue.add(message, client, seconds, reads)
         if request is None:
-            refused = PendingRequest(message, client, "")
-            error = SandboxDied(EndCode.REQUEST_REFUSED)
-            if refused.reply_type is not None:
-                self._outbound.reply(refused, self._outbound.ours(refused, error))
+            self._refuse(PendingRequest(message, client, ""))
             return
         try:
             if request.is_comm:
@@ -144,6 +141,17 @@ class Scheduler:
         except Exception as defect:
             self._fail(request, defect)
         self.pump()
+
+    def _refuse(self, refused: PendingRequest) -> None:
+        if refused.reply_type is None:
+            return
+        # Front ends wait for an idle as well. One would end another request, if that has the same id.
+        alone = self.queue.find(refused.id) is None
+        if alone:
+            self._outbound.status("busy", refused)
+        self._outbound.reply(refused, self._outbound.ours(refused, SandboxDied(EndCode.REQUEST_REFUSED)))
+        if alone:
+            self._outbound.status("idle", refused)
 
     def go_on(self, request: PendingRequest, elapsed: float, left: float) -> None:
         """Take up a cell that another process sent to this kernel, `elapsed` seconds ago; so many are `left` to it."""

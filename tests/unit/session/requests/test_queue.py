@@ -95,14 +95,30 @@ def test_a_comm_is_under_way_only_while_the_kernel_says_so() -> None:
     assert send(queue) == ["2"]
 
 
-def test_an_id_is_used_once() -> None:
+def test_an_id_is_used_again_once_its_request_has_ended() -> None:
     queue = RequestQueue()
     (first,) = fill(queue, message("1"))
     assert queue.add(message("1"), b"other client") is None
     send(queue)
     queue.advance(first, Event.END)
+    again = queue.add(message("1"), b"client")
+    assert again is not None
+    assert again is not first
+    assert queue.find("1") is again
     assert queue.add(message("1"), b"client") is None
-    assert queue.find("1") is first
+
+
+def test_an_id_that_comes_again_begins_another_batch() -> None:
+    queue = RequestQueue()
+    cell = replace(message(f"{PARENT}7"), content=FROM_NBCLIENT)
+    found = []
+    for _ in range(2):
+        request = queue.add(cell, b"")
+        assert request is not None
+        send(queue)
+        queue.advance(request, Event.END)
+        found.append(request.batch)
+    assert found[0] != found[1]
 
 
 PARENT = f"s_{os.getppid()}_"
@@ -117,7 +133,7 @@ def batches(*requests: tuple[str, dict[str, Any]], kind: str = "execute_request"
         one = replace(message(identity, kind), content={**FROM_NBCLIENT, **content}, metadata=metadata)
         request = queue.add(one, b"")
         assert request is not None
-        found.append(request.batch)
+        found.append(request.batch and request.batch.partition(" ")[0])
     return found
 
 

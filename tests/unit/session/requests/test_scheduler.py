@@ -1156,13 +1156,24 @@ async def test_an_id_used_twice_is_refused_and_changes_nothing(bench: Bench) -> 
     assert bench.told(cell)[-2:] == ["ok", "idle"]
 
 
+async def test_an_id_comes_again_where_a_manager_makes_one_client_after_another(bench: Bench) -> None:
+    """All of them count from zero with one session's id, and a stock kernel does not mind."""
+    cell = bench.submit()
+    bench.run(cell)
+    told = bench.told(cell)
+    bench.requests.submit(cell, b"other")
+    bench.run(cell)
+    assert bench.told(cell) == [*told, *told]
+    assert [client for message, client in bench.delivered if message.type == "execute_reply"] == [b"client", b"other"]
+
+
 async def test_too_many_waiting_requests_are_refused(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
     monkeypatch.setattr(queue, "MAX_WAITING", 3)
     bench.ready = False
     for _ in range(3):
         bench.submit()
     refused = bench.submit()
-    assert bench.told(refused) == ["SandboxDied"]
+    assert bench.told(refused) == ["busy", "SandboxDied", "idle"]
 
 
 # --- limits on output ---
