@@ -240,6 +240,11 @@ HOSTS = re.compile(
 
 PLACES = re.compile(r"(?<!\w)/(?:home|Users)/(?!(?:sandbox|users?)\b)[\w.-]+/")
 """`user` is where hosted interpreters have their cells, and what sandboxes here call the same folder."""
+NAME = r"sandbox[-_]kernel"
+FROM_AN_INDEX = re.compile(
+    r"(?:\b(?:pip|pipx|uv|conda|poetry)\b[^&|;#]*?\b(?:install|add)\b|\bpipx run\b|\buvx\b)"
+    rf"[^&|;#]*?[\s'\"]{NAME}(?=[\s'\"\[=<>~!]|$)"
+)
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b|\b(?:issue|pull request|PR) ?#\d")
 
 
@@ -260,6 +265,30 @@ def test_the_repository_is_looked_at() -> None:
 def test_no_host_of_packages_or_images_is_named() -> None:
     assert HOSTS.search("https://ghcr" + ".io/x")
     assert findings(HOSTS) == []
+
+
+def test_no_page_installs_this_package_from_an_index() -> None:
+    """It is in none: whoever takes its name there runs code at every reader's."""
+    assert findings(FROM_AN_INDEX) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("pip install {}", True),
+        ("pip install -U '{}[serve]'", True),
+        ("uv tool install {}==1.0", True),
+        ("pipx run {} doctor", True),
+        ("uvx --from {} x", True),
+        ("pip install './{}[run]'", False),
+        ("pip install 'PATH/OF/THE/CHECKOUT[serve]'", False),
+        ("pip install ./checkout && {} setup", False),
+        ("/opt/{}/bin/pip install '/source[serve]' && {} doctor", False),
+    ],
+)
+def test_an_index_is_known_by_a_name_without_a_path(line: str, found: bool) -> None:
+    for name in ("sandbox-kernel", "sandbox_kernel"):
+        assert bool(FROM_AN_INDEX.search(line.replace("{}", name))) is found
 
 
 def test_no_folder_of_a_developer_s_machine_is_named() -> None:
