@@ -24,6 +24,10 @@ SUBORDINATE = 1_700_000_000
 """The first of the ids that are subordinate to the user's."""
 
 
+GROUPS = (USER, 27, 100)
+"""What a login has (initgroups(3)): its own group again, `sudo`, and `users`, which adduser gives to everybody."""
+
+
 @cache
 def python() -> str | None:
     """Return a Python of this version that other users can start, None if there is none."""
@@ -113,7 +117,7 @@ def run(
     tests: Sequence[str], select: str, *, delegated: bool, seconds: float = 150, with_ids: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run pytest as an ordinary user, one test after the other; `with_ids` as one who has subordinate ids."""
-    becomes = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
+    becomes = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--groups", ",".join(map(str, GROUPS))]
     root = root_of_tests()
     with (
         tempfile.TemporaryDirectory(prefix="sandbox-kernel-user-") as home,

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 _TERMINALS = "the system's own files for terminals of the sandbox, which cannot be of another kind"
 _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
 _FOLDER = "an ordinary user has no disk to give: it is a folder of the host's, which the setting limits accepts"
-_ALWAYS = {"writable places": ("/dev/pts", _TERMINALS)}
+_GROUPS = (
+    "Linux lets an ordinary user drop none; nothing in the sandbox is a group's, but for folders that it was given"
+)
+_ALWAYS = {
+    "writable places": ("/dev/pts", _TERMINALS),
+    "other groups": ("those of its owner", _GROUPS),
+}
 _WITHOUT_A_CGROUP = {
     "memory limit": ("nothing", _BEST_EFFORT),
     "process limit": ("nothing", _BEST_EFFORT),

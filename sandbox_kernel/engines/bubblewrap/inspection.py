@@ -115,6 +115,19 @@ def _of_a_folder(size: int, seen: Seen) -> Iterator[Check]:
     yield same("engine: largest file", [f"{size}"] * 2, seen.own_limits.get("Max file size", "").split()[:2])
 
 
+def other_groups(found: str) -> Check:
+    """The groups that its process has besides its own, in the machine's numbers.
+
+    Linux lets an ordinary user drop no group. Each gives what the owner could do with the folders that the sandbox was
+    given, and nothing else: nothing of the root, and no device, is a group's. Those of root are no ordinary user's.
+    """
+    if drops():
+        return same("engine: other groups", "", found)
+    numbers = [int(each) if each.isdigit() else 0 for each in found.split()]
+    ok = 0 not in numbers and set(numbers) <= {*os.getgroups(), os.getgid()}
+    return Check("engine: other groups", "none, or those of its owner without root's", found or "none", ok)
+
+
 def compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> tuple[Check, ...]:
     """Compare what was seen with the protections that were wanted."""
     return tuple(_compared(wanted, launched, words, seen))
@@ -128,6 +141,7 @@ def _compared(wanted: Protections, launched: Launched, words: list[str], seen: S
         expected = asked.get(name, "0" * 16)
         if expected is not None:
             yield same(f"engine: {name}", expected, seen.status.get(key))
+    yield other_groups(seen.status.get("Groups", "?"))
     yield same("engine: namespaces of its own", ", ".join(NAMESPACES), ", ".join(seen.own_namespaces))
     for path, numbers in launched.disks.items():
         yield same(f"engine: disk at {path}", numbers, seen.disks.get(path))

@@ -15,7 +15,7 @@ from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.core.model import HOME, SCRATCH, AgentOptions, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
-from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.base import Check, Inspection
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.container import witness
 from sandbox_kernel.engines.hardening import OF_A_USER
@@ -220,6 +220,33 @@ def test_both_filters_of_the_agent_are_wanted(taken: int, counted: object, fine:
     found = differences(SPEC, report, honest_engine())
     assert (found == ()) == fine
     assert all("system call filters of the agent: expected 2" in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("groups", "docker", "bubblewrap"),
+    [
+        ([], True, True),
+        ([SPEC.uid], True, True),
+        ([65534, 65534], False, True),
+        ([1, 65534], False, True),
+        ([SPEC.uid, 65534], False, True),
+        ([0], False, False),
+        ([65534, 0], False, False),
+        ([65534, True], False, False),
+        ([100], False, False),
+        ("65534", False, False),
+        (None, False, False),
+    ],
+)
+def test_groups_that_an_engine_cannot_drop_are_excused_where_it_compares_them_itself(
+    groups: object, docker: bool, bubblewrap: bool
+) -> None:
+    """Those of an ordinary user's bubblewrap are what a login has: `users`, or its own one again."""
+    report = honest_report() | {"groups": groups}
+    for engine, fine in (("", docker), ("bubblewrap", bubblewrap)):
+        lines = attestation.checks(SPEC, report, Inspection((), frozenset(), engine=engine))
+        [line] = [line for line in lines if line.name == "other groups"]
+        assert line.ok is fine, line
 
 
 @each("name", [name for name in honest_report() if name not in NOT_NEEDED - {"environment", "devices", "groups"}])

@@ -14,7 +14,7 @@ from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMiss
 from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines import broker_sockets, hardening, select
 from sandbox_kernel.engines.attestation import known_mount
-from sandbox_kernel.engines.bubblewrap import arguments, engine_errors, root_lookup
+from sandbox_kernel.engines.bubblewrap import arguments, engine_errors, inspection, root_lookup
 from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine
 from sandbox_kernel.engines.bubblewrap.launch import await_end
 from sandbox_kernel.engines.bubblewrap.root_lookup import ETC, Root
@@ -338,3 +338,24 @@ def test_the_end_of_a_child_is_awaited_where_nobody_keeps_how_it_ended() -> None
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the control: as it is elsewhere
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize(
+    ("found", "of_root", "of_a_user"),
+    [
+        ("", True, True),
+        ("27 100 1000", False, True),
+        ("100", False, True),
+        ("0 100", False, False),
+        ("7", False, False),
+        ("?", False, False),
+    ],
+)
+def test_the_machine_s_groups_are_the_owner_s_and_never_root_s(
+    monkeypatch: pytest.MonkeyPatch, found: str, of_root: bool, of_a_user: bool
+) -> None:
+    monkeypatch.setattr(os, "getgid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [0, 27, 100])
+    for drops, fine in ((True, of_root), (False, of_a_user)):
+        monkeypatch.setattr(inspection, "drops", lambda drops=drops: drops)
+        assert inspection.other_groups(found).ok is fine
