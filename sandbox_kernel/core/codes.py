@@ -412,7 +412,8 @@ _PIPE = "Look at what the code does: it writes to the sandbox's own pipe."
 _CODE = "Look at what the code does."
 _AGAIN = "Run it again: the next cell gets a new sandbox."
 _ASKED = "Nothing: somebody asked for it."
-_BUILD = "Run `sandbox-kernel build --force`."
+_BUILD = "Build the image again: `sandbox-kernel doctor` says how."
+_MISSING = "Run the command that the message names."
 _WAIT = "Try again in a moment."
 _ENGINE = "Run `sandbox-kernel doctor`."
 _SOCKET = "Start it, name its socket, or join the socket's group."
@@ -583,7 +584,7 @@ class EndCode(Code):
     CONTAINER_NOT_ADOPTED = "failure", "no container can be adopted from this state", _AGAIN
     IMAGE_NOT_BUILT = "failure", "the image cannot be built", _FOLLOW
     WHEELS_NOT_FETCHED = "failure", "the packages of an image cannot be downloaded", _FOLLOW
-    IMAGE_MISSING = "failure", "the engine has no image of that name", _BUILD
+    IMAGE_MISSING = "failure", "the engine has no image of that name", _MISSING
     ATTESTATION_FAILED = "failure", "the sandbox does not have all of its protections; no cell ran in it", _ENGINE
 
     # --- a broker ---
@@ -731,7 +732,10 @@ class UsageCode(Code):
 
 _BRING = "Bring the file in as the hint says."
 _WRITE = "Write to a folder below /mnt/data."
-_IMAGE = "Build an image with the packages: `sandbox-kernel build --requirements FILE`."
+_IMAGE = (
+    "Build an image with the packages: `sandbox-kernel build --requirements FILE`; or let cells install them, with the "
+    "setting `packages`."
+)
 _CHANGE = "Change the code as the hint says."
 _NETWORK = "See the setting network, and docs/network.md."
 _USE_LESS = "Use less, or raise the setting."

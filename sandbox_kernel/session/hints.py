@@ -39,7 +39,10 @@ class Audience(NamedTuple):
     """How a file comes in."""
     bring_by_folder: str | None = None
     """The same, where there is an upload folder; `{uploads}` is its name."""
-    packages: str = "Build an image with `sandbox-kernel build --requirements FILE`."
+    packages: str = (
+        "Build an image with `sandbox-kernel build --requirements FILE`, or let cells install it, with the setting "
+        "`packages`."
+    )
     """How a package comes into the image."""
 
 

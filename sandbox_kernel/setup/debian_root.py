@@ -19,6 +19,7 @@ from ..core.errors import EngineError
 from ..core.model import format_bytes
 from ..core.package_files import brought
 from ..engines.bubblewrap.interface import bubblewrap_program
+from ..engines.image_names import Kind
 from ..wheels import image_wheels
 from ..wheels.pip_process import Target
 from ..wheels.requirements import read as read_requirements
@@ -26,7 +27,7 @@ from .build_lock import alone
 from .command_steps import Say, Steps
 from .exported_root import add_etc, unpack
 from .image_build import BUILD_FOLDER, build_files, chain
-from .image_kinds import KINDS, Kind, bootstrapped
+from .image_kinds import KINDS, bootstrapped
 from .root_generations import Generation, folder_of, new_generation, read
 from .root_steps import lent, run_step, with_more
 

@@ -26,6 +26,7 @@ from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.kernel_command import PROVISIONER, is_own
 from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
+from ..engines.image_names import BY_NAME, build_command
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
 from ..plugins import index
@@ -277,19 +278,15 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
     try:
         found = await engine.image(name)
     except SandboxError:
-        ours = name.startswith("sandbox-kernel:")
-        remedy = "sandbox-kernel build" if ours else f"build or load {name}; it is never pulled"
+        remedy = build_command(name) or f"build or load {name}; it is never pulled"
         return Check("image", "wrong", f"{name} is not there", remedy)
     text = f"{name}, {format_bytes(found.size_bytes)}, made {found.made}"
-    from .image_kinds import BY_NAME
-
     if kind := BY_NAME.get(name):
         from .image_build import chain
 
         current = chain(kind, None, None, architecture, fresh=False)[-1].digest
         if found.contents != current:
-            remedy = f"sandbox-kernel build --kind {kind}"
-            return Check("image", "note", f"{text}; this version would build another", remedy)
+            return Check("image", "note", f"{text}; this version would build another", build_command(name) or "")
         text += ", current"
     return Check("image", "ok", text)
 
@@ -304,17 +301,24 @@ def _browser() -> Check:
 # --- a real start -----------------------------------------------------------------------------------------------------
 
 
-_IMAGE_REMEDY = "the image needs Python 3.9 or newer and ipykernel; build ours with: sandbox-kernel build --force"
-_SAYS_ITSELF = frozenset({
-    EndCode.ENGINE_LACKS_PROTECTION, EndCode.ENGINE_LACKS_RUNTIME, EndCode.ENGINE_LACKS_USERS,
-    EndCode.CONTAINER_NOT_REMOVED, EndCode.ENGINE_UNAVAILABLE, EndCode.ENGINE_SILENT, EndCode.ENGINE_LOST,
-    EndCode.ENGINE_STOPPED, EndCode.NO_KERNELSPEC, EndCode.NO_TIME_ZONE,
+_OF_THE_IMAGE = frozenset({
+    EndCode.NO_KERNEL_STARTS, EndCode.NO_REPORT, EndCode.NO_INTRODUCTION, EndCode.KERNEL_DIED, EndCode.SANDBOX_DIED,
+    EndCode.PIPE_GONE,
 })  # fmt: skip
+_HERE = EndCode.ENGINE_FAILED.remedy
+"""That of who has not run the doctor."""
 
 
-def start_remedy(error: SandboxError) -> str:
-    """Return what to do about a start that failed: about the engine or a kernel, if it was that, or else the image."""
-    return error.code.remedy if error.code in _SAYS_ITSELF else _IMAGE_REMEDY
+def start_remedy(error: SandboxError, settings: Settings) -> str:
+    """Return what to do about a start that failed: what its code says; what the image lacks, where that may be it."""
+    if error.code in _OF_THE_IMAGE:
+        image, engine = settings.image, settings.engine
+        ours = image in BY_NAME
+        command = build_command(image, "docker" if engine in {AUTO, "broker"} else engine) if ours else None
+        return f"{command} --force" if command else f"the image {image} needs Python 3.9 or newer and ipykernel"
+    if error.code.remedy != _HERE:
+        return error.code.remedy
+    return "the engine refuses it for the cause that it says; its log may say more"
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> Check:
@@ -323,11 +327,11 @@ async def attested_row(engine: base.Engine, settings: Settings) -> Check:
     try:
         lines = await self_test.attestation(settings, engine)
     except SandboxError as error:
-        return Check("attestation", "wrong", str(error), start_remedy(error))
+        return Check("attestation", "wrong", str(error), start_remedy(error, settings))
     lost = [line for line in lines if not line.ok]
     if lost:
         found = "; ".join(line.sentence for line in lost)
-        remedy = "such a sandbox is refused. Update the engine, or choose another runtime"
+        remedy = "such a sandbox is refused: docs/isolation.md says what a protection needs; or choose another engine"
         return Check("attestation", "wrong", found, remedy, lines)
     return Check("attestation", "ok", f"a sandbox started, and all {len(lines)} protections are in place", "", lines)
 
@@ -339,11 +343,10 @@ async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
     try:
         shown = await self_test.first_cell(settings, engine)
     except SandboxError as error:
-        return Check("first cell", "wrong", f"{error.name}: {error}", start_remedy(error))
+        return Check("first cell", "wrong", f"{error.name}: {error}", start_remedy(error, settings))
     if shown != "42":
-        return Check(
-            "first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", "rebuild the image: sandbox-kernel build --force"
-        )
+        remedy = f"the image {settings.image} has another kernel than IPython's, or a broken one"
+        return Check("first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", remedy)
     return Check("first cell", "ok", f"answered {time.perf_counter() - began:.1f} s after its start")
 
 

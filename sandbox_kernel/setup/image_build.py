@@ -26,13 +26,14 @@ from typing import Any
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.package_files import brought
+from ..engines.image_names import Kind
 from ..wheels import image_wheels
 from ..wheels.pip_process import Target
 from ..wheels.requirements import read as read_requirements
 from . import engine_setup
 from .build_lock import alone
 from .command_steps import Say, Steps, tail
-from .image_kinds import DEBIAN_SUITE, KERNEL_FILES, KINDS, Kind, KindStages, bootstrapped
+from .image_kinds import DEBIAN_SUITE, KERNEL_FILES, KINDS, KindStages, bootstrapped
 
 ROOT_IMAGE = f"debian:{DEBIAN_SUITE}-slim"
 RECIPE_FILES = (

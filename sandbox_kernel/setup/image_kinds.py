@@ -15,14 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
+from ..engines.image_names import Kind
 from . import engine_setup
 from .command_steps import Steps, run, tail
-
-Kind = Literal["base", "data", "r", "deno", "all"]
 
 DEBIAN_SUITE = "trixie"
 DEBIAN_PACKAGES = (
@@ -84,8 +82,6 @@ KINDS: dict[Kind, KindStages] = {
     "deno": KindStages(DEBIAN_PACKAGES, (_BASE, ("deno", ("deno",)))),
     "all": KindStages(_WITH_R, (_R, ("all", ("data", "deno")))),
 }
-BY_NAME: dict[str, Kind] = {f"sandbox-kernel:{kind}": kind for kind in get_args(Kind)}
-"""The kinds by the names of their images and roots."""
 
 
 @contextmanager

@@ -24,13 +24,14 @@ from ..core.errors import EngineError, ImageMissing
 from ..core.model import format_bytes
 from ..core.package_files import brought
 from ..engines.bubblewrap.interface import bubblewrap_program, find_root
+from ..engines.image_names import BY_NAME, Kind, build_command
 from ..wheels import image_wheels
 from ..wheels.requirements import read as read_requirements
 from . import debian_root, root_layout
 from .build_lock import alone
 from .command_steps import Say, Steps
 from .image_build import check_tag
-from .image_kinds import BY_NAME, KERNEL_FILES, KERNELS, KINDS, Kind
+from .image_kinds import KERNEL_FILES, KERNELS, KINDS
 from .root_generations import Generation, folder_of, new_generation, read
 from .root_layout import ENVIRONMENT, HOME, PROGRAMS, Layout, lay_out
 from .root_steps import lent, run_step, with_more
@@ -155,11 +156,7 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
 def state(name: str) -> State:
     """Say whether the root that an engine takes is there, and made of what this version would take."""
     kind = BY_NAME.get(name)
-    command = "sandbox-kernel build --engine bubblewrap"
-    if kind is None:
-        command += f" --requirements FILE --tag {name}"
-    elif kind != "data":
-        command += f" --kind {kind}"
+    command = build_command(name, "bubblewrap") or "name the folder of a root that is there"
     try:
         root = find_root(name)
     except ImageMissing:

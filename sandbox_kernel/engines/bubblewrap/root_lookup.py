@@ -52,6 +52,7 @@ from urllib.parse import quote
 from ...core.codes import EndCode
 from ...core.errors import EngineError, ImageMissing
 from ...core.home_folder import home_folder
+from ..image_names import build_command
 
 FORMAT = 1
 DESCRIPTION = "root.json"
@@ -116,9 +117,11 @@ def find(name: str) -> Root:
     """Return a root. Raises `ImageMissing` where there is none, `EngineError` for one that must not be used."""
     folder = folder_of(name)
     if folder is None:
+        command = build_command(name, "bubblewrap")
         raise ImageMissing(
             EndCode.IMAGE_MISSING,
-            f"there is no root {name!r} for sandboxes without images: build it with: sandbox-kernel build",
+            f"there is no root {name!r} for sandboxes without images"
+            + (f": build it with: {command}" if command else ""),
             setting="image",
         )
     try:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable, ImageMissing
+from ..image_names import build_command
+
+OF_OTHERS = "build or load it, as it is never pulled"
 
 
 class NoSuchContainer(EngineError):
@@ -44,9 +47,10 @@ def refusal(status: int, message: str, body: object) -> EngineError:
     host = body.get("HostConfig", {}) if isinstance(body, dict) else {}
     if status == 404 and ("image" in text or "manifest" in text):
         image = body.get("Image", "") if isinstance(body, dict) else ""
+        command = build_command(str(image))
         return ImageMissing(
             EndCode.IMAGE_MISSING,
-            f"there is no image {image!r}: build it with: sandbox-kernel build",
+            f"there is no image {image!r}: {f'build it with: {command}' if command else OF_OTHERS}",
             setting="image",
         )
     if "runtime" in text and ("unknown" in text or "not found" in text or "invalid" in text) and host.get("Runtime"):

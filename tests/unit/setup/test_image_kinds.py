@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import runpy
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from sandbox_kernel.cli.program import parse
 from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.engines.image_names import BY_NAME, Kind, build_command
 from sandbox_kernel.setup import image_build, image_kinds
 from sandbox_kernel.setup.command_steps import Steps
-from sandbox_kernel.setup.image_kinds import BY_NAME, DEBIAN_PACKAGES, KINDS, Kind
+from sandbox_kernel.setup.image_kinds import DEBIAN_PACKAGES, KINDS
 from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import Target
 
@@ -151,3 +154,23 @@ def test_locks_together_have_each_wheel_once_and_the_installer_last(
     wheels = image_wheels.all_locked(RECIPES, ("data", "deno"), Target("x86_64"))
     assert [file.name for file in wheels.files] == ["a.whl", "b.whl", "c.whl", "pip.whl"]
     assert wheels.requirements == "of data\nof deno"
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "command"),
+    [
+        ("sandbox-kernel:data", "docker", "sandbox-kernel build"),
+        ("sandbox-kernel:r", "docker", "sandbox-kernel build --kind r"),
+        ("sandbox-kernel:mine", "docker", "sandbox-kernel build --requirements FILE --tag sandbox-kernel:mine"),
+        ("python:3.13", "docker", None),
+        ("sandbox-kernel:data", "bubblewrap", "sandbox-kernel build --engine bubblewrap"),
+        ("sandbox-kernel:all", "qemu", "sandbox-kernel build --engine qemu --kind all"),
+        ("no body", "bubblewrap", "sandbox-kernel build --engine bubblewrap --requirements FILE --tag 'no body'"),
+        ("/srv/root", "bubblewrap", None),
+    ],
+)
+def test_what_is_missing_has_the_command_that_makes_just_that(name: str, engine: str, command: str | None) -> None:
+    assert build_command(name, engine) == command
+    if command is not None:
+        arguments = parse(shlex.split(command)[1:])
+        assert (arguments.kind, arguments.tag or name) == (BY_NAME.get(name, "data"), name)
