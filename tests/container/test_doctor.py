@@ -135,7 +135,7 @@ async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.M
         monkeypatch.setattr(image_build, "chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
         row = await doctor.image_row(engine, "sandbox-kernel:data", found["Architecture"])
         assert row.status == status
-        assert row.remedy == ("sandbox-kernel build --kind data" if status == "note" else "")
+        assert row.remedy == ("sandbox-kernel build" if status == "note" else "")
 
 
 class WritableRoot(DockerEngine):

@@ -374,5 +374,5 @@ def test_a_start_that_fails_is_said_in_the_cell(start_kernel: Start, limits: tup
     kernel = start_kernel(*limits)
     result = kernel.run("1 + 1")
     assert result.ename == "ImageMissing"
-    assert "sandbox-kernel build" in result.reply["evalue"]
+    assert "it is never pulled" in result.reply["evalue"]
     assert kernel.manager.is_alive()
