@@ -37,6 +37,8 @@ _MODIFIERS = range(0x1F3FB, 0x1F400)
 """Colours of skin: 80,000 behind one another keep a tab busy for half a minute, as accents do."""
 _MARK = re.compile(rf"[^\w\x00-\x7f\xa0-\xff{_SIGNS}]|[{_INVISIBLE}]")
 """What may be a mark: no letter, and none of the signs that stand in rows in tables and drawings."""
+_MOVES = re.compile(rf"[^\w\x00-\x7f\xa0-\xff{_SIGNS}\u200b-\u200f\u2060-\u2064]|[\b\r\n\x1b]")
+"""What may be a mark, or a control. Format characters, which we write into formulas ourselves, are neither."""
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]{0,64}[mK])")
 _NO_LETTER = re.compile(r"[^bi]")
 _LEFTWARD = re.compile(
@@ -111,6 +113,12 @@ class Marks:
         return kept
 
     def _fewer(self, text: str) -> str:
+        if _MOVES.search(text) is None:
+            for start in range(0, len(text), _PIECE):
+                if self._left == self._most:
+                    break
+                self._allow(text[start : start + _PIECE].translate(_KINDS).count("b"))
+            return text
         kinds = text.translate(_KINDS)
         parts: list[str] = []
         start = end = 0

@@ -15,9 +15,12 @@ import unicodedata
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.policy import OutputPolicy, budget, css, html, slow_text
+from tests.support.examples import examples
 from tests.support.policy.extent import OVER, frame
 from tests.support.policy.messages import display, filtered, message, model, update
 
@@ -238,3 +241,15 @@ def test_control_marks_of_all_scripts_stay(name: str) -> None:
     assert policy.apply(sent).message == sent
     table = "<table>" + f"<tr><td>{HONEST[name]}</td><td><b>{HONEST[name]}</b></td></tr>" * 500 + "</table>"
     assert filtered({"text/html": table})[0]["text/html"].count(HONEST[name]) == 1_000
+
+
+@given(st.lists(st.text("a\u0301\u2060\u200b\u3164\u05d0 \n\r\b\U0001f3fb=", max_size=40), max_size=8))
+@examples(300)
+def test_a_text_without_marks_is_let_through_as_the_look_at_each_letter_does(texts: list[str]) -> None:
+    quick, slow = slow_text.Marks(), slow_text.Marks()
+    for text in texts:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(slow_text, "_MOVES", re.compile(""))
+            kept = slow.feed(text)
+        assert quick.feed(text) == kept
+        assert vars(quick) == vars(slow)
