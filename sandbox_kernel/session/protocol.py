@@ -11,6 +11,7 @@ import codecs
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,22 +41,26 @@ def parse(data: bytes) -> Any:
     """Parse JSON as stock front ends do. Raises `ProtocolError` for what they could not read."""
     try:
         return _strictly(data)
-    except ProtocolError as error:
-        return _mended(data, error)[0]
+    except ProtocolError:
+        if (mended := _mended(data)) is None:
+            raise
+        return mended[0]
 
 
 def _strictly(data: bytes | bytearray) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ProtocolError(MessageCode.NOT_JSON.note(why=error)) from None
+        why = str(error)
+    # Not there: the error of orjson holds the whole text.
+    raise ProtocolError(MessageCode.NOT_JSON.note(why=why))
 
 
-def _mended(data: bytes, error: ProtocolError, most: int | None = None) -> tuple[Any, bytes]:
-    """Return what stock front ends read in `data` although it is no JSON, and the JSON that says it.
+def _mended(data: bytes, most: int | None = None) -> tuple[Any, bytes] | None:
+    """Return what stock front ends read in `data` although it is no JSON, and the JSON that says it; None for all else.
 
     ipykernel packs the names of files as they are, with bytes that are not UTF-8. Other kernels escape half of a
-    character, or write NaN. Raises `error` for all else, and what would cost more than `most` bytes of memory.
+    character, or write NaN. Raises `ProtocolError` for what would cost more than `most` bytes of memory.
     """
     for mend in (_in_utf8, _in_json):
         fixed = mend(data)
@@ -64,11 +69,9 @@ def _mended(data: bytes, error: ProtocolError, most: int | None = None) -> tuple
         data = fixed
         if most is not None and (reason := json_memory.heavy(data, most)) is not None:
             raise ProtocolError(MessageCode.NOT_TAKEN_IN.note(why=reason))
-        try:
+        with suppress(ProtocolError):
             return _strictly(data), data
-        except ProtocolError as still:
-            error = still
-    raise error
+    return None
 
 
 def _in_utf8(data: bytes) -> bytes | None:
@@ -396,10 +399,11 @@ def _decoded(channel: Channel, parts: list[bytes], max_message: int) -> Message:
     begun = len(parts[3])
     try:
         value, mended = take(parts, 3, max_message, MEMORY_FACTOR), False
-    except ProtocolError as error:
-        if len(parts[3]) < begun:
-            raise  # it was taken apart already
-        value, parts[3] = _mended(parts[3], error, most)
+    except ProtocolError:
+        # What was taken apart already is no text any more.
+        if len(parts[3]) < begun or (found := _mended(parts[3], most)) is None:
+            raise
+        value, parts[3] = found
         mended = True
     message = Message(
         channel=channel,
