@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": (),
     "Records": (),
-    "Checking and maintaining": ("ps", "reap", "snapshots", "settings", "codes", "completion"),
+    "Checking and maintaining": ("ps", "reap", "snapshots", "settings", "codes", "docs", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -65,6 +65,10 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "codes": {
         "sandbox-kernel codes": "all reasons for a refusal, a removal or an end, and what to do",
         "sandbox-kernel codes --json": "the same for a program",
+    },
+    "docs": {
+        "sandbox-kernel docs": "all pages, as they came with this installation",
+        "sandbox-kernel docs limits": "the page that an error names as docs/limits.md",
     },
     "completion": {
         "sandbox-kernel completion bash > ~/.local/share/bash-completion/completions/sandbox-kernel": "for bash",

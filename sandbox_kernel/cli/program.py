@@ -190,6 +190,9 @@ def parser(*others: Plugin) -> Parser:
     subcommands.add_snapshot_options(command("snapshots", subcommands.snapshots, shown=subcommands.OF_SNAPSHOTS))
     _pages(command("settings", subcommands.show_settings), "settings")
     _pages(command("codes", subcommands.codes, settings=False), "codes")
+    one = command("docs", subcommands.docs, settings=False)
+    one.add_argument("page", metavar="PAGE", nargs="?", help="its name, such as limits (default: list all pages)")
+    one.add_argument("--path", action="store_true", help="print where it is, in place of what it says")
     for plugin in (*index.plugins(), *others):
         of_a_plugin(plugin)
     one = command("completion", subcommands.completion, settings=False)

@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config.forms import did_you_mean
 from ..config.sources import SETTINGS, from_files, from_files_for_all
 from ..core.codes import TABLE, EndCode, SnapshotCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, FileNotThere, SandboxError
@@ -481,6 +482,27 @@ def codes(options: argparse.Namespace) -> int:
             reference_pages.codes_page(tables) if options.markdown else f"{reference_pages.codes_as_text(tables)}\n",
             end="",
         )
+    return FINE
+
+
+def docs(options: argparse.Namespace) -> int:
+    """Show a page of the documentation that came with this installation, or list the pages."""
+    from ..core.package_files import brought
+
+    folder = brought("docs")
+    pages = {path.stem: path for path in sorted(folder.glob("*.md"))}
+    if options.page is None:
+        wide = max(map(len, pages), default=0)
+        titles = [path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for path in pages.values()]
+        listed = [f"{name:{wide}}  {title}" for name, title in zip(pages, titles, strict=True)]
+        lines = [str(folder)] if options.path else listed
+    else:
+        name = options.page.rpartition("/")[2].removesuffix(".md")
+        if name not in pages:
+            why = f"there is no page {ours(name[:100])!r}{did_you_mean(name, list(pages))}"
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, value=options.page, setting="PAGE")
+        lines = [str(pages[name]) if options.path else pages[name].read_text(encoding="utf-8").rstrip("\n")]
+    print("\n".join(lines))
     return FINE
 
 

@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 from sandbox_kernel import __version__
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
-BROUGHT = ("images", "kernelspec", "system")
+BROUGHT = ("docs", "images", "kernelspec", "system")
 KERNEL_CELL = """
 import sys
 from jupyter_client.manager import start_new_kernel
@@ -253,6 +253,14 @@ def test_the_demo_notebook(for_runs: Environment) -> None:
     jsonschema.validate(
         json.loads((folder / "report.json").read_text()), json.loads(for_runs.fine("python", "-c", OF_A_RUN))
     )
+
+
+def test_the_pages_that_errors_name_come_along(environment: Environment) -> None:
+    done = environment.run("sandbox-kernel", "docs", "docs/limits.md")
+    assert (done.returncode, done.stdout) == (0, (ROOT / "docs" / "limits.md").read_text(encoding="utf-8"))
+    listed = environment.run("sandbox-kernel", "docs").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+    assert environment.run("sandbox-kernel", "docs", "limit").returncode == 2
 
 
 # --- and without what it brings along --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sandbox_kernel.cli.completion import SHELLS
 
 SCRIPT = Path(sys.executable).with_name("sandbox-kernel")
 LINES = {
-    "doc": {"doctor"},
+    "doc": {"docs", "doctor"},
     "settings --js": {"--json"},
     "run --total": {"--total-timeout"},
     "install --cell": {"--cell-timeout"},
