@@ -11,6 +11,7 @@
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
 - `file_watch`: What the machine's own kernel says of the files that a sandbox opens below its datasets.
 - `process_sample`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
+- `image_names`: Images and roots that this project builds, and the command that makes one.
 - `abilities`: What an engine can do with a sandbox that runs (pause, save, fork), and the seam of those that can.
 - `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.

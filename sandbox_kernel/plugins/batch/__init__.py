@@ -4,6 +4,7 @@
 - `codes`: What a batch run refuses, and how it ends.
 - `exit_codes`: Exit codes of a run, and the rules that choose one.
 - `policy_events`: What was refused during a run, and which of it honest code would not have done.
+- `many`: Several notebooks in one command, each a run of its own.
 - `source_notebook`: A notebook or a script, with its parameters, as a notebook without outputs.
 - `run_report`: The report of a run; a JSON Schema beside it describes it.
 - `input_files`: Files that go in before the first cell, those that the code names, and hashes of what came out.

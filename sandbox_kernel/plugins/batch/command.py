@@ -33,6 +33,7 @@ from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
 from ...plugins import index
 from ..api import Sign
+from . import many
 from .exit_codes import End, decide, of_error
 from .output_stream import OutputStream
 from .run_report import OutputFile, Report, now, write_report
@@ -87,7 +88,9 @@ READER_SECONDS = 10.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`; the settings are options of their own here, because a file name stands beside them."""
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="a notebook, a script (# %%%% begins a cell), or - for either from stdin")
+    what = "a notebook, a script (# %%%% begins a cell), or - for either from stdin; several, or a folder of notebooks"
+    add("source", metavar="SOURCE", nargs="+", help=what)
+    add("--jobs", metavar="N", help=f"of several sources, how many run at once (default here: {many.JOBS})")
     add(
         "--install",
         action="append",
@@ -128,7 +131,11 @@ def run(options: argparse.Namespace) -> int:
     """Run a notebook or a script in a sandbox of its own.
 
     The executed notebook is always written. If the run fails or is stopped, it contains the cells that ran until then.
+    Of several sources, or a folder, each has a sandbox of its own, and the exit code is the one that counts most.
     """
+    if many.is_many(options.source):
+        return many.run(options)
+    [options.source] = options.source
     path = OutputFile(Path(options.report), setting="--report") if options.report else None
     if path is not None:
         _spare(path.path, [options.source, *options.input])

@@ -24,6 +24,7 @@ PLUGIN = Plugin(
                 "sandbox-kernel run analysis.ipynb -p region north --report report.json": (
                     "with a parameter and a report"
                 ),
+                "sandbox-kernel run reports/ --jobs 4 --report all.json": "all notebooks of a folder, four at a time",
                 "sandbox-kernel run script.py --cell-timeout 30 --quiet": (
                     "a script whose cells may run for half a minute each"
                 ),
