@@ -305,6 +305,8 @@ def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
         question = "Install the kernel all the same, under a name that says so (limits = best-effort)?"
         if "limits" not in from_files() | options.values and (options.yes or _agreed(question)):
             options.values["limits"] = "best-effort"
+        elif "limits" not in from_files() | options.values:
+            print("            to accept that: sandbox-kernel setup --limits best-effort")
         if check(options.values).limits_kept == "best-effort" and "display_name" not in from_files():
             options.values.setdefault("display_name", f"{settings.display_name} with limits best-effort")
     if settings.image == SETTINGS["image"].default:

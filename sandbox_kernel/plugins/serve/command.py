@@ -32,7 +32,7 @@ from .codes import ServeCode
 if TYPE_CHECKING:
     from .certificates import Certificates
     from .place import Place
-    from .tenants import ServeLimits
+    from .tenants import ServeLimits, Tenants
     from .token_file import Tokens
 
 NEEDED = ("mcp", "python_multipart", "starlette", "uvicorn", "websockets")
@@ -230,14 +230,13 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     stop = asked_to_end()
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     say(_words(listener.getsockname(), place, path, tokens, own))
-    if why_not is not None:
-        say(f"sandboxes end with this server: {why_not}")
-    else:
-        say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
+    _say_of(offered, found, why_not)
     if domain is not None and (words := await _unknown(domain)):
         say(words)
+    following = _following(path, tokens, tenants)
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
+    following.cancel()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
     last = await closed_in_time(tenants.close())  # first: a stream that is cut before would interrupt its cell
     if last is not None:
@@ -245,6 +244,29 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     web.should_exit = True
     await serving
     return 0
+
+
+def _say_of(offered: dict[str, Settings], found: int, why_not: str | None) -> None:
+    """Say what becomes of sandboxes, and what may become of them by each other."""
+    if any(each.limits_kept == "best-effort" for each in offered.values()):
+        say(
+            "limits are best-effort: where the engine cannot keep them, one sandbox may take from all until it is ended"
+        )
+    if why_not is not None:
+        say(f"sandboxes end with this server: {why_not}")
+    else:
+        say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
+
+
+def _following(path: Path, tokens: Tokens, tenants: Tenants) -> asyncio.Task[None]:
+    """Begin to read the token file again when it changes."""
+    from .token_file import METRICS, follow
+
+    def read_again(words: str) -> None:
+        tenants.names = set(tokens.names) - {METRICS}
+        say(words)
+
+    return asyncio.create_task(follow(path, tokens, read_again))
 
 
 async def _kept(offered: dict[str, Settings]) -> tuple[dict[str, Settings], str | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core.errors import ConfigurationError
@@ -17,6 +18,8 @@ from .signed_tokens import Signers
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64})[ \t]+([A-Za-z0-9._~+/=-]{16,512})")
 FIRST_NAME = "default"
 """Whose token it is that a new file has."""
+LOOK_SECONDS = 1.0
+"""From one look at the file to the next."""
 METRICS = "metrics"
 """The name whose token opens the figures of all tenants, and nothing else."""
 
@@ -40,6 +43,39 @@ class Tokens:
         given = _digest(token)
         found = [name for name, digest in self._digests if hmac.compare_digest(given, digest)]
         return found[0] if found else None
+
+    def take(self, other: Tokens) -> None:
+        """Have the names and tokens of another one from now on."""
+        self.names, self._digests = other.names, other._digests
+
+
+async def follow(path: Path, tokens: Tokens, tell: Callable[[str], None]) -> None:
+    """Read a token file again whenever it changes, for ever. One that cannot be used is told, and changes nothing."""
+    seen = _stamp(path)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        if (now := _stamp(path)) == seen:
+            continue
+        seen = now
+        try:
+            if now is None:
+                raise ConfigurationError(ServeCode.SERVE_TOKENS_UNFIT, f"{path} is gone", setting="token-file")
+            read = tokens_of(path)
+        except ConfigurationError as error:
+            tell(f"the tokens stay as they were: {error}")
+            continue
+        new, gone = set(read.names) - set(tokens.names), set(tokens.names) - set(read.names)
+        tokens.take(read)
+        words = [f"{kind}: {', '.join(sorted(names))}" for kind, names in (("new", new), ("gone", gone)) if names]
+        tell(f"read the tokens again; {'; '.join(words) or 'the names are the same'}")
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
 
 def _digest(token: str) -> bytes:

@@ -357,6 +357,47 @@ def test_the_end_of_the_server_ends_all_sandboxes(tmp_path: Path) -> None:
     assert (code, [line for line in server.log if not line.startswith("for clients of ")]) == (0, [])
 
 
+async def test_tokens_come_and_go_while_sandboxes_live(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+
+    def write(*names: str, more: str = "") -> None:
+        new = tmp_path / "new"
+        new.write_text("".join(f"{name} {TOKENS[name]}\n" for name in names) + more)
+        new.chmod(0o600)
+        new.replace(path)
+
+    async def until(words: str) -> None:
+        async with within(20):
+            while not any(words in line for line in server.log):  # noqa: ASYNC110 (a thread reads what it says)
+                await asyncio.sleep(0.01)
+
+    write("ann")
+    server = Server("--token-file", str(path), "--memory", "512M")
+    try:
+        bob = {"X-API-Key": TOKENS["bob"]}
+        async with sandbox(server) as (client, said), httpx2.AsyncClient(base_url=server.url, headers=bob) as other:
+            assert await texts(client, "x = 5; x") == ["5"]
+            assert (await other.get("/sandboxes")).status_code == 401
+            write("ann", "bob")
+            await until("new: bob")
+            assert (await other.get("/sandboxes")).status_code == 200
+            write("ann", "bob", more="no line of a name and a token\n")
+            await until("the tokens stay as they were")
+            assert (await other.get("/sandboxes")).status_code == 200
+            write("bob")
+            await until("gone: ann")
+            assert (await client.get("/sandboxes")).status_code == 401
+            answer = await client.post("/execute", json={"code": "x"})
+            assert answer.status_code == 401, "the tokens of a sandbox are its tenant's too"
+            assert len(await asyncio.to_thread(containers_of, server.process.pid)) == 1, "it lives"
+            write("bob", "ann")
+            await until("new: ann")
+            assert await texts(client, "x") == ["5"]
+            assert (await client.get(f"/sandboxes/{said['sandboxID']}")).status_code == 200
+    finally:
+        await asyncio.to_thread(server.close)
+
+
 def test_over_tls_as_over_http(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     make_certificate(certificate, key)
