@@ -263,7 +263,9 @@ def _following(path: Path, tokens: Tokens, tenants: Tenants) -> asyncio.Task[Non
     from .token_file import METRICS, follow
 
     def read_again(words: str) -> None:
-        tenants.names = set(tokens.names) - {METRICS}
+        now = set(tokens.names) - {METRICS}
+        tenants.gone = (tenants.gone | frozenset(tenants.names)) - now
+        tenants.names = now
         say(words)
 
     return asyncio.create_task(follow(path, tokens, read_again))

@@ -215,6 +215,8 @@ class Tenants:
         self._datasets = datasets
         self.names: Collection[str] = ()
         """Of all tenants there may be."""
+        self.gone: frozenset[str] = frozenset()
+        """Names that were taken out of the token file since the start: their sandboxes are nobody's."""
         self.tools: dict[str, Callable[[Tenant, str], Any]] = {}
         """By wire: the tools for a sandbox of a tenant's by its name, which each server serves anew."""
         self._tenants: dict[str, Tenant] = {}
