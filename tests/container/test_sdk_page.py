@@ -36,7 +36,6 @@ def test_the_snippet_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("sales.csv").write_text("region,sales\nnorth,3\nsouth,5\n")
     (snippet,) = [one for one in snippets("README.md") if "import Sandbox" in one]
     exec(snippet, {})  # noqa: S102 (our own page)
     assert "north" in capsys.readouterr().out
