@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -157,15 +158,26 @@ def screen(options: argparse.Namespace) -> int:
     settings = _settings(options)
     index = RuleIndex() if settings.screen_rules is None else RuleIndex(changes(settings.screen_rules))
     found: list[Read] = []
+    unread: dict[str, ConfigurationError | None] = {}
     for file in options.files:
         one = Screen(index, overrides=settings.screen_overrides == "allow")
-        found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
+        try:
+            found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
+        except ConfigurationError as error:
+            if len(options.files) == 1:
+                raise
+            unread[file] = None if os.path.isdir(file) else error  # noqa: PTH112 (a name as it was typed)
+    read = [file for file in options.files if file not in unread]
     if options.format == "sarif":
         print(json.dumps(document(_places(found), index, __version__), indent=2))
     elif options.format == "json":
-        print(json.dumps(_as_json(found, options.files, settings.screen_threshold), indent=2))
+        print(json.dumps(_as_json(found, read, settings.screen_threshold), indent=2))
     else:
         _say(found, settings.screen_threshold)
+    for file, why in unread.items():  # the others are told first: what cannot be read hides nothing
+        print(f"sandbox-kernel: {ours(f'left out: {file} is a folder' if why is None else str(why))}", file=sys.stderr)
+    if not read or any(why is not None for why in unread.values()):
+        return 2
     grave = any(one.screened.score >= settings.screen_threshold for one in found)
     return 1 if grave or (options.strict and any(one.screened.counted for one in found)) else 0
 

@@ -66,6 +66,28 @@ def test_a_file_that_cannot_be_read_is_a_wrong_argument(tmp_path: Path, capsys: 
     assert run(capsys, str(tmp_path / "no.ipynb"))[0] == 2
 
 
+def test_what_cannot_be_read_hides_nothing_of_the_other_files(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a shell writes `folder/*` where a folder lies beside files, or a file that is no notebook."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "no.ipynb").write_text("{")
+    folder, broken = str(tmp_path / "sub"), str(tmp_path / "no.ipynb")
+    for names, code in (
+        ([folder, files["fine.py"]], 0),
+        ([folder, files["grave.py"]], 1),
+        ([broken, files["grave.py"]], 2),
+        ([files["grave.py"], broken], 2),
+        ([folder, folder], 2),
+    ):
+        assert cli.main(["screen", *names]) == code
+        said = capsys.readouterr()
+        assert ("file-delete-system" in said.out) == (files["grave.py"] in names)
+        assert ("is a folder" in said.err, "no.ipynb" in said.err) == (folder in names, broken in names)
+    assert cli.main(["screen", "--format", "json", broken, files["grave.py"]]) == 2
+    assert [one["file"] for one in json.loads(capsys.readouterr().out)["files"]] == [files["grave.py"]]
+
+
 def test_people_read_the_file_s_line_the_code_and_what_to_do(
     files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
