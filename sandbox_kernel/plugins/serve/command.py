@@ -24,6 +24,7 @@ from ...core.descriptors import room_for_files
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings
 from ...core.pip_extras import install_words
+from ...core.tasks import Tasks
 from ...engines.select import AUTO, BROKER, ServiceProvider, provider
 from ...sdk.ownership import keeper
 from ..mcp.server_process import asked_to_end, closed_in_time, count, require_packages, say
@@ -236,7 +237,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     following = _following(path, tokens, tenants)
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    following.cancel()
+    await following.close()
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
     last = await closed_in_time(tenants.close())  # first: a stream that is cut before would interrupt its cell
     if last is not None:
@@ -258,7 +259,7 @@ def _say_of(offered: dict[str, Settings], found: int, why_not: str | None) -> No
         say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
 
 
-def _following(path: Path, tokens: Tokens, tenants: Tenants) -> asyncio.Task[None]:
+def _following(path: Path, tokens: Tokens, tenants: Tenants) -> Tasks:
     """Begin to read the token file again when it changes."""
     from .token_file import METRICS, follow
 
@@ -268,7 +269,9 @@ def _following(path: Path, tokens: Tokens, tenants: Tenants) -> asyncio.Task[Non
         tenants.names = now
         say(words)
 
-    return asyncio.create_task(follow(path, tokens, read_again))
+    tasks = Tasks()
+    tasks.start(follow(path, tokens, read_again), "reading the tokens again")
+    return tasks
 
 
 async def _kept(offered: dict[str, Settings]) -> tuple[dict[str, Settings], str | None]:
