@@ -317,6 +317,7 @@ KNOWN = {
         "sdk/output_text.py",
         "json.loads",
     ): "of a text that the caller's own call has just written, of values that are there",
+    ("plugins/batch/many.py", "json.loads"): "the report that a run of this package has written, with texts cut",
     ("plugins/batch/run_report.py", "json.loads"): "a file of this package",
     ("plugins/batch/source_notebook.py", "json.loads"): "the notebook that the user names",
     ("plugins/batch/source_notebook.py", "yaml.load"): "the parameters that the user gives",
