@@ -28,7 +28,7 @@ from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.image_names import BY_NAME, build_command
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
-from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
+from ..engines.select import AUTO, BUBBLEWRAP, begin, beneath, explained, make_engine, provider
 from ..plugins import index
 from ..policy.safe_text import ours
 from .install import NAME, check, values_in
@@ -312,9 +312,9 @@ _HERE = EndCode.ENGINE_FAILED.remedy
 def start_remedy(error: SandboxError, settings: Settings) -> str:
     """Return what to do about a start that failed: what its code says; what the image lacks, where that may be it."""
     if error.code in _OF_THE_IMAGE:
-        image, engine = settings.image, settings.engine
-        ours = image in BY_NAME
-        command = build_command(image, "docker" if engine in {AUTO, "broker"} else engine) if ours else None
+        image = settings.image
+        engine = settings.engine if settings.engine in {BUBBLEWRAP, *index.engines()} else "docker"
+        command = build_command(image, engine) if image in BY_NAME else None
         return f"{command} --force" if command else f"the image {image} needs Python 3.9 or newer and ipykernel"
     if error.code.remedy != _HERE:
         return error.code.remedy
