@@ -153,6 +153,8 @@ async def test_a_token_that_librechat_signs_opens(served: Served, method: str, p
 
 
 RSA = rsa.generate_private_key(65537, 2048)
+SIGNATURE = re.compile(r"(?<=\.)[^.](?=[^.]*\Z)")
+"""Where it begins."""
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,8 @@ RSA = rsa.generate_private_key(65537, 2048)
 async def test_a_signed_token_that_does_not_count_is_none(served: Served, header: Callable[[], dict[str, str]]) -> None:
     answer = await served.ask("GET", f"/librechat/v1/files/{UNKNOWN}", headers=header())
     assert (answer.status_code, answer.json()["error"]) == (401, "token-unknown")
-    changed = {name: re.sub("..$", "AA", value) for name, value in signed().items()}
+    # Its last character has bits that mean nothing, and one signature of 256 ends with what would be put there.
+    changed = {name: SIGNATURE.sub(lambda of: "AB"[of[0] == "A"], value) for name, value in signed().items()}
     assert (await served.ask("GET", f"/librechat/v1/files/{UNKNOWN}", headers=changed)).status_code == 401
 
 
