@@ -49,7 +49,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
-_STAND_IN = re.compile(r".*~([0-9a-f]{8})(?:\.[^.]{1,16})?", re.DOTALL)
+_STAND_IN = re.compile(r".*~([0-9a-f]{8})(?:\.[^.]{0,16})?", re.DOTALL)
 _CODES = {
     errno.ENOENT: "missing",
     errno.ELOOP: "link",

@@ -175,7 +175,7 @@ _OF_CHARACTERS = frozenset((
 _REPLACED = re.compile("|".join((*(one.pattern for _, one in _UNREADABLE), _JOINERS.pattern, r"[\\\ud800-\udfff]")))
 MAX_SUFFIX = 17
 """Characters of a suffix that a name keeps, with its dot."""
-_STAND_IN = re.compile(r"[^/]*~[0-9a-f]{8}(\.[^./]{1,16})?")
+_STAND_IN = re.compile(r"[^/]*~[0-9a-f]{8}(\.[^./]{0,16})?")
 
 
 def safe_name(path: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import file_requests
@@ -783,6 +783,7 @@ async def test_a_listing_that_is_not_whole_says_so(place: Place) -> None:
 
 
 @given(st.text(max_size=40))
+@example("\x1f.")
 @examples(300)
 def test_a_safe_name_is_one_and_stays_one(text: str) -> None:
     try:
