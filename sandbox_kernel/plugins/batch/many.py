@@ -25,6 +25,7 @@ from ...config.sources import SETTINGS
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...files.file_rules import printable
+from ...files.host_paths import usable
 from .exit_codes import CODES, WEIGHT, Kind
 from .output_stream import OutputStream
 from .run_report import OutputFile, moment, now
@@ -77,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
         )
     jobs = found(options.source, options.output)
     report = OutputFile(Path(options.report), setting="--report") if options.report else None
+    for place in {job.output.parent for job in jobs}:  # one that cannot be made is known before anything runs
+        with usable(UsageCode.PLACE_UNFIT, f"{place} cannot be made", setting="--output"):
+            place.mkdir(parents=True, exist_ok=True)
     terminal, started, began = OutputStream(sys.stderr), now(), time.monotonic()
     all_runs = _Runs(jobs, words(options), at_once, terminal, options)
     runs = asyncio.run(all_runs.all())
@@ -209,7 +213,6 @@ class _Runs:
             if self.stopped:
                 return None
             began = time.monotonic()
-            job.output.parent.mkdir(parents=True, exist_ok=True)
             places = [f"--output={job.output}", "--quiet", *([f"--report={report}"] if self._reports else [])]
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-m", "sandbox_kernel", "run", *places, *self._words, "--", job.source),

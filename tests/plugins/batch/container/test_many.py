@@ -83,6 +83,7 @@ def test_several_files_are_run_and_what_cannot_be_is_said_at_once(work: Path, tm
         (("job.py", "work/../job.py"), "would have the same output folder"),
         (("job.py", "-"), "stdin is one source"),
         (("empty",), "there is no notebook in empty"),
+        (("work", "--output", "job.py/out"), "cannot be made"),
         (("work", "--jobs", "0"), "--jobs is a number from 1 to 64"),
         (("work", "--receipt", "x"), "a receipt is of one run"),
     ):
