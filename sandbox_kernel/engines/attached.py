@@ -235,7 +235,9 @@ def _made_folder(path: str, user: int) -> int | None:
     None for one that is not so. Raises OSError.
     """
     above, name = os.path.split(path)
-    os.makedirs(os.path.dirname(above), 0o755, exist_ok=True)  # noqa: PTH103, PTH120 (a string)
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(os.path.dirname(above))  # noqa: PTH103, PTH120 (a string)
+        os.chmod(os.path.dirname(above), 0o755)  # noqa: PTH101, PTH120, S103 (whatever the umask)
     with contextlib.suppress(FileExistsError):
         os.mkdir(above)  # noqa: PTH102 (a string)
         os.chmod(above, 0o755)  # noqa: PTH101, S103 (whatever the umask)

@@ -212,12 +212,18 @@ def make(name: str, wanted: Protections, within: Folders | None = None) -> Group
     group = Group(*new_folders(name, here() if within is None else within))
     try:
         for _, folder in group.folders:
-            os.mkdir(folder, 0o755)  # noqa: PTH102 (a string everywhere else)
+            _open_folder(folder)
         group.limit(wanted)
     except OSError as error:
         group.remove(0)
         raise NoCgroup(f"{error.filename or ''}: {error.strerror}") from error
     return group
+
+
+def _open_folder(folder: str) -> None:
+    """Make a cgroup that the sandbox can look into, whatever this process's umask: it may be of another user."""
+    os.mkdir(folder)  # noqa: PTH102 (a string everywhere else)
+    os.chmod(folder, 0o755)  # noqa: PTH101, S103 (as above)
 
 
 def available(within: Folders | None = None) -> str | None:
@@ -228,7 +234,7 @@ def available(within: Folders | None = None) -> str | None:
         group = Group(folders, version)
         try:
             for _, folder in folders:
-                os.mkdir(folder, 0o755)  # noqa: PTH102 (as above)
+                _open_folder(folder)
             if missing := [name for name in NEEDED if not _limits(group.place(name), name)]:
                 return f"controllers are missing: {', '.join(missing)}"
         finally:

@@ -1,9 +1,14 @@
-"""Tests in a process of an ordinary user's: of nobody's, without rights, in a cgroup that is theirs or in none."""
+"""Tests in a login of an ordinary user (`su -`): without rights, in a cgroup that is theirs or in none.
+
+The account is in the tables of a mount namespace alone. It has what `adduser` gives (a group of its own, `users`), the
+group `sudo`, and what people have: a umask of 077, no language, a proxy, a home with a blank and an umlaut.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,10 +27,7 @@ USER = 64123 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 """Of nobody, and another one for each process that tests: some of the kernel's counts are a user's."""
 SUBORDINATE = 1_700_000_000
 """The first of the ids that are subordinate to the user's."""
-
-
-GROUPS = (USER, 27, 100)
-"""What a login has (initgroups(3)): its own group again, `sudo`, and `users`, which adduser gives to everybody."""
+ROOT_OF_TESTS = "SANDBOX_KERNEL_TEST_ROOT"
 
 
 @cache
@@ -89,51 +91,81 @@ def _with_packages(folder: Path) -> str:
     return str(folder / "venv/bin/python")
 
 
-TABLES = {
-    "passwd": f"tester:x:{USER}:{USER}::/nonexistent:/bin/sh\n",
-    "subuid": f"tester:{SUBORDINATE}:65536\n",
-    "subgid": f"{USER}:{SUBORDINATE}:65536\n",
+NAME, HOME_PREFIX = "tester", "Jürgen's Höme "
+"""Of the account, and what its folder begins with: people have blanks and umlauts in theirs."""
+LOGIN = {
+    "LANG": "C",
+    "LC_ALL": "C",
+    "http_proxy": "http://192.0.2.1:3128",
+    "https_proxy": "http://192.0.2.1:3128",
+    "PYTHONDONTWRITEBYTECODE": "1",
 }
-"""What a machine says of the user, besides what it says of others."""
+"""What a login may have set: no language, and a proxy that does not answer."""
+
+
+def tables(home: str, *, with_ids: bool) -> dict[str, str]:
+    """Return what a machine says of the user, besides what it says of others."""
+    ids = f"{NAME}:{SUBORDINATE}:65536\n" if with_ids else ""
+    named = "".join(f"{name}:x:{gid}:{NAME}\n" for name, gid in (("test-sudo", 27), ("test-users", 100)))
+    return {
+        "passwd": f"{NAME}:x:{USER}:{USER}::{home}:/bin/sh\n",
+        "group": f"{NAME}:x:{USER}:\n{named}",
+        "shadow": f"{NAME}:*:20000:0:99999:7:::\n",
+        "subuid": ids,
+        "subgid": ids,
+    }
 
 
 @contextlib.contextmanager
-def subordinate(*, wanted: bool) -> Iterator[list[str]]:
-    """Return what starts a program where the tables of users know this one, and its subordinate ids, if `wanted`."""
-    if not wanted:
-        yield []
-        return
+def account(home: str, *, with_ids: bool) -> Iterator[list[str]]:
+    """Return what starts a program where the tables of users know this one, with its subordinate ids or without."""
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-tables-") as folder:
         Path(folder).chmod(0o755)
-        for name, row in TABLES.items():
-            there = Path("/etc", name)
-            before = there.read_text(encoding="utf-8") if there.exists() and name == "passwd" else ""
-            Path(folder, name).write_text(before + row, encoding="utf-8")
-        mounts = " && ".join(f"mount --bind {folder}/{name} /etc/{name}" for name in TABLES)
-        yield ["unshare", "--mount", "/bin/sh", "-c", f'{mounts} && exec "$@"', "sh"]
+        mounts = []
+        for name, rows in tables(home, with_ids=with_ids).items():
+            there, made = Path("/etc", name), Path(folder, name)
+            if not there.exists():
+                continue
+            before = "" if name.startswith("sub") else there.read_text(encoding="utf-8")
+            made.write_text(before + rows, encoding="utf-8")
+            made.chmod(there.stat().st_mode)
+            mounts.append(f"mount --bind {folder}/{name} /etc/{name}")
+        yield ["unshare", "--mount", "/bin/sh", "-c", f'{" && ".join(mounts)} && exec "$@"', "sh"]
 
 
 def run(
-    tests: Sequence[str], select: str, *, delegated: bool, seconds: float = 150, with_ids: bool = False
+    tests: Sequence[str],
+    select: str,
+    *,
+    delegated: bool,
+    seconds: float = 150,
+    with_ids: bool = False,
+    named: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run pytest as an ordinary user, one test after the other; `with_ids` as one who has subordinate ids."""
-    becomes = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--groups", ",".join(map(str, GROUPS))]
+    """Run pytest as an ordinary user who has logged in, one test after the other; `with_ids`: subordinate ones, too.
+
+    One who is not `named` is a number that no table has, as in a container that was started with `--user`.
+    """
     root = root_of_tests()
     with (
-        tempfile.TemporaryDirectory(prefix="sandbox-kernel-user-") as home,
+        tempfile.TemporaryDirectory(prefix=HOME_PREFIX) as home,
         cgroup(delegated=delegated) as folders,
-        subordinate(wanted=with_ids) as tables,
+        account(home, with_ids=with_ids) as known,
     ):
         program = _with_packages(Path(home))
         os.chown(home, USER, USER)
         pytest = [program, "-m", "pytest", *tests, "-k", select, f"--basetemp={home}/pytest"]
         pytest += ["-n0", "-q", "-rs", "-s", "-p", "no:cacheprovider"]
+        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in (LOGIN | {ROOT_OF_TESTS: root}).items())
+        begins = f'umask 077 && cd {shlex.quote(str(ROOT))} && exec env {words} "$@"'
+        login = ["su", "--login", NAME, "--shell", "/bin/sh", "--command", begins, "--", "sh"]
+        begun = known
+        if not named:
+            becomes = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups", "env", f"HOME={home}"]
+            begun, login = [], [*becomes, "/bin/sh", "-c", begins, "sh"]
         enter = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in folders)
         return subprocess.run(
-            ["/bin/sh", "-c", f'{enter} && exec "$@"', "sh", *tables, *becomes, *pytest],
-            cwd=ROOT,
-            env={
-                "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "SANDBOX_KERNEL_TEST_ROOT": root,
-            },
+            ["/bin/sh", "-c", f'{enter} && exec "$@"', "sh", *begun, *login, *pytest],
+            cwd=ROOT, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
             capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip

@@ -65,7 +65,8 @@ def _mount_all(devices: Mapping[str, str]) -> None:
         mount(None, "/", None, _REC | _SLAVE)
         mount(b"disks", PLACE, b"tmpfs", _NOSUID | _NODEV | _NOEXEC, _HIDDEN)
         for path, place in places(devices).items():
-            os.mkdir(place, 0o711)  # noqa: PTH102 (a string)
+            os.mkdir(place)  # noqa: PTH102 (a string)
+            os.chmod(place, 0o711)  # noqa: PTH101, S103 (whatever the umask)
             flags = _NOSUID | _NODEV | _NOATIME
             try:
                 mount(os.fsencode(devices[path]), place, b"ext4", flags)

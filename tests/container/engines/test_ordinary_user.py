@@ -44,9 +44,10 @@ def test_with_subordinate_ids_each_sandbox_has_a_user_of_its_own() -> None:
 
 
 def test_sandboxes_of_one_user_are_no_way_to_each_other() -> None:
-    """What root's sandboxes cannot do to each other for having users of their own."""
+    """What root's sandboxes cannot do to each other for having users of their own. This user has no name."""
     if why := ordinary.absent():
         pytest.skip(why)
-    ran = ordinary.run([f"{ESCAPES}/test_one_user.py"], "not containers and not subordinate", delegated=False)
+    tests, select = [f"{ESCAPES}/test_one_user.py"], "not containers and not subordinate"
+    ran = ordinary.run(tests, select, delegated=False, named=False)
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
     assert "SKIPPED" not in ran.stdout, ran.stdout[-3000:]
