@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 from ..config.forms import did_you_mean
 from ..config.sources import SETTINGS, from_files, from_files_for_all
 from ..core.codes import TABLE, EndCode, SnapshotCode, UsageCode
-from ..core.errors import ConfigurationError, EngineError, EngineUnavailable, FileNotThere, SandboxError
-from ..core.model import PYTHON_KERNEL, Settings, format_bytes
+from ..core.errors import ConfigurationError, EngineUnavailable, FileNotThere, SandboxError
+from ..core.model import PYTHON_KERNEL, SandboxSample, Settings, format_bytes
 from ..core.tasks import Tasks
 from ..engines.abilities import Reaping
-from ..engines.inspectable import Inspectable, Listed
+from ..engines.inspectable import Listed, use_of, user_of
 from ..engines.select import (
     AUTO,
     BUBBLEWRAP,
@@ -94,20 +94,17 @@ def _words(pid: int | None) -> list[bytes]:
     return Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
 
 
-SECONDS_FOR_USE = 0.5
-MAX_ASKED = 200
-"""Sandboxes of a list whose use is asked for, one after another."""
-
-
 def ps(options: argparse.Namespace) -> int:
     """List the running sandboxes: what each is for, and what it uses."""
     rows: tuple[Listed, ...] = engine_call(options, "list")
-    used: list[int | None] = engine_call(options, _used, [row.container for row in rows])
+    used: list[SandboxSample] = engine_call(options, use_of, [row.container for row in rows])
     if options.json:
         lines = [
             asdict(row)
-            | {"memory_used_bytes": use}
             | {
+                "user": user_of(row),
+                "memory_used_bytes": use.memory_bytes,
+                "cpu_seconds": use.cpu_seconds,
                 "work": work_of(row.owner_pid) if row.owner_alive else "",
                 "kernel": name_of(row.owner_pid) if row.owner_alive else "",
             }
@@ -121,29 +118,19 @@ def ps(options: argparse.Namespace) -> int:
     return FINE
 
 
-async def _used(engine: Inspectable, containers: list[str]) -> list[int | None]:
-    """Return what sandboxes use, in bytes; None for one that ends meanwhile, or whose engine does not say it."""
-    from ..engines.inspectable import Metered
-
-    async def one(container: str) -> int | None:
-        try:
-            async with asyncio.timeout(SECONDS_FOR_USE):
-                return await engine.used(container) if isinstance(engine, Metered) else None
-        except (EngineError, TimeoutError):
-            return None
-
-    return [await one(container) for container in containers[:MAX_ASKED]] + [None] * len(containers[MAX_ASKED:])
-
-
-def for_people(row: Listed, used: int | None) -> dict[str, str]:
+def for_people(row: Listed, used: SandboxSample) -> dict[str, str]:
     alive = {True: "", False: " (gone)", None: " (elsewhere)"}[row.owner_alive]
+    memory, cpu = used.memory_bytes, used.cpu_seconds
     return {
         "session": row.session[:12],
+        "user": user_of(row) or "unknown",
         "owner": "nobody" if row.state == "detached" else f"{row.owner_pid or 'unknown'}{alive}",
         "state": row.state,
         "age": _duration(row.age_seconds),
         "image": row.image,
-        "memory": f"{'?' if used is None else format_bytes(used)} of {format_bytes(row.memory_bytes)}",
+        "memory": f"{'?' if memory is None else format_bytes(memory)} of {format_bytes(row.memory_bytes)}",
+        "cpu": "?" if cpu is None else f"{cpu:.1f} s",
+        "network": {True: "some hosts", False: "none", None: "?"}[row.reaches_hosts],
         "kernel": name_of(row.owner_pid) if row.owner_alive else "",
         "work": work_of(row.owner_pid) if row.owner_alive else "",
     }

@@ -265,6 +265,12 @@ class SandboxSpec:
         at_home = self.made_of is not None and self.made_of.home and self.limits.scratch == "memory"
         return HOME if at_home else SCRATCH
 
+    @property
+    def reaches_hosts(self) -> bool:
+        """Whether its cells have a way to hosts, which the host side serves."""
+        inside = None if self.made_of is None else self.made_of.inside
+        return inside is not None and "HTTPS_PROXY" in inside.environment
+
     def without_home(self) -> SandboxSpec:
         """Return the same with scratch at `SCRATCH`, as of an engine that has no other place for it."""
         made_of = self.made_of
@@ -333,6 +339,8 @@ class SandboxSample(NamedTuple):
     """Of all its processes since its start."""
     programs: tuple[ProcessSample, ...] | None = None
     """Its processes, or some of them; None where its processes are none of this machine's, or not to be seen."""
+    memory_bytes: int | None = None
+    """In use now, less the cache that the machine may take back."""
 
 
 class OpenedFile(NamedTuple):

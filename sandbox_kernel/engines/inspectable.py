@@ -5,10 +5,16 @@ Apart from `base`, for a start has no use for it.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from ..core.errors import EngineError
+from ..core.model import SandboxSample
 from .base import Engine
+from .owner_process import account_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +32,10 @@ class Listed:
     memory_bytes: int
     version: str
     """Of this package, when it was started."""
+    user: str = ""
+    """Whose it is, if the engine knows that of itself: a service does, which has sandboxes of several."""
+    reaches_hosts: bool | None = None
+    """Whether its cells have a way to hosts; None if the engine does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +112,45 @@ class Shown:
 class Metered(Protocol):
     """An engine that says what one of its sandboxes uses."""
 
-    async def used(self, container: str) -> int | None:
-        """Return the bytes of memory that a sandbox uses now; None if it is unknown."""
+    async def used(self, container: str) -> SandboxSample:
+        """Return what a sandbox uses, and nothing of its processes; what is unknown is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdUser:
+    """One of the users of a service that makes sandboxes for several. Counts are from the service's start on."""
+
+    name: str
+    sandboxes: int
+    memory_promised: int
+    """Bytes: the limits of its sandboxes together."""
+    memory_used: int
+    """Bytes, as far as they are known."""
+    cpu_seconds: float
+    """Of its sandboxes, as far as they are known, those that have ended too."""
+    started: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """What such a service has."""
+
+    ready: int
+    """Sandboxes that wait for whoever comes."""
+    size: int
+    """As many as should."""
+    most: int
+    """Sandboxes that there may be, of all users."""
+    users: tuple[CrowdUser, ...]
+
+
+@runtime_checkable
+class Crowded(Protocol):
+    """An engine that is such a service."""
+
+    async def crowd(self) -> Crowd:
+        """Return what the service has. Raises `EngineError`."""
 
 
 class Inspectable(Engine, Protocol):
@@ -127,3 +174,32 @@ class Inspectable(Engine, Protocol):
 
     async def image(self, name: str) -> ImageInfo:
         """Return what it says of an image. Raises `ImageMissing` if it has none of that name."""
+
+
+SECONDS_FOR_USE = 0.5
+MAX_ASKED = 200
+"""Sandboxes of a list whose use is asked for, one after another."""
+
+
+async def use_of(engine: Inspectable, containers: Sequence[str]) -> list[SandboxSample]:
+    """Return what sandboxes use; nothing is known of one that ends meanwhile, or whose engine does not say it."""
+
+    async def one(container: str) -> SandboxSample:
+        try:
+            async with asyncio.timeout(SECONDS_FOR_USE):
+                return await engine.used(container) if isinstance(engine, Metered) else SandboxSample()
+        except (EngineError, TimeoutError):
+            return SandboxSample()
+
+    asked = [await one(container) for container in containers[:MAX_ASKED]]
+    return asked + [SandboxSample()] * len(containers[MAX_ASKED:])
+
+
+def user_of(row: Listed) -> str:
+    """Return whose a sandbox is: as its engine says, or the account of its owner's process; empty if unknown."""
+    if row.user or row.owner_pid is None or not row.owner_alive:
+        return row.user
+    try:
+        return account_name(Path("/proc", str(row.owner_pid)).stat().st_uid)
+    except OSError:
+        return ""

@@ -7,6 +7,7 @@ a container that does not end is in no other's way. Standard library only.
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -46,6 +47,14 @@ class Owner:
         """
         ticks = start_ticks(self.pid)
         return ticks is None or (ticks > 0 and self.started in {0, ticks})
+
+
+def account_name(uid: int) -> str:
+    """Return the name of an account of this machine; of a user id without one, the number."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 def start_ticks(pid: int) -> int | None:

@@ -26,19 +26,28 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def of_cgroup(places: Mapping[str, Place], but: int = 0) -> SandboxSample:
-    """Return a sample of the cgroup of a sandbox, by its controllers `pids` and `cpuacct`; what is unknown is None.
+    """Return a sample of the cgroup of a sandbox, by its controllers; what is unknown is None.
 
-    `but` is a process of the engine's that is in it.
+    `places` has those of `pids`, `cpuacct` and `memory`. `but` is a process of the engine's that is in it.
     """
-    pids, cpu = places.get("pids"), places.get("cpuacct")
-    refused = seconds = programs = None
+    pids = places.get("pids")
+    refused = programs = None
     with contextlib.suppress(OSError, ValueError):
         refused = refused_processes(pids) if pids is not None else None
-    with contextlib.suppress(OSError, ValueError, LookupError):
-        seconds = _cpu_seconds(cpu) if cpu is not None else None
     with contextlib.suppress(OSError, ValueError):
         programs = of_processes(pid for pid in _listed(pids) if pid != but) if pids is not None else None
-    return SandboxSample(refused, seconds, programs)
+    return use_of_cgroup(places)._replace(refused_processes=refused, programs=programs)
+
+
+def use_of_cgroup(places: Mapping[str, Place]) -> SandboxSample:
+    """Return what a cgroup uses, by its controllers `cpuacct` and `memory`, and nothing of its processes."""
+    cpu, memory = places.get("cpuacct"), places.get("memory")
+    seconds = used = None
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        seconds = _cpu_seconds(cpu) if cpu is not None else None
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        used = _memory_bytes(memory) if memory is not None else None
+    return SandboxSample(cpu_seconds=seconds, memory_bytes=used)
 
 
 def of_processes(pids: Iterable[int]) -> tuple[ProcessSample, ...] | None:
@@ -52,10 +61,23 @@ def of_processes(pids: Iterable[int]) -> tuple[ProcessSample, ...] | None:
 def _looks(pids: Iterable[int]) -> Iterator[ProcessSample]:
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, LookupError):  # it has ended
-            name, _, rest = _read(f"/proc/{pid}/stat", 4096).partition(b"(")[2].rpartition(b")")
-            fields = rest.split()
-            seconds = (int(fields[11]) + int(fields[12])) / _TICKS
-            yield ProcessSample(f"{pid}-{int(fields[19])}", _text(name), seconds, tuple(_files(pid)))
+            name, fields = _status(pid)
+            yield ProcessSample(f"{pid}-{int(fields[19])}", _text(name), _seconds(fields), tuple(_files(pid)))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process. Raises OSError, ValueError or LookupError once it is gone."""
+    return _seconds(_status(pid)[1])
+
+
+def _status(pid: int) -> tuple[bytes, list[bytes]]:
+    """Return what a process calls itself, and the fields of /proc/PID/stat behind its name."""
+    name, _, rest = _read(f"/proc/{pid}/stat", 4096).partition(b"(")[2].rpartition(b")")
+    return name, rest.split()
+
+
+def _seconds(fields: list[bytes]) -> float:
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _files(pid: int) -> Iterator[str]:
@@ -87,6 +109,14 @@ def _cpu_seconds(place: Place) -> float:
         return int(_read(f"{place.folder}/cpuacct.usage", 64)) / 1e9
     rows = dict(line.split() for line in _read(f"{place.folder}/cpu.stat", 4096).splitlines())
     return int(rows[b"usage_usec"]) / 1e6
+
+
+def _memory_bytes(place: Place) -> int:
+    usage, cache = ("memory.usage_in_bytes", b"total_inactive_file")
+    if place.version != 1:
+        usage, cache = "memory.current", b"inactive_file"
+    rows = dict(line.split() for line in _read(f"{place.folder}/memory.stat", 16384).splitlines())
+    return max(0, int(_read(f"{place.folder}/{usage}", 64)) - int(rows[cache]))
 
 
 def _read(path: str, most: int) -> bytes:

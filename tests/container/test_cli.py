@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -19,6 +20,7 @@ from sandbox_kernel.cli import help_text, subcommands
 from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.config.table import SETTINGS
+from sandbox_kernel.core.model import SandboxSample
 from sandbox_kernel.engines.docker import engine as documents
 from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.setup.install import check
@@ -200,6 +202,9 @@ def test_ps_says_what_a_sandbox_uses_and_what_it_is_for(image: str) -> None:
         eventually(seen, 20, "what it uses is said, which a busy machine may not do in time")
     (row,) = rows
     assert 100 << 20 < row["memory_used_bytes"] <= row["memory_bytes"] == 512 << 20
+    assert 0 < row["cpu_seconds"] < 60
+    assert row["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert row["reaches_hosts"] is False
     assert row["owner_pid"] == os.getpid()
     assert row["work"]
     assert row["kernel"] == ""
@@ -238,13 +243,19 @@ def test_the_table_of_ps_is_aligned_and_in_peoples_units() -> None:
     )
     other = replace(row, owner_pid=4194304, owner_alive=True, age_seconds=61)
     head, first, second = subcommands.columns(
-        [subcommands.for_people(row, 12 << 20), subcommands.for_people(other, None)]
+        [
+            subcommands.for_people(row, SandboxSample(cpu_seconds=1.25, memory_bytes=12 << 20)),
+            subcommands.for_people(replace(other, user="ann", reaches_hosts=True), SandboxSample()),
+        ]
     ).splitlines()
     assert first.split("  ")[0] == "0123456789ab"
     for name, left, right in (
         ("OWNER", "12 (gone)", "4194304"),
         ("AGE", "1 h 2 min", "1 min 1 s"),
+        ("USER", "unknown", "ann"),
         ("MEMORY", "12.0 MiB of 1.0 GiB", "? of 1.0 GiB"),
+        ("CPU", "1.2 s", "?"),
+        ("NETWORK", "?", "some hosts"),
     ):
         at = head.index(name)
         assert first[at:].startswith(left)
@@ -313,5 +324,9 @@ def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word() -> None:
 
 def test_of_a_container_that_ends_while_it_is_asked_the_engine_has_nothing_to_say() -> None:
     """Its answer is `null` then."""
-    assert documents.memory_used(None) is None
-    assert documents.memory_used({"memory_stats": {"usage": 5, "stats": {"inactive_file": 2}}}) == 3
+    assert documents.used(None) == SandboxSample()
+    said = {
+        "memory_stats": {"usage": 5, "stats": {"inactive_file": 2}},
+        "cpu_stats": {"cpu_usage": {"total_usage": 2500000000}},
+    }
+    assert documents.used(said) == SandboxSample(cpu_seconds=2.5, memory_bytes=3)

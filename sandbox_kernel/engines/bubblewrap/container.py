@@ -35,7 +35,7 @@ from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of
 from .reaper import kill, reaper
 from .root_lookup import Root, find
-from .watch import FolderWatch, MayUse, UsageWatch, confine, family
+from .watch import FolderWatch, MayUse, UsageWatch, confine, family, sample_of_family
 
 if TYPE_CHECKING:
     from ..file_watch import FileWatch
@@ -129,8 +129,10 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         """Return what its cgroup and its processes show; without a cgroup, what its processes do."""
         group, places = self._launched.group, dict[str, Place]()
         if group is None:
-            return SandboxSample(programs=await asyncio.to_thread(of_processes, family(self._first)))
-        for name in ("pids", "cpuacct"):
+            programs = await asyncio.to_thread(of_processes, family(self._first))
+            disk = bool(self._most.disk_bytes)
+            return (await asyncio.to_thread(sample_of_family, self._first, disk=disk))._replace(programs=programs)
+        for name in ("pids", "cpuacct", "memory"):
             with contextlib.suppress(StopIteration):
                 places[name] = group.place(name)
         return await asyncio.to_thread(of_cgroup, places, self._launched.pid)

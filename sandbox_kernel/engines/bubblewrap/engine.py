@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
-from ...core.model import SandboxSpec
+from ...core.model import SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from .. import cgroups
 from ..abilities import PAUSE
 from ..attached import made_aside, opens_disks
 from ..inspectable import Condition
+from ..limit_watch import Place
 from ..pipe import Pipe
+from ..process_sample import use_of_cgroup
 from . import engine_errors, root_lookup, scratch_folder, users
 from .ahead import Begun, begin
 from .arguments import mounts
@@ -27,7 +29,7 @@ from .container import BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program
 from .launch import drops
 from .process_labels import MARK, Found, age_of, holders, mark_of, sandboxes
-from .watch import MayUse, family
+from .watch import MayUse, family, sample_of_family
 
 if TYPE_CHECKING:
     from .. import base
@@ -51,6 +53,15 @@ SWITCHES = (
     ),
 )
 """Below /proc/sys: what forbids an ordinary user a namespace, and how it is allowed."""
+
+
+_COUNTED = (
+    ("memory", "memory.current", 2),
+    ("memory", "memory.usage_in_bytes", 1),
+    ("cpuacct", "cpu.stat", 2),
+    ("cpuacct", "cpuacct.usage", 1),
+)
+"""What counts the use of a sandbox in its cgroup: the controller, a file of it, and of which version that is."""
 
 
 REAP_PAUSE = 1.0
@@ -136,6 +147,11 @@ def _read(path: str) -> str:
     with contextlib.suppress(OSError):
         return Path(path).read_text(encoding="ascii").strip()
     return ""
+
+
+def _first_of(pid: int) -> int:
+    """Return the first process of a sandbox, of bubblewrap's own process outside; that one where there is none."""
+    return next((one for one in family(pid) if one != pid), pid)
 
 
 class BubblewrapEngine:
@@ -272,6 +288,7 @@ class BubblewrapEngine:
                         image=found.image,
                         memory_bytes=found.memory_bytes,
                         version=found.version,
+                        reaches_hosts=found.hosts,
                     )
                 )
             return tuple(rows)
@@ -305,15 +322,18 @@ class BubblewrapEngine:
 
         return await asyncio.to_thread(conditions, self._found())
 
-    async def used(self, container: str) -> int | None:
-        def look() -> int | None:
+    async def used(self, container: str) -> SandboxSample:
+        def look() -> SandboxSample:
             found = next((one for one in sandboxes(self.mark) if one.name == container), None)
-            rows = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8").splitlines() if found else []
+            if found is None:
+                return SandboxSample()
+            rows = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8").splitlines()
+            places = {}
             for folder in cgroups.folders_of(rows, container):
-                for name in ("memory.current", "memory.usage_in_bytes"):
-                    with contextlib.suppress(OSError, ValueError):
-                        return int((Path(folder) / name).read_bytes())
-            return None
+                for name, file, version in _COUNTED:
+                    if Path(folder, file).exists():
+                        places[name] = Place(folder, version)
+            return use_of_cgroup(places) if places else sample_of_family(_first_of(found.pid))
 
         return await asyncio.to_thread(look)
 

@@ -352,6 +352,7 @@ def _mark(name: str, spec: SandboxSpec, mine: socket.socket) -> str:
         "memory": spec.limits.memory,
         "version": __version__,
         "pipe": os.fstat(mine.fileno()).st_ino,
+        "hosts": spec.reaches_hosts,
     }
     return json.dumps(said, separators=(",", ":"))
 

@@ -32,6 +32,8 @@ class Found(NamedTuple):
     version: str
     pipe: int
     """The number of the owner's end of its pipe."""
+    hosts: bool
+    """Whether its cells have a way to hosts."""
 
 
 def sandboxes(variable: str = MARK) -> Iterator[Found]:
@@ -51,6 +53,7 @@ def sandboxes(variable: str = MARK) -> Iterator[Found]:
                 int(said["memory"]),
                 str(said["version"]),
                 int(said["pipe"]),
+                bool(said.get("hosts")),
             )
         except (LookupError, TypeError, ValueError):
             continue

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...core.model import SCRATCH, SandboxSpec, format_bytes
+from ...core.model import SCRATCH, SandboxSample, SandboxSpec, format_bytes
+from ..process_sample import cpu_seconds
 from . import scratch_folder
 
 INTERVAL_SECONDS = 0.05
@@ -89,7 +90,7 @@ class UsageWatch(Looking):
         self._first, self._most, self._over = first, most, over
 
     def _look(self) -> None:
-        memory, count = self.usage()
+        memory, count = usage(self._first, disk=bool(self._most.disk_bytes))
         if count > self._most.pids:
             self._over()
         elif memory > self._most.memory_bytes:
@@ -99,7 +100,7 @@ class UsageWatch(Looking):
 
     def _weigh(self) -> tuple[int, float]:
         began = time.monotonic()
-        return self.usage(shares=True)[0], time.monotonic() - began
+        return usage(self._first, disk=bool(self._most.disk_bytes), shares=True)[0], time.monotonic() - began
 
     def _weighed(self, done: asyncio.Future[tuple[int, float]]) -> None:
         if self._closed or done.cancelled():
@@ -111,29 +112,39 @@ class UsageWatch(Looking):
         pause = max(INTERVAL_SECONDS, seconds * PAUSE_FOR_WEIGHING)
         self._timer = self._loop.call_later(pause, self._look)
 
-    def usage(self, *, shares: bool = False) -> tuple[int, int]:
-        """Return the bytes of memory in use, files in memory included, and the number of threads.
 
-        What processes share since one forked from the other is counted for each of them, unless its `shares` are asked
-        for, which takes the system longer: it looks at each page.
-        """
-        private = shared = threads = 0
-        for pid in family(self._first):
-            rows = dict(_rows(pid, "status", {*PRIVATE, SHARED, "Threads"}))
-            weighed = dict(_rows(pid, "smaps_rollup", set(SHARES))) if shares else {}
-            private += sum((weighed or rows).get(name, 0) for name in (SHARES if weighed else PRIVATE)) * KIB
-            shared = max(shared, rows.get(SHARED, 0) * KIB)
-            threads += rows.get("Threads", 0)
-        files = 0
-        for place in PLACES:
-            if place == SCRATCH and self._most.disk_bytes:
-                continue
-            with contextlib.suppress(OSError):
-                inside = f"/proc/{self._first}/root{place}"
-                if not _is_ours(inside, place):
-                    space = os.statvfs(inside)
-                    files += (space.f_blocks - space.f_bfree) * space.f_frsize
-        return private + max(shared, files), threads
+def usage(first: int, *, disk: bool, shares: bool = False) -> tuple[int, int]:
+    """Return the bytes of memory that a sandbox uses, files in memory included, and the number of its threads.
+
+    What processes share since one forked from the other is counted for each of them, unless its `shares` are asked
+    for, which takes the system longer: it looks at each page. With `disk`, its scratch takes no memory.
+    """
+    private = shared = threads = 0
+    for pid in family(first):
+        rows = dict(_rows(pid, "status", {*PRIVATE, SHARED, "Threads"}))
+        weighed = dict(_rows(pid, "smaps_rollup", set(SHARES))) if shares else {}
+        private += sum((weighed or rows).get(name, 0) for name in (SHARES if weighed else PRIVATE)) * KIB
+        shared = max(shared, rows.get(SHARED, 0) * KIB)
+        threads += rows.get("Threads", 0)
+    files = 0
+    for place in PLACES:
+        if place == SCRATCH and disk:
+            continue
+        with contextlib.suppress(OSError):
+            inside = f"/proc/{first}/root{place}"
+            if not _is_ours(inside, place):
+                space = os.statvfs(inside)
+                files += (space.f_blocks - space.f_bfree) * space.f_frsize
+    return private + max(shared, files), threads
+
+
+def sample_of_family(first: int, *, disk: bool = False) -> SandboxSample:
+    """Return what a sandbox uses that no cgroup holds: the processor time is that of the processes it has now."""
+    seconds = 0.0
+    for pid in family(first):
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            seconds += cpu_seconds(pid)
+    return SandboxSample(cpu_seconds=seconds, memory_bytes=usage(first, disk=disk)[0])
 
 
 class FolderWatch(Looking):

@@ -89,6 +89,7 @@ def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Held]:
         f"{LABEL}.host": host_name(),
         f"{LABEL}.uid": str(os.getuid()),
         f"{LABEL}.version": __version__,
+        f"{LABEL}.hosts": "yes" if spec.reaches_hosts else "no",
         f"{LABEL}.created": str(int(time.time())),
     }
     return body, held

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import SandboxSpec
+from ...core.model import SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from .. import container_reaper
 from ..abilities import PAUSE
@@ -78,19 +78,23 @@ def listed(found: Mapping[str, Any]) -> Listed:
         image=found["Image"],
         memory_bytes=int(labels.get(f"{LABEL}.memory") or 0),
         version=labels.get(f"{LABEL}.version", ""),
+        reaches_hosts={"yes": True, "no": False}.get(labels.get(f"{LABEL}.hosts", "")),
     )
 
 
-def memory_used(found: Mapping[str, Any] | None) -> int | None:
+def used(found: Mapping[str, Any] | None) -> SandboxSample:
     """Return what a container uses (`GET /containers/ID/stats`), less the cache that the machine may take back.
 
     Of one that ends just then, the engine has nothing to say.
     """
-    memory = (found or {}).get("memory_stats") or {}
+    memory, processors = ((found or {}).get(name) or {} for name in ("memory_stats", "cpu_stats"))
     usage, details = memory.get("usage"), memory.get("stats") or {}
-    if not isinstance(usage, int):
-        return None
-    return max(0, usage - int(details.get("inactive_file") or details.get("total_inactive_file") or 0))
+    cpu = (processors.get("cpu_usage") or {}).get("total_usage")
+    cache = int(details.get("inactive_file") or details.get("total_inactive_file") or 0)
+    return SandboxSample(
+        cpu_seconds=cpu / 1e9 if isinstance(cpu, int) and isinstance(usage, int) else None,
+        memory_bytes=max(0, usage - cache) if isinstance(usage, int) else None,
+    )
 
 
 def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineInfo:
@@ -326,9 +330,9 @@ class DockerEngine(DockerApi):
 
         return image_info(await self.request("GET", f"/images/{quote(name, safe='/:@')}/json"))
 
-    async def used(self, container: str) -> int | None:
+    async def used(self, container: str) -> SandboxSample:
 
-        return memory_used(await self.request("GET", f"/containers/{container}/stats?stream=false&one-shot=true"))
+        return used(await self.request("GET", f"/containers/{container}/stats?stream=false&one-shot=true"))
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

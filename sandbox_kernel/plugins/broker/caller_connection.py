@@ -11,9 +11,10 @@ import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from ...core.codes import EndCode
@@ -24,7 +25,7 @@ from ...core.package_files import installation
 from ...core.tasks import Tasks
 from ...core.version import __version__
 from ...engines.abilities import PAUSE, Ability, Pausable, Sampled, abilities_of, demand
-from ...engines.inspectable import Condition, Inspectable, Shown
+from ...engines.inspectable import Condition, CrowdUser, Inspectable, Shown
 from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer, peer
@@ -36,6 +37,7 @@ from .lease import Lease
 from .pool import Pool
 from .prometheus_metrics import Figures
 from .usage_counters import UsageCounters
+from .user_accounts import words_of
 from .user_volumes import UserVolumes
 
 Made = tuple[Lease, dict[str, Any], int, bool]
@@ -72,6 +74,12 @@ class Service(Protocol):
 
     def with_ticket(self, ticket: object, whose: Peer) -> Lease:
         """Return the sandbox of this user that has the ticket."""
+
+    async def look(self) -> None:
+        """Note what sandboxes use now."""
+
+    def users(self) -> list[CrowdUser]:
+        """Return what each user has, and had since the start."""
 
     async def reap(self) -> int:
         """Remove what lost owners left; return how many."""
@@ -116,13 +124,46 @@ async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
             "image": lent.spec.image,
             "memory_bytes": lent.spec.limits.memory,
             "version": __version__,
+            "user": words_of(lent.uid),
+            "reaches_hosts": lent.spec.reaches_hosts,
         }
         for lent in broker.lent.values()
         if peer.uid in {0, lent.uid}
     ]
     if peer.uid in {0, os.geteuid()}:
         rows += broker.pool.rows()
-    return {"rows": rows[:MAX_ROWS]}
+    return {"rows": fitting(rows)}
+
+
+def fitting(rows: Iterable[Answer]) -> list[Answer]:
+    """Return the first of some rows, as many as one answer takes."""
+    found: list[Answer] = []
+    size = 0
+    for row in islice(rows, MAX_ROWS):
+        size += len(json.dumps(row)) + 1
+        if size > MAX_ANSWER:
+            break
+        found.append(row)
+    return found
+
+
+async def used(broker: Service, peer: Peer, said: Answer) -> Answer:
+    """What a sandbox of this user uses; root may ask for all. Of others, and of those that are gone, nothing."""
+    name = packets.text(said["container"])
+    there = [one.container for one in broker.lent.values() if peer.uid in {0, one.uid}]
+    if peer.uid in {0, os.geteuid()}:
+        there += broker.pool.containers()
+    found = next((one for one in there if one.id == name), None)
+    return (await found.sample() if isinstance(found, Sampled) else SandboxSample())._replace(programs=None)._asdict()
+
+
+async def crowd(broker: Service, peer: Peer, said: Answer) -> Answer:
+    """What an operator sees of all users: root, and the broker's own user; another sees itself."""
+    await broker.look()
+    of_all = peer.uid in {0, os.geteuid()}
+    rows = [asdict(one) for one in broker.users() if of_all or one.name == words_of(peer.uid)]
+    pool = {"ready": broker.pool.ready, "size": broker.pool.size} if of_all else {"ready": 0, "size": 0}
+    return {**pool, "most": broker.policy.sessions, "rows": fitting(rows)}
 
 
 async def info(broker: Service, peer: Peer, said: Answer) -> Answer:
@@ -231,6 +272,8 @@ async def rename_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
 ANSWERS: dict[str, Callable[[Service, Peer, Answer], Awaitable[Answer]]] = {
     "status": status,
     "list": list_own,
+    "used": used,
+    "crowd": crowd,
     "info": info,
     "conditions": conditions,
     "shown": shown,
@@ -339,7 +382,7 @@ class Caller:
             if op in OF_ITS_SANDBOX and self.lent is not None:
                 self._requests -= 1  # there may be any number of these in a sandbox's life
         except (ValueError, LookupError, TypeError):
-            self._broker.figures.refused("broker-improper")
+            self._broker.figures.refused("broker-improper", self.peer.uid)
             self.hang_up()
             return
         self._patience.cancel()
@@ -370,10 +413,10 @@ class Caller:
         try:
             answer = await serve({**said, "n": number})
         except SandboxError as error:
-            self._broker.figures.refused(error.code.code)
+            self._broker.figures.refused(error.code.code, self.peer.uid)
             answer = {"refused": packets.refusal(error)}
         except (LookupError, TypeError, ValueError) as error:
-            self._broker.figures.refused("broker-improper")
+            self._broker.figures.refused("broker-improper", self.peer.uid)
             improper = EngineError(BrokerCode.BROKER_IMPROPER, f"a request lacks something: {error!r}"[:200])
             answer = {"refused": packets.refusal(improper)}
         finally:

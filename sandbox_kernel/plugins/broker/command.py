@@ -17,7 +17,7 @@ from .settings import STATE, BrokerSettings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from ...core.model import Settings
     from ..api import TokenReview
@@ -173,7 +173,7 @@ def _never() -> bool:
     return False
 
 
-async def _metrics(figures: Callable[[], str], path: str) -> asyncio.AbstractServer:
+async def _metrics(figures: Callable[[], Awaitable[str]], path: str) -> asyncio.AbstractServer:
     """Serve the page of figures on a unix socket, over as much HTTP as Prometheus needs."""
     from ...core.prometheus_text import CONTENT_TYPE
 
@@ -182,7 +182,7 @@ async def _metrics(figures: Callable[[], str], path: str) -> asyncio.AbstractSer
             async with asyncio.timeout(5):
                 head = await reader.readuntil(b"\r\n\r\n")
                 found = head.startswith(b"GET /metrics ")
-                page = figures() if found else "there is /metrics and nothing else\n"
+                page = await figures() if found else "there is /metrics and nothing else\n"
                 status = "200 OK" if found else "404 Not Found"
                 body = page.encode()
                 writer.write(

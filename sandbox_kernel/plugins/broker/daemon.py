@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.tasks import Tasks
+from ...engines.abilities import Sampled
+from ...engines.inspectable import CrowdUser
 from . import create_request
 from .caller_connection import Caller, Made
 from .ceilings import Policy
@@ -31,15 +33,15 @@ from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
 from .pool import Pool, undo
-from .prometheus_metrics import Figures, Gauges
+from .prometheus_metrics import OTHERS, Figures, Gauges
 from .settings import STATE
 from .start_slots import StartSlots
 from .usage_counters import UsageCounters
-from .user_accounts import require_account
+from .user_accounts import require_account, words_of
 from .user_volumes import UserVolumes
 
 if TYPE_CHECKING:
-    from ...core.model import SandboxSpec
+    from ...core.model import SandboxSample, SandboxSpec
     from ...engines.base import Lendable
     from ...engines.inspectable import Inspectable
     from ..api import TokenReview
@@ -123,6 +125,8 @@ BACKLOG = 64
 END_SECONDS = 0.8
 """For what waits to be gone, before the process ends and takes it along."""
 REAP_PAUSE = 10.0
+LOOK_SECONDS = 1.0
+"""For what sandboxes use; of one that does not say it in time, what it said before."""
 
 
 class Broker:
@@ -158,6 +162,7 @@ class Broker:
         self._stopping = asyncio.Event()
         self._used = time.monotonic()
         self._reaping: asyncio.Task[int] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._reaped = -REAP_PAUSE
         self._listeners: list[Listener] = []
         self._networks: list[NetworkListener] = []
@@ -166,8 +171,47 @@ class Broker:
     def connections(self) -> int:
         return len(self._callers)
 
-    def page(self) -> str:
+    async def look(self) -> None:
+        """Note what sandboxes use now: once for all who ask at the same time, and in so many seconds at most."""
+        if self._looking is None or self._looking.done():
+            self._looking = self.tasks.hold(self._look(), "what sandboxes use")
+        await asyncio.shield(self._looking)
+
+    async def _look(self) -> None:
+        async def one(lent: Lease) -> None:
+            if isinstance(lent.container, Sampled):
+                self._noted(lent, await lent.container.sample())
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await asyncio.gather(*map(one, list(self.lent.values())), return_exceptions=True)
+
+    def _noted(self, lent: Lease, now: SandboxSample) -> None:
+        self.figures.counted(lent.uid, "cpu_seconds", max(0.0, (now.cpu_seconds or 0) - (lent.use.cpu_seconds or 0)))
+        lent.use = now
+
+    def users(self) -> list[CrowdUser]:
+        """Return what each user has, and had since the start; names are in order."""
+        lent = list(self.lent.values())
+        found = []
+        for user in {*self.figures.of_users, *(one.uid for one in lent)}:
+            own, counted = [one for one in lent if one.uid == user], self.figures.of_users.get(user, Counter())
+            found.append(
+                CrowdUser(
+                    name=OTHERS if isinstance(user, str) else words_of(user),
+                    sandboxes=len(own),
+                    memory_promised=sum(one.spec.limits.memory for one in own),
+                    memory_used=sum(one.use.memory_bytes or 0 for one in own),
+                    cpu_seconds=round(float(counted["cpu_seconds"]), 3),
+                    started=counted["started"],
+                    refused=counted["refused"],
+                )
+            )
+        return sorted(found, key=lambda one: one.name)
+
+    async def page(self) -> str:
         """Return all figures as Prometheus reads them."""
+        await self.look()
         lent = self.lent.values()
         states = Counter(one.state for one in lent)
         return self.figures.page(
@@ -184,7 +228,8 @@ class Broker:
                 kept=self.keeping.cost,
                 pool_made=self.pool.made,
                 pool_lost=self.pool.lost,
-            )
+            ),
+            self.users(),
         )
 
     # --- its callers --------------------------------------------------------------------------------------------------
@@ -227,7 +272,7 @@ class Broker:
         if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
             own = self._by_user[uid] > CONNECTIONS_OF_A_USER
             most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
-            self.figures.refused(BrokerCode.BROKER_BUSY.code)
+            self.figures.refused(BrokerCode.BROKER_BUSY.code, uid)
             caller.refuse(QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{most} connections at once"))
         return caller
 
@@ -269,6 +314,7 @@ class Broker:
         self.lent[lent.ticket] = lent
         lent.watch(self._ended)
         self.figures.claimed(warm=warm, seconds=time.monotonic() - begin)
+        self.figures.counted(whose.uid, "started")
         return made
 
     async def _ready(self, wanted: CreateRequest, whose: Peer, wish: DetachedOptions | None) -> Made | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SandboxError
+from ...core.model import SandboxSample
 from ...core.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Lease:
         """By which its owner knows it."""
         self.ticket = secrets.token_hex(16)
         self.since = time.monotonic()
+        self.use = SandboxSample()
+        """What it was last seen to use, as far as it is known."""
         self.reason: ExitReason | None = None
         self.verdict: ExitReason | None = None
         """Why the broker ends it, if that is not its owner's wish."""

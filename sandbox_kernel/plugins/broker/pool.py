@@ -288,6 +288,10 @@ class Pool:
             for warm in kind.ready
         ]
 
+    def containers(self) -> list[Lendable]:
+        """Return those that wait."""
+        return [warm.container for kind in self._kinds.values() for warm in kind.ready]
+
     async def empty(self) -> None:
         """End all that wait."""
         found = [warm for kind in self._kinds.values() for warm in kind.ready]

@@ -1,13 +1,19 @@
-"""Figures of a broker for its operator, in Prometheus's text form: counts, no name of a user, nothing of a cell."""
+"""Figures of a broker for its operator, in Prometheus's text form: counts, by user where it is said, and no cell's."""
 
 from __future__ import annotations
 
 import resource
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...core.prometheus_text import Page, Seconds
+from ...engines.inspectable import CrowdUser
+from .client.network_caller import User
+
+MAX_USERS = 1000
+"""Users who are counted one by one; who comes later is counted with `OTHERS`: a network has any number of names."""
+OTHERS = "others"
 
 
 class Gauges(NamedTuple):
@@ -27,11 +33,21 @@ class Figures:
 
     def __init__(self) -> None:
         self._refused: Counter[str] = Counter()
+        self.of_users: dict[User | str, Counter[str]] = {}
+        """What was counted of each: `started`, `refused` and `cpu_seconds`."""
         self._ended: Counter[str] = Counter()
         self._claims = {kind: Seconds() for kind in ("warm", "cold")}
 
-    def refused(self, code: str) -> None:
+    def refused(self, code: str, user: User | None = None) -> None:
+        """Note a refusal; without `user` it was nobody known."""
         self._refused[code] += 1
+        if user is not None:
+            self.counted(user, "refused")
+
+    def counted(self, user: User, what: str, number: float = 1) -> None:
+        """Count something of a user."""
+        key = user if user in self.of_users or len(self.of_users) < MAX_USERS else OTHERS
+        self.of_users.setdefault(key, Counter())[what] += number  # type: ignore[assignment] # seconds are counted, too
 
     def ended(self, kind: str) -> None:
         self._ended[kind] += 1
@@ -39,7 +55,7 @@ class Figures:
     def claimed(self, *, warm: bool, seconds: float) -> None:
         self._claims["warm" if warm else "cold"].add(seconds)
 
-    def page(self, now: Gauges) -> str:
+    def page(self, now: Gauges, users: Iterable[CrowdUser] = ()) -> str:
         """Return all figures as Prometheus reads them."""
         page = Page("sandbox_kernel_broker")
         states = (({"state": state}, count) for state, count in now.states.items())
@@ -59,7 +75,19 @@ class Figures:
             ("pool_lost_total", "counter", "Sandboxes made ahead that nobody got.", now.pool_lost),
         ):
             page.add(name, kind, text, [({}, value)])
+        for name, kind, text, field in _OF_USERS:
+            page.add(name, kind, text, [({"user": one.name}, getattr(one, field)) for one in users])
         return page.text()
+
+
+_OF_USERS = (
+    ("user_sandboxes", "gauge", "Sandboxes of a user.", "sandboxes"),
+    ("user_memory_promised_bytes", "gauge", "Memory limits of a user's sandboxes together.", "memory_promised"),
+    ("user_memory_used_bytes", "gauge", "Memory that a user's sandboxes use.", "memory_used"),
+    ("user_cpu_seconds_total", "counter", "Processor time of a user's sandboxes, as it was last seen.", "cpu_seconds"),
+    ("user_started_total", "counter", "Sandboxes that a user got.", "started"),
+    ("user_refusals_total", "counter", "Requests of a user that were refused.", "refused"),
+)
 
 
 def _peak() -> int:

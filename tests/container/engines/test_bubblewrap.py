@@ -24,14 +24,14 @@ from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.bubblewrap import container as running
 from sandbox_kernel.engines.bubblewrap import engine as bubblewrap
-from sandbox_kernel.engines.bubblewrap import launch
+from sandbox_kernel.engines.bubblewrap import launch, watch
 from sandbox_kernel.engines.bubblewrap.ahead import begin_ahead
 from sandbox_kernel.engines.bubblewrap.arguments import arguments
 from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine, conditions
 from sandbox_kernel.engines.bubblewrap.process_labels import holders, sandboxes
-from sandbox_kernel.engines.bubblewrap.watch import MayUse, UsageWatch
+from sandbox_kernel.engines.bubblewrap.watch import usage
 from sandbox_kernel.engines.hardening import protections
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
@@ -543,14 +543,13 @@ while line := sys.stdin.readline():
 async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven processes have one's 60 MiB, of 192 MiB that the sandbox may use: the sum of what each has is more."""
     found: list[tuple[bool, int]] = []
-    usage = UsageWatch.usage
 
-    def noting(watch: UsageWatch, *, shares: bool = False) -> tuple[int, int]:
-        memory, threads = usage(watch, shares=shares)
+    def noting(first: int, *, disk: bool, shares: bool = False) -> tuple[int, int]:
+        memory, threads = usage(first, disk=disk, shares=shares)
         found.append((shares, memory))
         return memory, threads
 
-    monkeypatch.setattr(UsageWatch, "usage", noting)
+    monkeypatch.setattr(watch, "usage", noting)
     spec = UNDER.spec(FORKS, limits_kept="best-effort")
     most = spec.limits.memory
     container = await BubblewrapEngine(cgroup=False).start(spec)
@@ -574,9 +573,7 @@ async def test_files_of_the_machine_are_no_sandbox_s() -> None:
     """A sandbox that is being set up has this machine's root still, and its disk is fuller than any limit."""
     process = await asyncio.create_subprocess_exec("sleep", "60")
     try:
-        watch = UsageWatch(process.pid, MayUse(MIB, 1), lambda: None)
-        watch.close()
-        assert watch.usage()[0] < 16 * MIB
+        assert usage(process.pid, disk=False)[0] < 16 * MIB
         space = os.statvfs("/tmp")  # the control: there is that much, or this shows nothing
         if (space.f_blocks - space.f_bfree) * space.f_frsize < 16 * MIB:
             pytest.skip("this machine has nothing in /tmp")

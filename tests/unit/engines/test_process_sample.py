@@ -76,6 +76,13 @@ CGROUPS: dict[str, tuple[dict[str, str], int, SandboxSample]] = {
     "of version 2": (
         {"pids.events": "max 3\n", "cpu.stat": "usage_usec 2500000\nuser_usec 1\n"}, 2, SandboxSample(3, 2.5)
     ),
+    "of version 1 with memory": (
+        {"memory.usage_in_bytes": "700\n", "memory.stat": "cache 9\ntotal_inactive_file 200\n"}, 1,
+        SandboxSample(memory_bytes=500),
+    ),
+    "of version 2 with memory": (
+        {"memory.current": "700\n", "memory.stat": "file 9\ninactive_file 200\n"}, 2, SandboxSample(memory_bytes=500)
+    ),
     "that is gone": ({}, 2, SandboxSample()),
     "with processes of another namespace": ({"cgroup.procs": "0\n0\n"}, 2, SandboxSample()),
     "with words": ({"pids.events": "max x\n", "cpu.stat": "usage_usec\n", "cgroup.procs": "x\n"}, 2, SandboxSample()),
@@ -88,5 +95,5 @@ def test_a_cgroup_says_what_it_has_counted(what: str, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     place = Place(str(tmp_path), version)
-    assert process_sample.of_cgroup({"pids": place, "cpuacct": place}) == expected
+    assert process_sample.of_cgroup({"pids": place, "cpuacct": place, "memory": place}) == expected
     assert process_sample.of_cgroup({}) == SandboxSample()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.codes import Code, EndCode
 from ....core.errors import EngineError
-from ....core.model import SandboxSpec
+from ....core.model import SandboxSample, SandboxSpec
 from ....engines.abilities import PAUSE, Ability
 from ....engines.demultiplexer import Demultiplexer
 from ....engines.pipe import Pipe, Stream
@@ -26,7 +26,7 @@ from .listener_trust import is_address, is_own, path_of
 
 if TYPE_CHECKING:
     from ....engines import base
-    from ....engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
+    from ....engines.inspectable import Condition, Crowd, EngineInfo, ImageInfo, Listed, Shown
     from ....engines.volumes import Volume
     from ..settings import BrokerSettings
 
@@ -209,6 +209,22 @@ class BrokerEngine:
         from ....engines.inspectable import Listed
 
         return tuple(Listed(**row) for row in (await self._query("list"))["rows"])
+
+    async def used(self, container: str) -> SandboxSample:
+        return packets.sample(await self._query("used", container=container))
+
+    async def crowd(self) -> Crowd:
+        """Return what the broker has of all users, for those who may see them; for another, of itself."""
+        from ....engines.inspectable import Crowd, CrowdUser
+
+        said = await self._query("crowd")
+        try:
+            users = tuple(CrowdUser(**row) for row in said["rows"])
+            return Crowd(ready=said["ready"], size=said["size"], most=said["most"], users=users)
+        except (LookupError, TypeError, ValueError) as error:
+            raise EngineError(
+                BrokerCode.BROKER_IMPROPER, f"what the broker says is not understood: {error!r}"
+            ) from error
 
 
 def _stream(state: dict[str, Any]) -> Stream | None:

@@ -95,13 +95,16 @@ def request(spec: SandboxSpec) -> dict[str, Any]:
 
 def sample(said: Mapping[str, Any]) -> SandboxSample:
     """Return what a broker says of a sandbox's processes; what is not of its type is unknown."""
-    refused, seconds, programs = (said.get(name) for name in SandboxSample._fields)
+    refused, seconds, programs, memory = (said.get(name) for name in SandboxSample._fields)
     try:
         known = None if programs is None else tuple(_process(*each) for each in _list(programs))
     except (TypeError, ValueError):
         known = None
     return SandboxSample(
-        refused if type(refused) is int else None, seconds if isinstance(seconds, int | float) else None, known
+        refused if type(refused) is int else None,
+        seconds if isinstance(seconds, int | float) else None,
+        known,
+        memory if type(memory) is int else None,
     )
 
 

@@ -18,6 +18,7 @@ from sandbox_kernel import AsyncSandbox, Progress, Sandbox
 from sandbox_kernel.cli.subcommands import for_people
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
+from sandbox_kernel.core.model import SandboxSample
 from sandbox_kernel.engines.bubblewrap.process_labels import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
@@ -482,7 +483,7 @@ async def test_the_operator_and_ps_see_detached_ones(daemon: Daemon) -> None:
     await until_free(daemon, sandbox.id)
     [mine] = [row for row in await daemon.engine().list() if row.session == sandbox.id]
     assert (mine.state, mine.owner_pid) == ("detached", None)
-    assert for_people(mine, None)["owner"] == "nobody"
+    assert for_people(mine, SandboxSample())["owner"] == "nobody"
     assert await DockerEngine().reap() == 0  # nobody's, and yet not left over
     [said] = [row for row in await daemon.engine().conditions() if row.name == "detached"]
     assert said.met

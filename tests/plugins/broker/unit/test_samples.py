@@ -10,7 +10,7 @@ from sandbox_kernel.plugins.broker.client import packets
 from tests.support.cases import each
 
 FULL = SandboxSample(
-    7, 1.5, tuple(ProcessSample(f"{number}-1", "\\x1b" * 30, 2.0, ("\\x1b" * 30,) * 4) for number in range(64))
+    7, 1.5, tuple(ProcessSample(f"{number}-1", "\\x1b" * 30, 2.0, ("\\x1b" * 30,) * 4) for number in range(64)), 1 << 62
 )
 
 
@@ -21,7 +21,7 @@ def test_the_largest_sample_fits_into_a_packet_and_is_read_as_it_was() -> None:
 
 LIES: tuple[dict[str, Any], ...] = (
     {},
-    {"refused_processes": "7", "cpu_seconds": "x", "programs": 3},
+    {"refused_processes": "7", "cpu_seconds": "x", "programs": 3, "memory_bytes": 1.5},
     {"programs": [["7-1", "x", 1.0]]},
     {"programs": [["7-1", 5, 1.0, []]]},
     {"programs": [["7-1", "x", "1.0", []]]},

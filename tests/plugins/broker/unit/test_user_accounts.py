@@ -214,7 +214,7 @@ async def test_a_subordinate_id_of_a_user_has_no_place_at_a_broker(
     answer = await said(path, *words, **who)
     assert answer["refused"]["code"] == "broker-no-account"
     assert answer["refused"]["value"] == f"uid {LENT}"
-    assert one.page().count('refusals_total{code="broker-no-account"} 1') == 1
+    assert (await one.page()).count('refusals_total{code="broker-no-account"} 1') == 1
     assert one.connections == 0
 
     monkeypatch.setattr(daemon, "require_account", lambda uid: None)
