@@ -22,6 +22,11 @@ class Seconds:
         self._counts = [0] * (len(BOUNDS) + 1)
         self._sum = 0.0
 
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self._counts)
+
     def add(self, seconds: float) -> None:
         self._counts[bisect_left(BOUNDS, seconds)] += 1
         self._sum += seconds

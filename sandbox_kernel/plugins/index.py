@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "qemu": (),
     "record": ("receipt", "audit"),
     "screen": ("screen",),
-    "serve": ("serve",),
+    "serve": ("serve", "dashboard"),
     "shared": (),
     "tools": (),
     "verify": ("verify",),

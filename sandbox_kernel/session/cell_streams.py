@@ -70,6 +70,8 @@ class RunningCells:
     def __init__(self) -> None:
         self._running: dict[str, Cell] = {}
         self._last: Cell | None = None
+        self.begun = 0
+        """How many there were so far."""
 
     @property
     def charged(self) -> Cell | None:
@@ -78,6 +80,7 @@ class RunningCells:
 
     def cell_sent(self, cell: Identified) -> None:
         self._running[cell.id] = self._last = Cell(cell.id)
+        self.begun += 1
 
     def cell_ended(self, cell: Identified) -> None:
         self._last = self._running.pop(cell.id, self._last)

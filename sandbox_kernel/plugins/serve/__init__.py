@@ -9,6 +9,7 @@ runs.
 - `signed_tokens`: Tokens that LibreChat signs for its users.
 - `address_token`: A token in an address, for clients that send no header.
 - `metrics`: Figures for the operator and for each tenant.
+- `dashboard`: A page to look at: who has which sandboxes, since when, what they use, and what was refused.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `lease_files`: What outlives the server of the sandboxes that do.
 - `turns`: How long the turns of each tenant are, in the event loop that serves all.
@@ -51,5 +52,6 @@ runs.
 - `place`: Where the server listens.
 - `openapi`: What the server speaks, as a page that is made from its routes.
 - `application`: All wires behind the checks that they share.
+- `dashboard_command`: `sandbox-kernel dashboard`: the page, about an engine or a broker.
 - `command`: `sandbox-kernel serve`: its options, start and end.
 """

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from ...core.prometheus_text import CONTENT_TYPE
 from ..mcp.web_server import Names, RequestFilter
-from . import e2b, jupyter, librechat, metrics, open_terminal, openapi
+from . import dashboard, e2b, jupyter, librechat, metrics, open_terminal, openapi
 from .address_token import AddressToken
 from .codes import ServeCode
 from .domain import SandboxHosts
@@ -52,6 +52,7 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
 
     routes = [
         guard.route("GET", "/metrics", _metrics, guard.observer),
+        *dashboard.routes(guard, dashboard.OfTenants(tenants)),
         *(route for wire in (*WIRES, mcp.routes) for route in wire(guard)),
     ]
     asked = [] if tenants.replicas is None else [Middleware(Questions)]

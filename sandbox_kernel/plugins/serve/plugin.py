@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..api import Command, Plugin
-from . import command
+from . import command, dashboard_command
 from .codes import ServeCode
 
 PLUGIN = Plugin(
@@ -20,6 +20,16 @@ PLUGIN = Plugin(
             examples={
                 "sandbox-kernel serve": "for clients of E2B on this machine; prints the variables to set",
                 "sandbox-kernel serve --memory 1G --template big=sandbox-kernel:all": "another image, by a name",
+            },
+        ),
+        Command(
+            name="dashboard",
+            run=dashboard_command.dashboard,
+            add_options=dashboard_command.add_options,
+            group="Checking and maintaining",
+            examples={
+                "sandbox-kernel dashboard": "a page with all sandboxes that this user may see; prints its address",
+                "sandbox-kernel dashboard --engine broker": "with the users of a broker, and what it has ready",
             },
         ),
     ),

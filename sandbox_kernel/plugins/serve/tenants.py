@@ -271,10 +271,13 @@ class Tenants:
                     return lease
         raise Refusal(502, ServeCode.NO_SUCH_SANDBOX, elsewhere=True)
 
+    def everybody(self) -> list[Tenant]:
+        """Return all tenants that have come, by name; the token that opens figures is none's."""
+        return sorted((one for one in self._tenants.values() if one.name != METRICS), key=lambda one: one.name)
+
     def now(self, names: Iterable[str] | None = None) -> list[Now]:
         """Return what tenants have now: those of these names, or all that have come."""
-        everybody = (one for one in self._tenants.values() if one.name != METRICS)
-        found = everybody if names is None else [self.tenant(name) for name in names]
+        found = self.everybody() if names is None else [self.tenant(name) for name in names]
         return [
             Now(one.name, one.figures, (lease.state for lease in self.all_of(one)), one.requests, one.turns.longest)
             for one in sorted(found, key=lambda one: one.name)
