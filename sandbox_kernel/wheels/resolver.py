@@ -315,6 +315,8 @@ def _read(row: Mapping[str, Any]) -> Chosen:
 
 def explain(stderr: str, target: Target) -> Unresolved:
     """Return why pip did not choose, from what it said."""
+    if unreached := _unreached(stderr):
+        return Unresolved(f"pip cannot meet the requirements: {unreached}")
     if missing := _missing(stderr):
         what = "has no wheel" if "(from versions: none)" in stderr else "has no wheel in a version that fits"
         return Unresolved(
@@ -330,7 +332,23 @@ def _missing(stderr: str) -> str:
     return found[1] if found else ""
 
 
+_BROKEN = re.compile(r"Retrying \(Retry\(total=0\b.*? broken by ['\"]?(\w+)\((.*)", re.IGNORECASE)
+"""pip's last try of an index; it says "No matching distribution" afterwards, whatever the index has."""
+
+
+def _unreached(stderr: str) -> str:
+    """Return why pip reached no index, nothing if it did."""
+    found = _BROKEN.search(stderr)
+    if found is None or "(from versions: none)" not in stderr:
+        return ""
+    kind, why = found[1], re.findall(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED", found[2])
+    words = f"{kind}: {why[0]}" if why else kind
+    return f"the index was not reached ({words}): is there a network, and are https_proxy and the like right?"
+
+
 def errors_of(stderr: str) -> str:
-    """Return what pip said of errors."""
+    """Return what pip said of errors; where it reached no index, that: what it says of versions then is of none."""
+    if unreached := _unreached(stderr):
+        return unreached
     said = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
     return " ".join(said)[-1500:] or stderr[-1500:].strip()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -419,3 +421,21 @@ def test_pip_is_given_the_variables_that_reach_an_index_and_no_others() -> None:
     }
     assert environment(given | dropped) == given | {"PATH": "/usr/bin:/bin"}
     assert "PIP_FIND_LINKS" not in environment({"PIP_FIND_LINKS": "wheels /opt"})
+
+
+@pytest.mark.parametrize("proxied", [True, False], ids=["a proxy that is not there", "nobody at the address"])
+def test_an_index_that_is_not_reached_is_no_package_that_is_missing(proxied: bool) -> None:
+    """Pip says that no version was found, and names the package: its own words, from a port without anybody."""
+    given = {name: value for name, value in os.environ.items() if not re.search("proxy|PIP_", name, re.IGNORECASE)}
+    nobody = "http://127.0.0.1:9"
+    given |= {"https_proxy": nobody} if proxied else {}
+    index = "https://index.example/simple" if proxied else nobody
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--retries=1", f"--index-url={index}", "six"]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=60)
+    assert "No matching distribution found for six" in done.stderr, "the control: what would be believed"
+    why = resolver.explain(done.stderr, TARGET).message
+    assert re.search(
+        r"the index was not reached \(\w+Error: \[Errno \d+\] Connection refused\): is there a network", why
+    )
+    assert "wheel" not in why
+    assert resolver.errors_of(done.stderr) in why
