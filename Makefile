@@ -20,17 +20,17 @@ demo: setup ## answer a question about real data in the sandbox, into output/; m
 	@$(BIN)/python notebooks/demo.py --output output --limits best-effort --engine broker
 
 serve: setup ## the server for clients of E2B and others, on loopback; prints what clients set, and Ctrl-C ends it
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve]'
 	@echo "--- starting the server"
 	@$(BIN)/sandbox-kernel serve --limits best-effort $(SETTINGS)
 
 # SETTINGS are settings of both kernels, such as SETTINGS="--limits best-effort".
 lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folders for files in and out
-	@mkdir -p output/lab/results
+	@mkdir -p output/lab/uploads output/lab/downloads
 	@cp -R -n notebooks/data notebooks/*.ipynb output/lab/
-	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results $(SETTINGS)
-	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads data --downloads results --name sandbox-limits \
-		--display-name "Python 3 (sandbox, small limits)" --memory 512M --scratch-size 64M --cell-timeout 5 \
+	@cp -R -n notebooks/data/. output/lab/uploads/
+	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads uploads --downloads downloads $(SETTINGS)
+	@$(BIN)/sandbox-kernel install --prefix output/lab-kernels --uploads uploads --downloads downloads --name sandbox-limits \
+		--display-name "Python 3 (sandbox, small limits)" --memory 512M --scratch-size 64M --cell-timeout 10 \
 		$(SETTINGS)
 	@echo "--- starting JupyterLab; Ctrl-C ends it"
 	@cd output/lab && JUPYTER_PATH="$(CURDIR)/output/lab-kernels/share/jupyter" \
@@ -293,7 +293,7 @@ clean: ## remove what the other targets made here; the engine and its images sta
 $(VENV)/.for-use: pyproject.toml labextension/built/sha256
 	@echo "--- installing sandbox-kernel into $(VENV)"
 	@.ci/venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[notebook,bubblewrap]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
 	@touch $@
 
 # pip takes two minutes, uv half of one; its settings are not pip's, so that where it finds no index, pip is asked.
