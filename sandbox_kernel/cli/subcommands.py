@@ -374,7 +374,7 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.walls:
         return _walls(options)
-    rows = diagnose(settings_in_order(options.name, options.values), name=options.name)
+    rows = diagnose(settings_in_order(options.name, options.values), name=options.name, given=options.values)
     print(as_json(rows) if options.json else table(rows, details=options.details))
     return FINE if all(row.ok for row in rows) else WRONG
 

@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from ..config.sources import read_argv
@@ -31,7 +32,7 @@ from ..engines.inspectable import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, BUBBLEWRAP, begin, beneath, explained, make_engine, provider
 from ..plugins import index
 from ..policy.safe_text import ours
-from .install import NAME, check, values_in
+from .install import NAME, check, flags, values_in
 
 Status = Literal["ok", "note", "wrong", "skipped"]
 
@@ -92,16 +93,22 @@ def as_json(rows: list[Check]) -> str:
 
 
 def diagnose(
-    settings: Settings, *, name: str = NAME, folder: Path | None = None, line_by_line: bool = True
+    settings: Settings,
+    *,
+    name: str = NAME,
+    folder: Path | None = None,
+    given: Mapping[str, object] = MappingProxyType({}),
+    line_by_line: bool = True,
 ) -> list[Check]:
     """Check everything, within two minutes; leaves nothing behind.
 
-    The kernelspec is the one in `folder`, or else the one that front ends find by `name`. `line_by_line` starts a
-    sandbox only for its attestation. Without it the first cell has to do: no cell runs in a sandbox that lacks one.
+    The kernelspec is the one in `folder`, or else the one that front ends find by `name`. `given` are those of the
+    settings that whoever asks gave, for what it is told to type. `line_by_line` starts a sandbox only for its
+    attestation. Without it the first cell has to do: no cell runs in a sandbox that lacks one.
     """
 
     async def both() -> list[Check]:
-        reading = asyncio.to_thread(kernelspec_row, name, folder)
+        reading = asyncio.to_thread(kernelspec_row, name, folder, given)
         of_plugins = asyncio.to_thread(rows_of_plugins, settings, folder)
         browser = asyncio.to_thread(_browser)
         start = _engine_and_start(settings, line_by_line)
@@ -353,15 +360,16 @@ async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
 # --- the kernelspec --------------------------------------------------------------------------------------------------
 
 
-def kernelspec_row(name: str, folder: Path | None = None) -> Check:
-    """Check that front ends find the kernel, and that its command line works."""
+def kernelspec_row(name: str, folder: Path | None = None, given: Mapping[str, object] = MappingProxyType({})) -> Check:
+    """Check that front ends find the kernel, and that its command line works. `given` are settings of the check."""
     from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 
+    installs = shlex.join(["sandbox-kernel", "install", "--name", name, *flags(given)])
     try:
         found = KernelSpec.from_resource_dir(str(folder)) if folder else None
         spec = found or KernelSpecManager().get_kernel_spec(name)
     except NoSuchKernel:
-        return Check("kernelspec", "wrong", f"no kernel {name} is installed", f"sandbox-kernel install --name {name}")
+        return Check("kernelspec", "wrong", f"no kernel {name} is installed", installs)
     except Exception as error:  # whatever a broken kernel.json leads to
         unreadable = f"the kernel.json of {name} cannot be read: {type(error).__name__}: {error}"
         return Check("kernelspec", "wrong", unreadable, f"sandbox-kernel install --name {name}, with its flags")

@@ -44,6 +44,12 @@ def check(values: Mapping[str, object]) -> Settings:
     return resolve({name: value for name, value in merged.items() if is_for_all(name, value)})
 
 
+def flags(values: Mapping[str, object]) -> list[str]:
+    """Return settings as arguments of a command, in the order of the table."""
+    given = ((setting, values[name], name) for name, setting in SETTINGS.items() if name in values)
+    return [f"{setting.flag}={word}" for setting, value, name in given for word in setting.form.written(name, value)]
+
+
 def kernel_spec(
     values: Mapping[str, object],
     settings: Settings,
@@ -63,9 +69,7 @@ def kernel_spec(
     argv: list[str] = []
     for word in spec["argv"]:
         argv += [python] if word == "{python}" else isolation if word == "{isolation}" else [word]
-    for name, setting in SETTINGS.items():
-        if name in values:
-            argv += [f"{setting.flag}={word}" for word in setting.form.written(name, values[name])]
+    argv += flags(values)
     limits = settings.limits
     # For people who read the kernel's description; the arguments above are what counts.
     about = {

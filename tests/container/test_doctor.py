@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -295,6 +296,26 @@ def test_a_kernelspec_that_cannot_work(case: str, kernelspec: Path) -> None:
     assert row.status == "wrong"
     assert reason in row.found
     assert row.remedy
+
+
+def test_the_remedy_of_a_kernelspec_that_is_missing_installs_the_kernel_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    """What it says is typed as it stands: then there is the kernel, with the settings of the check."""
+    place = {"JUPYTER_PATH": str(tmp_path / "share/jupyter"), "JUPYTER_DATA_DIR": str(tmp_path / "share/jupyter")}
+    given = ("--image", "sandbox-kernel:base", "--memory", "300M", "--cpus", "1")
+    name = "sandbox-of-a-remedy"
+    rows = {row["name"]: row for row in json.loads(run("--json", "--name", name, *given, **place).stdout)["checks"]}
+    remedy = shlex.split(rows["kernelspec"]["remedy"])
+    assert remedy[:2] == ["sandbox-kernel", "install"]
+    program = str(Path(sys.executable).with_name("sandbox-kernel"))
+    done = subprocess.run(
+        [program, *remedy[1:], "--prefix", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(run("--json", "--name", name, **place).stdout)["checks"]}
+    assert rows["kernelspec"]["status"] == "ok"
+    assert "300.0 MiB a session" in rows["memory"]["found"], "the settings are the kernel's now"
 
 
 @pytest.mark.parametrize("text", ["{bad", "[]", ""])

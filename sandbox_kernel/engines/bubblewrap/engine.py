@@ -89,9 +89,8 @@ def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ..
         rows.append(Condition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
     else:
         remedy = "start it in a cgroup that is yours (systemd-run --user --scope -p Delegate=yes COMMAND), or accept "
-        rows.append(
-            Condition("cgroup", met=False, found=f"none can be made: {why}", remedy=f"{remedy}limits = best-effort")
-        )
+        remedy += "limits = best-effort: sandbox-kernel setup --limits best-effort"
+        rows.append(Condition("cgroup", met=False, found=f"none can be made: {why}", remedy=remedy))
     return tuple(rows)
 
 

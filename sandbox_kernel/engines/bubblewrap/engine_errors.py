@@ -49,7 +49,7 @@ def no_limits(why: str) -> EngineError:
         EndCode.ENGINE_LACKS_PROTECTION,
         f"memory, processes and processors cannot be limited here ({why.strip()}): start it in a cgroup that is yours "
         "(systemd-run --user --scope -p Delegate=yes COMMAND), use another engine, or accept less with "
-        "limits = best-effort",
+        "limits = best-effort (--limits best-effort, Sandbox(limits='best-effort'))",
         setting="limits",
     )
 

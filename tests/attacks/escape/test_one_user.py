@@ -134,8 +134,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder.chmod(0o755)
     (folder / "own").mkdir()
     (folder / "own/shared").write_text("of everybody\n")
-    for each, mode in (("own", 0o755), ("own/shared", 0o644)):  # whatever the umask: the sandbox's user is another
-        (folder / each).chmod(mode)
+    for name, mode in (("own", 0o755), ("own/shared", 0o644)):  # whatever the umask: the sandbox's user is another
+        (folder / name).chmod(mode)
     said = json.loads(Path(root_of_tests(), "root.json").read_text())
     tree = f"{root_of_tests()}/{said.pop('tree', 'root')}"
     links = [[str(path.readlink()), f"/{path.name}"] for path in Path(tree).iterdir() if path.is_symlink()]
