@@ -135,7 +135,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    try:
+        module = import_module(f".{_MODULES[name]}", __name__)
+    except AttributeError as error:  # which `from sandbox_kernel import ...` would take for a name that is not there
+        raise ImportError(f"{__name__}.{_MODULES[name]} cannot be imported here: {error}") from error
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

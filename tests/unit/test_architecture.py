@@ -287,6 +287,20 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert {name for name in found if name.startswith("sandbox_kernel")} == {"sandbox_kernel"}
 
 
+@pytest.mark.parametrize("way", ["from sandbox_kernel import Sandbox", "import sandbox_kernel; sandbox_kernel.Sandbox"])
+def test_a_machine_that_lacks_something_is_told_what(way: str) -> None:
+    """Python takes an AttributeError for a name that is not there, and says no more. The control is such a name."""
+    lacks = "import os; del os.O_PATH, os.O_NOFOLLOW, os.O_DIRECTORY, os.O_CLOEXEC\n"
+    done = subprocess.run([sys.executable, "-c", lacks + way], capture_output=True, text=True, check=False, cwd=ROOT)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: sandbox_kernel.")
+    assert "module 'os' has no attribute 'O_" in last
+    done = subprocess.run(
+        [sys.executable, "-c", way.replace("Sandbox", "Sandbag")], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert "Sandbag" in done.stderr.strip().splitlines()[-1]
+
+
 def test_the_start_of_a_kernel_imports_nothing_heavy() -> None:
     """Until the engine works on the container, only what asks it is imported: each of these costs 0.02 to 0.4 s."""
     found = modules_after(

@@ -140,7 +140,8 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     broker.listen(sock)
     if options.listen is not None:
         await _listen_on_network(broker, options, settings)
-    _say(f"listening at {path}, engine {engine.address}, {warm.pool} sandboxes kept ready")
+    kept = f"{warm.pool} {'sandbox' if warm.pool == 1 else 'sandboxes'} kept ready"
+    _say(f"listening at {path}, engine {engine.address}, {kept}")
     for other in others() if path == own() else ():
         _say(f"a broker of another installation listens at {other}: sessions of this one do not take it")
     try:

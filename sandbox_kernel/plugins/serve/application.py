@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ...core.prometheus_text import CONTENT_TYPE
@@ -63,7 +63,7 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
         return ours
 
     return Starlette(
-        routes=[Route("/healthz", _healthz), Route("/openapi.json", described), *routes],
+        routes=[Route("/", _front), Route("/healthz", _healthz), Route("/openapi.json", described), *routes],
         middleware=[
             Middleware(AddressToken),
             Middleware(RequestFilter, known=known),
@@ -73,6 +73,11 @@ def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
         exception_handlers=refused,
         lifespan=lifespan,
     )
+
+
+async def _front(request: Request) -> Response:
+    """Lead a person who looks at the address to the page that is for people."""
+    return RedirectResponse("/dashboard", 307)
 
 
 async def _healthz(request: Request) -> Response:

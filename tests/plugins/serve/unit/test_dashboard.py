@@ -67,6 +67,8 @@ async def test_a_token_opens_its_own_rows_and_the_operator_s_all(served: Served)
 
 async def test_without_a_token_there_is_the_page_and_no_data(served: Served) -> None:
     assert (await served.ask("GET", "/dashboard/data")).status_code == 401
+    front = await served.ask("GET", "/")
+    assert (front.status_code, front.headers["location"]) == (307, "/dashboard")
     answer = await served.ask("GET", "/dashboard")
     assert answer.status_code == 200
     rules = answer.headers["content-security-policy"]

@@ -228,7 +228,7 @@ async def test_a_page_of_another_site_is_refused_even_with_the_token(served: Ser
 
 async def test_everybody_may_ask_whether_the_server_runs_and_for_nothing_else(served: Served) -> None:
     assert (await served.ask("GET", "/healthz")).json() == {"status": "ok"}
-    for method, path in (("GET", "/"), ("GET", "/docs"), ("PUT", "/sandboxes"), ("GET", "/sandboxes/s1/logs")):
+    for method, path in (("POST", "/"), ("GET", "/docs"), ("PUT", "/sandboxes"), ("GET", "/sandboxes/s1/logs")):
         answer = await served.ask(method, path, headers={"X-API-Key": MINE})
         assert answer.status_code in {404, 405}
         assert answer.json()["code"] == answer.status_code
