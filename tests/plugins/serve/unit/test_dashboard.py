@@ -16,13 +16,14 @@ from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.core.model import MIB, Limits, SandboxSample
 from sandbox_kernel.engines.inspectable import Crowd, CrowdUser, Listed
 from sandbox_kernel.plugins.mcp.web_server import Names
-from sandbox_kernel.plugins.serve import dashboard
+from sandbox_kernel.plugins.serve import dashboard, metrics
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.dashboard import Rates, trouble, within
 from sandbox_kernel.plugins.serve.dashboard_command import OfEngine
 from sandbox_kernel.plugins.serve.tenants import Tenant
 from sandbox_kernel.plugins.serve.token_file import METRICS, Tokens
 from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served
+from tests.support.grafana import declared, figures
 
 OPERATOR = "e2b_" + "c" * 40
 
@@ -165,3 +166,9 @@ async def test_a_broker_s_page_has_its_users_and_what_it_has_ready() -> None:
     first, second = board.sandboxes
     assert (first.network, first.trouble, first.cpu_percent) == ("some hosts", ("memory-high",), 50.0)
     assert (second.network, second.trouble, second.memory_used) == ("?", ("owner-gone",), None)
+
+
+def test_the_dashboard_of_grafana_asks_for_figures_that_there_are() -> None:
+    asked = figures("sandbox_kernel_serve")
+    assert len(asked) >= 6
+    assert asked <= declared(metrics.page([], 0))
