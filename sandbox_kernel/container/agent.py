@@ -251,6 +251,7 @@ class Agent:
         if op == "meter":
             # One at a time: a new one takes the place of the one before. Without "start", it is read and ended.
             meter, self.meter = self.meter, agent_report.Meter() if request.get("start") else None
+            self.ooms = agent_report.oom_kills()  # what others had before this cell, or have after it, is not of it
             return dict(meter.read() if meter is not None else {}, ok=True), b""
         if op == "signal":
             if self.kernel is None:

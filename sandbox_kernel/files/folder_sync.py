@@ -42,6 +42,10 @@ FOLDER_SECONDS = 15.0
 MAX_OTHERS = 100
 """Things in scratch that are no regular files, of which a listing is believed."""
 MAX_REPORTED = 50
+MAX_LINES, MAX_RENAMED_LINES = 15, 5
+"""In one cell, of files that were refused and of those that go by another name; a line beneath counts the others. Both
+directions together are fewer than what the host may say in a cell (`requests.queue.MAX_TOLD`).
+"""
 """Refusals that a report names; the rest is counted."""
 _KINDS = {
     "link": FileCode.NOT_A_FILE.note(what="a link"),
@@ -126,15 +130,15 @@ class Folders:
 def _renamed(report: Report) -> list[str]:
     """Say which files go by a name that stands for another one."""
     names = [path for path, _ in report.copied if stands_in(path)]
-    notes = [f"copied as {name}: {FileCode.NAME_REPLACED.text}" for name in names[:MAX_REPORTED]]
-    return notes + [f"copied under other names, too: {len(names) - MAX_REPORTED} more"] * (len(names) > MAX_REPORTED)
+    notes = [f"copied as {name}: {FileCode.NAME_REPLACED.text}" for name in names[:MAX_RENAMED_LINES]]
+    more = len(names) - MAX_RENAMED_LINES
+    return notes + [f"copied under other names, too: {more} more"] * (more > 0)
 
 
 def _notes(report: Report, what: str) -> list[str]:
-    notes = [f"{what}: {path}: {reason}" for path, reason in report.refused]
-    if report.more_refused:
-        notes.append(f"{what}: {report.more_refused} more")
-    return notes
+    notes = [f"{what}: {path}: {reason}" for path, reason in report.refused[:MAX_LINES]]
+    more = max(0, len(report.refused) - MAX_LINES) + report.more_refused
+    return notes + [f"{what}: {more} more"] * (more > 0)
 
 
 class Disk:
@@ -309,7 +313,7 @@ class Downloads(_Direction):
         except FileRefused as reason:
             self._notes.refuse(".", reason)
             return
-        files, refused = await self._disk.run(_regular_files, reply)
+        files, refused = await self._disk.run(_regular_files, reply, self._state.inside)
         for path, refusal in refused:
             self._notes.refuse(path, refusal)
         if reply.get("complete") is True:
@@ -354,15 +358,22 @@ class Downloads(_Direction):
             raise FileRefused(FileCode.NOT_THE_KNOWN_ONE)
 
 
-def _regular_files(reply: dict[str, Any]) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
-    """Divide a listing into what may be copied and what not. It may be a long one: not for the loop's thread."""
+def _regular_files(
+    reply: dict[str, Any], known: Mapping[str, Stamp]
+) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
+    """Divide a listing into what may be copied and what not. It may be a long one: not for the loop's thread.
+
+    What the host put there, and nobody has changed, is no copy to be made, whatever its name.
+    """
     files: dict[str, Stamp] = {}
     refused: list[tuple[str, FileRefused]] = []
     for path, value in entries(reply):
         try:
-            name = safe_name(path)
-            check_downloaded_name(name)
-            files[name] = Stamp.parse(value)
+            stamp = Stamp.parse(value)
+            name = path if known.get(path) == stamp else safe_name(path)
+            if known.get(name) != stamp:
+                check_downloaded_name(name)
+            files[name] = stamp
         except FileRefused as reason:
             refused.append((path, reason))
     others = reply.get("others")

@@ -7,6 +7,7 @@ left, names in CSS cannot be spelled in another way.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -53,6 +54,8 @@ _PLACES = {"static", "sticky"}
 _PLACES_IN_SHEET = {"absolute", "relative"}
 """What a sheet places is painted within its output only (`contain: paint`), as a Styler's tooltips are."""
 _SHIFT = re.compile(r"translate\(-?[0-9]{1,3}(px|em|%)(, ?-?[0-9]{1,3}(px|em|%))?\)")
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{1,6})[ \t\n]?")
+"""As IRkernel writes the dots between the parts of each vector."""
 _CONTENT = re.compile(r"\s*(?:\"([^\"'\\<>\n]{0,200})\"|'([^\"'\\<>\n]{0,200})'|none)\s*")
 """Words before or after an element."""
 MAX_CONTENT = 500_000
@@ -190,7 +193,10 @@ def classes(text: str) -> set[str]:
 
 def _rules(text: str) -> list[tuple[str, str]] | None:
     """Return selectors and declarations of each rule, or None if there is anything else than rules."""
-    if len(text) > MAX_SHEET or "\\" in text or "<" in text or "@" in text or _parts(text) > MAX_SHEET_PARTS:
+    if len(text) > MAX_SHEET:
+        return None
+    text = _ESCAPE.sub(_unescaped, text)
+    if "\\" in text or "<" in text or "@" in text or _parts(text) > MAX_SHEET_PARTS:
         return None
     text = _without_comments(text)
     *rules, rest = text.split("}")
@@ -198,6 +204,13 @@ def _rules(text: str) -> list[tuple[str, str]] | None:
     if rest.strip() or any(len(pair) != 2 for pair in pairs):
         return None
     return [(selectors, body) for selectors, body in pairs]
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """Return the character of an escape, if it is a letter or sign that has no meaning of its own in a sheet."""
+    number = int(escape[1], 16)
+    letter = chr(number) if number <= sys.maxunicode else ""
+    return letter if letter in {" ", "\xa0"} or (letter > "\xa0" and letter.isprintable()) else escape[0]
 
 
 def _parts(text: str) -> int:

@@ -37,7 +37,8 @@ WALL = Wall(
     kernel="the node's kernel, behind the node's filter and ours; with a runtime class, gVisor's or a machine's own",
     stops="the same as runc; the network is the cluster's to close, and each sandbox looks whether it is closed",
     leaves="the same as runc; files within /proc that tell of the node are not covered (its configuration, the names "
-    "of its kernel's functions, its pressure); a packet that nobody answers can be sent, and is dropped",
+    "of its kernel's functions, its pressure, boot, drivers and file systems); on nodes with cgroup v1, memory of sockets "
+    "has no limit; a packet that nobody answers can be sent, and is dropped",
     needs="a cluster whose network enforces policies, a namespace with the manifests of the page, and an image that "
     "its nodes find",
     costs="a cold start takes about a second; what is asked for is kept free for the session; computing costs nothing",
@@ -64,6 +65,11 @@ def _require_package() -> None:
             f"{install_words('kubernetes')}",
             setting="engine",
         ) from error
+
+
+_OF_SOCKETS = (
+    "on nodes with cgroup v1, the kubelet limits no memory of sockets; on those with v2 the pod's limit has it"
+)
 
 
 class KubernetesProvider(EngineProvider):
@@ -105,6 +111,11 @@ class KubernetesProvider(EngineProvider):
             "the_kernel_s_symbols": _SHOWN,
             "the_kernel_s_configuration": _SHOWN,
             "what_the_machine_s_pressure_wakes": _SHOWN,
+            "file_systems_of_the_machine": _SHOWN,
+            "the_boot_of_the_machine": _SHOWN,
+            "buses_and_drivers_of_the_machine": _SHOWN,
+            "connections_beyond_the_memory_limit": _OF_SOCKETS,
+            "datagrams_beyond_the_memory_limit": _OF_SOCKETS,
             "empty_files_without_end": _COUNTED,
         }
     )

@@ -70,7 +70,8 @@ async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response
 def _network(body: Body, settings: Settings) -> tuple[Settings, list[str]]:
     """Return settings with what a client asks of the network, and the hosts that it named, each of which is allowed.
 
-    As on E2B, what it allows comes before what it denies. Here all else is denied then.
+    As on E2B, what it allows comes before what it denies. Here all else is denied then. That the internet is allowed is
+    no wish: clients before 2.51 say it of every sandbox, and the operator says what of it there is.
     """
     asked = body.fields.get("network") or {}
     if not isinstance(asked, dict):
@@ -82,8 +83,6 @@ def _network(body: Body, settings: Settings) -> tuple[Settings, list[str]]:
     rest = {
         name for name, value in asked.items() if value and name not in {"allowOut", "denyOut", "allowPublicTraffic"}
     }
-    if internet is True:
-        rest.add("allow_internet_access")
     if asked.get("allowPublicTraffic") is True:
         rest.add("allowPublicTraffic")
     off = internet is False or any(one in EVERYTHING for one in denied)

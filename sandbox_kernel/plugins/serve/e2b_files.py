@@ -67,7 +67,7 @@ async def _upload(request: Request, lease: Lease) -> Response:
             return answer([_written(lease, await _write(lease, path, file, user), noted)])
     if kind != "multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
-    async with form_of(request, limit) as files:
+    async with form_of(request, limit, file="file" if "path" in request.query_params else "") as files:
         paths = [one.filename for one in files]
         if len(files) == 1 and "path" in request.query_params:
             paths = [_path(request)]

@@ -58,10 +58,11 @@ class FormFile:
 class _Reader:
     """What a parser finds, part by part. Methods raise `Refusal`."""
 
-    def __init__(self, content: IO[bytes], fields: int) -> None:
+    def __init__(self, content: IO[bytes], fields: int, file: bytes) -> None:
         self.files: list[FormFile] = []
         self._content = content
         self._fields = fields
+        self._named = file
         self._file: FormFile | None = None
         self._size = 0
         self._name = self._value = self._disposition = b""
@@ -97,14 +98,14 @@ class _Reader:
         _, said = parse_options_header(self._disposition)
         if b"name" not in said:
             raise _improper("a part has no name")
-        if b"filename" not in said:
+        if b"filename" not in said and said[b"name"] != self._named:
             self._fields -= 1
             if self._fields < 0:
                 raise _improper("it has too many fields")
             return
         if len(self.files) >= MAX_FILES:
             raise _improper(f"it may have {MAX_FILES:,} files")
-        self._file = FormFile(self._content, _text(said[b"filename"]))
+        self._file = FormFile(self._content, _text(said.get(b"filename", b"")))
         self.files.append(self._file)
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
@@ -128,16 +129,17 @@ def _improper(why: object) -> Refusal:
 
 
 @asynccontextmanager
-async def form_of(request: Request, limit: int, fields: int = 0) -> AsyncIterator[list[FormFile]]:
+async def form_of(request: Request, limit: int, fields: int = 0, file: str = "") -> AsyncIterator[list[FormFile]]:
     """Read a form whose files have up to `limit` bytes together, and up to so many fields; give its files.
 
+    A part with the name `file` is one without a file's name, too, as a browser sends text: the address has its path.
     They are on disk, without names, until this ends. Raises `Refusal`, also for a form without a file.
     """
     kind, said = parse_options_header(request.headers.get("content-type", ""))
     if kind.lower() != b"multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body of this request is a form (multipart/form-data)")
     with spool(MAX_MEMORY) as content:
-        reader = _Reader(content, fields)
+        reader = _Reader(content, fields, file.encode())
         try:
             parser = MultipartParser(said.get(b"boundary", b""), reader.callbacks())
             async for piece in pieces_of(request, limit + MAX_FORM):

@@ -29,7 +29,7 @@ MAX_WAITING = 1_000
 """Requests waiting in one queue; "run all" of a long notebook is a few hundred."""
 MAX_UNASKED = 100
 """Answers to one cell that asks for input where none is allowed; each waits for the kernel to take it."""
-MAX_TOLD = 20
+MAX_TOLD = 50
 """Lines of the host's own in one cell while it runs; the audit has them all."""
 
 _COUNTED = re.compile(r"(.{1,200}_([0-9]{1,20})_)([0-9]{1,15})", re.DOTALL)

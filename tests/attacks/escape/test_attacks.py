@@ -33,7 +33,10 @@ DIFFERENT: dict[str, dict[str, frozenset[str]]] = {
     "bubblewrap": _ON_BUBBLEWRAP,
     "bubblewrap-best-effort": _ON_BUBBLEWRAP,
     **{
-        name: {attack: frozenset({word}) for attack, word in getattr(each, "escapes", {}).items()}
+        name: {
+            attack: frozenset({word}) | (ATTACKS[attack].refused if attack in NOT_WITHOUT_A_CGROUP else frozenset())
+            for attack, word in getattr(each, "escapes", {}).items()
+        }
         for name, each in ON_BUBBLEWRAP.items()
         if name not in {BUBBLEWRAP.name, WITHOUT_A_CGROUP.name}
     },

@@ -20,15 +20,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sandbox_kernel.container import file_requests
+from sandbox_kernel.core.codes import FileCode
 from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import folder_sync, scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES, FileLimits, check_name, safe_name, stands_in
-from sandbox_kernel.files.folder_sync import Downloads, Report, SyncState, Uploads
+from sandbox_kernel.files.folder_sync import Downloads, Refusal, Report, SyncState, Uploads
 from sandbox_kernel.files.host_tree import DownloadFolder, UploadFolder
 from sandbox_kernel.files.scratch_files import Ask, Stamp
 from sandbox_kernel.sdk import folder_entries
 from sandbox_kernel.sdk.folder_entries import FileType
+from sandbox_kernel.session.requests.queue import MAX_TOLD
 from tests.support.descriptors import open_below
 from tests.support.examples import examples
 from tests.support.files_agent import Liar, real
@@ -427,6 +429,29 @@ async def test_what_a_cell_makes_or_changes_comes_out_and_what_was_uploaded_does
     assert not await place.downloads.sync(real)
     assert (place.down / "sales.csv").read_text() == "2"
     place.require_safe()
+
+
+@pytest.mark.parametrize("name", ["Makefile", "-x.txt", "-rf", "CON", "run.desktop"])
+async def test_what_the_host_put_there_is_no_download_whatever_its_name(place: Place, name: str) -> None:
+    """A checkout has a Makefile. The control is one that a cell has changed: programs act upon files of that name."""
+    (place.up / name).write_text("all:\n")
+    copied = names(await place.uploads.sync(real))
+    assert not await place.downloads.sync(real)
+    if copied:
+        (place.scratch / name).write_text("all:\n\trm -rf /\n")
+        assert dict((await place.downloads.sync(real)).refused).keys() == {name}
+    assert tree(place.down) == set()
+
+
+def test_the_lines_of_both_directions_fit_into_a_cell() -> None:
+    """The last one counts those that are left out, and is never one of them itself."""
+    refused = tuple(Refusal(f"m/{number}", "too many", FileCode.SESSION_FILES) for number in range(50))
+    copied = tuple((f"_m~{number:08x}.csv", 1) for number in range(50))
+    lines = folder_sync._notes(Report(copied, refused, 449), "not copied")
+    assert lines[-1] == f"not copied: {449 + 50 - folder_sync.MAX_LINES} more"
+    lines += folder_sync._renamed(Report(copied, refused, 449))
+    assert lines[-1].endswith(f"{50 - folder_sync.MAX_RENAMED_LINES} more")
+    assert 2 * len(lines) <= MAX_TOLD
 
 
 async def test_odd_things_in_scratch_stay_there_and_are_named(place: Place) -> None:

@@ -127,6 +127,24 @@ def test_no_sheet_brings_it_back(rule: str) -> None:
     )
 
 
+IR = """.list-inline {list-style: none; margin:0; padding: 0}
+.list-inline>li {display: inline-block}
+.list-inline>li:not(:last-child)::after {content: "\\00b7"; padding: 0 .5ex}
+.dl-inline>dt::after {content: ":\\0020"; padding-right: .5ex}
+"""
+"""IRkernel's, of every vector that it shows."""
+
+
+def test_dots_between_the_parts_of_a_vector_are_no_reason_for_a_frame() -> None:
+    """An escape of a letter or a sign is that letter. What has a meaning in a sheet, or shows nowhere, stays an escape."""
+    sheet = css.stylesheet(IR, "x")
+    assert sheet is not None
+    assert 'content: "·"' in sheet
+    assert 'content: ": "' in sheet or 'content: ":"' in sheet
+    for escape in ("3c", "22", "27", "7d", "3b", "5c", "a", "0", "202e", "200b", "2028", "ad", "d800", "110000", "41"):
+        assert css.stylesheet(IR.replace("00b7", escape), "x") is None, escape
+
+
 def test_few_elements_are_placed_over_each_other() -> None:
     """24,000 cells of a table, each as large as a window, all in one place: 24 s of the processor, and 1,400 take three."""
     sheet = "<style>td {position: absolute; width: 900px; height: 1500px; opacity: .5}</style>"

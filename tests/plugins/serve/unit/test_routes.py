@@ -242,6 +242,25 @@ async def pieces(count: int, size: int = 1 << 20) -> AsyncIterator[bytes]:
         yield bytes(size)
 
 
+async def test_a_part_named_file_is_the_file_where_the_address_has_its_path(served: Served) -> None:
+    """As a browser sends text that it appends to a form. The control is a form whose address has none."""
+    body = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\ntext of a file\r\n--b--\r\n'
+    headers = files_of(served.mine, **{"Content-Type": "multipart/form-data; boundary=b"})
+    answer = await served.ask("POST", "/files?path=a.txt", headers=headers, content=body)
+    assert written(served) == [b"text of a file"], answer.text
+    answer = await served.ask("POST", "/files", headers=headers, content=body)
+    assert answer.status_code == 400
+    answer = await served.ask("POST", "/files?path=a.txt", headers=headers, content=body.replace(b'"file"', b'"other"'))
+    assert answer.status_code == 400
+    assert len(written(served)) == 1
+
+
+def written(served: Served) -> list[bytes]:
+    """Return what was written into the sandbox of `mine`."""
+    found: list[bytes] = served.mine.sandbox.written  # type: ignore[attr-defined]
+    return found
+
+
 async def test_a_body_of_json_is_bounded_with_and_without_its_length(served: Served) -> None:
     for body in (bytes(MAX_JSON + 1), pieces(5)):
         answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, content=body)
@@ -418,7 +437,6 @@ async def test_a_signature_opens_what_it_was_made_for_and_nothing_else(served: S
         ({"mcp": {"a": {}}}, "mcp"),
         ({"iam": {"tokens": {"a": 1}}}, "iam"),
         ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumeMounts"),
-        ({"allow_internet_access": True}, "allow_internet_access"),
         ({"network": {"allowOut": ["example.org"]}}, "allowOut"),
         ({"network": {"allowPublicTraffic": True}}, "allowPublicTraffic"),
         ({"network": {"rules": {"a": []}}}, "rules"),
