@@ -10,7 +10,7 @@ import os
 import pwd
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 _NAME = re.compile(r"/?sandbox-kernel-([^/]+?)-(\d+)-(\d+)(?:-[0-9a-f]{8})?")
@@ -49,8 +49,12 @@ class Owner:
         return ticks is None or (ticks > 0 and self.started in {0, ticks})
 
 
+@lru_cache(maxsize=4096)
 def account_name(uid: int) -> str:
-    """Return the name of an account of this machine; of a user id without one, the number."""
+    """Return the name of an account of this machine; of a user id without one, the number.
+
+    A name is looked up once: the table may be another machine's, and whoever asks for many would wait for each.
+    """
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -139,10 +139,12 @@ def _line(module: str, call: str) -> str:
 def packed_line(source: str, name: str) -> str:
     """Return one line of Python, an expression, that runs a source in a module of its own.
 
-    It leaves no name where it is run. `Inside.lines` are such lines.
+    It leaves no name where it is run, and no frame where a debugger shows the code of a user: a name that begins like
+    this is nobody's file to it. `Inside.lines` are such lines.
     """
     data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
-    return f"exec(__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}')), {{'__name__': {name!r}}})"
+    text = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}'))"
+    return f"exec(compile({text}, '<frozen {name}>', 'exec'), {{'__name__': {name!r}}})"
 
 
 def charts_line() -> str:

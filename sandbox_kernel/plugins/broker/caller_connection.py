@@ -29,7 +29,7 @@ from ...engines.inspectable import Condition, CrowdUser, Inspectable, Shown
 from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer, peer
-from .client.network_caller import NetworkCaller
+from .client.network_caller import NetworkCaller, User
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedSandbox
@@ -78,8 +78,8 @@ class Service(Protocol):
     async def look(self) -> None:
         """Note what sandboxes use now."""
 
-    def users(self) -> list[CrowdUser]:
-        """Return what each user has, and had since the start."""
+    def users(self, only: User | None = None) -> list[CrowdUser]:
+        """Return what each user has, and had since the start; or what one has."""
 
     async def reap(self) -> int:
         """Remove what lost owners left; return how many."""
@@ -161,7 +161,7 @@ async def crowd(broker: Service, peer: Peer, said: Answer) -> Answer:
     """What an operator sees of all users: root, and the broker's own user; another sees itself."""
     await broker.look()
     of_all = peer.uid in {0, os.geteuid()}
-    rows = [asdict(one) for one in broker.users() if of_all or one.name == words_of(peer.uid)]
+    rows = [asdict(one) for one in broker.users(None if of_all else peer.uid)]
     pool = {"ready": broker.pool.ready, "size": broker.pool.size} if of_all else {"ready": 0, "size": 0}
     return {**pool, "most": broker.policy.sessions, "rows": fitting(rows)}
 

@@ -188,13 +188,13 @@ class Broker:
 
     def _noted(self, lent: Lease, now: SandboxSample) -> None:
         self.figures.counted(lent.uid, "cpu_seconds", max(0.0, (now.cpu_seconds or 0) - (lent.use.cpu_seconds or 0)))
-        lent.use = now
+        lent.use = now if now.cpu_seconds is not None else now._replace(cpu_seconds=lent.use.cpu_seconds)
 
-    def users(self) -> list[CrowdUser]:
-        """Return what each user has, and had since the start; names are in order."""
+    def users(self, only: User | None = None) -> list[CrowdUser]:
+        """Return what each user has, and had since the start, by their names; or what one has."""
         lent = list(self.lent.values())
         found = []
-        for user in {*self.figures.of_users, *(one.uid for one in lent)}:
+        for user in {*self.figures.of_users, *(one.uid for one in lent)} if only is None else {only}:
             own, counted = [one for one in lent if one.uid == user], self.figures.of_users.get(user, Counter())
             found.append(
                 CrowdUser(

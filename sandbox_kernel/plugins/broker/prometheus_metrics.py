@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...core.prometheus_text import Page, Seconds
@@ -13,7 +13,8 @@ from .client.network_caller import User
 
 MAX_USERS = 1000
 """Users who are counted one by one; who comes later is counted with `OTHERS`: a network has any number of names."""
-OTHERS = "others"
+OTHERS = "other users"
+"""No account has a blank in its name."""
 
 
 class Gauges(NamedTuple):
@@ -55,7 +56,7 @@ class Figures:
     def claimed(self, *, warm: bool, seconds: float) -> None:
         self._claims["warm" if warm else "cold"].add(seconds)
 
-    def page(self, now: Gauges, users: Iterable[CrowdUser] = ()) -> str:
+    def page(self, now: Gauges, users: Sequence[CrowdUser] = ()) -> str:
         """Return all figures as Prometheus reads them."""
         page = Page("sandbox_kernel_broker")
         states = (({"state": state}, count) for state, count in now.states.items())

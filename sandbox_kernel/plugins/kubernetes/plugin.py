@@ -37,8 +37,8 @@ WALL = Wall(
     kernel="the node's kernel, behind the node's filter and ours; with a runtime class, gVisor's or a machine's own",
     stops="the same as runc; the network is the cluster's to close, and each sandbox looks whether it is closed",
     leaves="the same as runc; files within /proc that tell of the node are not covered (its configuration, the names "
-    "of its kernel's functions, its pressure, boot, drivers and file systems); on nodes with cgroup v1, memory of sockets "
-    "has no limit; a packet that nobody answers can be sent, and is dropped",
+    "of its kernel's functions, its pressure, boot, drivers and file systems); on nodes with cgroup v1, memory of "
+    "sockets has no limit; a packet that nobody answers can be sent, and is dropped",
     needs="a cluster whose network enforces policies, a namespace with the manifests of the page, and an image that "
     "its nodes find",
     costs="a cold start takes about a second; what is asked for is kept free for the session; computing costs nothing",

@@ -234,6 +234,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     _say_of(offered, found, why_not)
     if domain is not None and (words := await _unknown(domain)):
         say(words)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut)
     following = _following(path, tokens, tenants)
     await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -245,6 +246,11 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     web.should_exit = True
     await serving
     return 0
+
+
+def _is_no_cut(record: logging.LogRecord) -> bool:
+    """Return whether a line of the web server's is not about a stream that ended with its sandbox, as is meant."""
+    return not record.getMessage().startswith("ASGI callable returned without completing response")
 
 
 def _say_of(offered: dict[str, Settings], found: int, why_not: str | None) -> None:

@@ -167,6 +167,23 @@ def test_a_cell_fakes_no_limit_and_the_lines_of_a_log_are_plain(start: Callable[
     assert done.stderr.rstrip().endswith("exit code 1")
 
 
+def test_an_input_that_no_cell_touches_breaks_no_policy_whatever_its_name(
+    start: Callable[..., Done], tmp_path: Path
+) -> None:
+    """A checkout has a Makefile. The control is a cell that changes it: programs act upon files of that name."""
+    (tmp_path / "in").mkdir()
+    for name in ("Makefile", "-x.txt", "a.txt"):
+        (tmp_path / "in" / name).write_text("all:\n")
+    given = ("--input", str(tmp_path / "in"))
+    done = start("sorted(__import__('os').listdir('in'))", arguments=given)
+    assert done.code == 0, done.stderr
+    assert "Makefile" in str(done.notebook.cells[0].outputs)
+    assert done.report["cells"][0]["policy_events"] == []
+    done = start("open('in/Makefile', 'a').write('x')", arguments=given)
+    assert done.code == 5
+    assert "in/Makefile" in done.stderr
+
+
 def test_a_report_tells_what_each_cell_did_and_used(start: Callable[..., Done], tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "in.csv").write_text("a\n1\n")

@@ -124,6 +124,21 @@ def test_the_kernel_that_eats_the_memory_ends_alone(sandbox: Sandbox, context: C
     sandbox.remove_context(other)
 
 
+def test_a_kernel_that_is_killed_ran_out_of_no_memory_because_another_did(sandbox: Sandbox, context: Context) -> None:
+    """The system counts what it killed for memory in the whole sandbox. The control is the one that it killed."""
+    if sandbox.info.engine == "bubblewrap":
+        pytest.skip("bubblewrap looks at memory from outside")
+    other = sandbox.create_context()
+    ended = sandbox.run_code(EAT, context=context)
+    assert ended.error is not None
+    assert ended.error.name == "OutOfMemory"
+    for each in (other, None):
+        killed = sandbox.run_code("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", context=each)
+        assert killed.error is not None
+        assert killed.error.name == "KernelDied"
+    sandbox.remove_context(other)
+
+
 @pytest.mark.parametrize(
     ("code", "timeout", "error"),
     [

@@ -345,6 +345,24 @@ def test_what_is_printed_has_the_address_and_not_the_token(server: Server) -> No
     assert shown.split() == [server.url, server.url, TOKENS["ann"]]
 
 
+async def test_a_stream_that_ends_with_its_sandbox_is_no_line_of_the_log(server: Server) -> None:
+    """It is cut, as clients of E2B expect it, and the web server takes that for a fault."""
+    before = list(server.log)
+    async with sandbox(server) as (client, said):
+
+        async def until_killed() -> None:
+            process = {"cmd": "/bin/bash", "args": ["-l", "-c", "echo begun; sleep 100"]}
+            async for piece in streamed(client, "process.Process/Start", process=process):
+                if "data" in piece.get("event", {}):
+                    key = {"X-API-Key": TOKENS["ann"]}
+                    async with httpx2.AsyncClient(base_url=server.url, headers=key) as other:
+                        assert (await other.delete(f"/sandboxes/{said['sandboxID']}")).status_code == 204
+
+        with pytest.raises(httpx2.RemoteProtocolError):
+            await until_killed()
+    assert server.log == before
+
+
 def test_the_end_of_the_server_ends_all_sandboxes(tmp_path: Path) -> None:
     server = Server("--token-file", str(tmp_path / "tokens"), "--memory", "512M")
     try:

@@ -162,6 +162,7 @@ for said in json.loads(sys.argv[2]):
             )  # fmt: skip
             found.append([json.loads(line) for line in done.stdout.splitlines()])
         (used, crowd), (all_used, all_crowd) = found
-        assert (used["memory_bytes"], crowd["rows"], crowd["ready"]) == (None, [], 0)
+        assert (used["memory_bytes"], crowd["ready"]) == (None, 0)
+        assert [(one["name"], one["sandboxes"]) for one in crowd["rows"]] == [(pwd.getpwuid(NOBODY).pw_name, 0)]
         assert all_used["memory_bytes"] > 0, "the control"
         assert [one["name"] for one in all_crowd["rows"]] == ["root"]
