@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-kubernetes cluster cluster-down test-languages properties lint bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-kubernetes cluster cluster-down test-languages properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -222,6 +222,9 @@ docs: $(VENV)/.for-tests ## the pages with search and an API reference, in .cach
 # Where they cannot be installed, their tests are skipped, and say why.
 renderers: $(VENV)/.for-tests
 	@$(BIN)/python -m fuzz.renderers.install || true
+
+house: $(VENV)/.for-tests ## how large the package is, and how long the ways of a cell and of a spec are; seconds
+	@$(BIN)/python -m tests.support.house
 
 # The stock kernel that has pandas, for the first import of it, has an environment of its own.
 BENCH := .cache/bench

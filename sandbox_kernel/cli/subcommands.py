@@ -113,7 +113,7 @@ def ps(options: argparse.Namespace) -> int:
         print(json.dumps(lines, indent=2))
     else:
         print(columns([for_people(row, use) for row, use in zip(rows, used, strict=True)]))
-    for other in others():
+    for other in others() if check(options.values).engine == AUTO else ():
         print(f"not taken: the broker at {other}, which another installation of this package started", file=sys.stderr)
     return FINE
 

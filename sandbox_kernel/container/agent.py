@@ -228,9 +228,17 @@ class Agent:
         elif kind == wire.NESTED:
             self.nested.take(parts)
         elif self.kernel is not None and kind in self.kernel.sockets:
+            if kind == wire.SHELL:
+                self.recount(self.kernel)
             taken = self.kernel.sockets[kind].send([kernel_messages.DELIMITER, b"", *parts])
             if not taken:
                 self.event("refused", channel=kind)
+
+    def recount(self, kernel: Kernel) -> None:
+        """Leave out what the system has killed for memory so far: if this kernel lives, it was another one."""
+        ooms = agent_report.oom_kills()
+        if os.waitid(os.P_PID, kernel.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            self.ooms = ooms
 
     def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         if op.startswith("file."):
@@ -251,7 +259,6 @@ class Agent:
         if op == "meter":
             # One at a time: a new one takes the place of the one before. Without "start", it is read and ended.
             meter, self.meter = self.meter, agent_report.Meter() if request.get("start") else None
-            self.ooms = agent_report.oom_kills()  # what others had before this cell, or have after it, is not of it
             return dict(meter.read() if meter is not None else {}, ok=True), b""
         if op == "signal":
             if self.kernel is None:

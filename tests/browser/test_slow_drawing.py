@@ -11,7 +11,7 @@ from tests.browser.test_frame_acts import eventually, shell, show
 from tests.browser.test_packed_browser import page
 from tests.support.bidi import Browser, BrowserError, driven
 
-LAYERS = 60
+LAYERS = 200
 PROGRAM = f"""<style>
     i {{ position: fixed; inset: 0; backdrop-filter: blur(30px) hue-rotate(10deg) }}
     b {{ position: fixed; width: 50px; height: 50px; background: red; animation: move 1s infinite linear }}

@@ -42,6 +42,7 @@ from sandbox_kernel.plugins.broker.usage_counters import HOUR, UsageCounters
 from tests.plugins.broker.brokers import a_request
 from tests.support import ROOT
 from tests.support.cases import each
+from tests.support.kernels import eventually
 
 
 def asked(**fields: Any) -> dict[str, Any]:
@@ -433,11 +434,12 @@ STRANGE: dict[str, bytes | None] = {
 
 @pytest.mark.parametrize("answer", STRANGE)
 def test_an_own_broker_that_does_not_fit_is_not_taken(own: list[bytes | None], answer: str) -> None:
-    own += [STRANGE[answer], says()]
+    own += [STRANGE[answer], *[says()] * 50]
     begin = time.monotonic()
     assert select.of_session(Settings()).engine == "auto"
     assert time.monotonic() - begin < 5  # it is not waited for
-    assert select.of_session(Settings()).engine != "auto"  # control: it is asked again
+    # The control: it is asked again, and taken as soon as it answers in time, which it may not where much else runs.
+    eventually(lambda: select.of_session(Settings()).engine != "auto", 20, "the next answer is taken")
 
 
 def test_an_own_broker_that_has_gone_or_lies_open_to_others_is_not_taken(
