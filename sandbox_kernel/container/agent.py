@@ -41,6 +41,10 @@ SMALL = 1 << 16
 """Bytes below which parts are joined, so that a message is one write."""
 LAST_READS = 256
 """Bytes of a dead kernel's last unread output."""
+QUIET_ANSWERS, LATE_SECONDS = 3, 10.0
+"""Answers of a kernel in a row, without an output before them, after which no more of a cell comes. It is asked for no
+longer than that.
+"""
 
 
 class Agent:
@@ -297,17 +301,24 @@ class Agent:
     def passes(self, kernel: Kernel, spec: dict[str, Any], kind: int, parts: list[Any]) -> bool:
         """Return whether a message of a kernel of another language is the host's now.
 
-        Where outputs of a cell may come after its idle, that waits until the kernel has answered once more.
+        Where outputs of a cell may come after its idle, that waits until the kernel has answered so often without one
+        of them before its answer. Each output that comes has it asked anew, for a bounded time.
         """
         if kernel_messages.answers(parts, self.token.encode()):
             if kernel.idle is not None and kernel_messages.is_idle(kind, parts):
-                self.send(wire.IOPUB, kernel.idle)
-                kernel.idle = None
+                kernel.quiet += 1
+                if kernel.quiet >= QUIET_ANSWERS or time.monotonic() > kernel.idle_until:
+                    self.send(wire.IOPUB, kernel.idle)
+                    kernel.idle = None
+                else:
+                    self.ask(kernel, wire.SHELL, "kernel_info_request")
             return False
         if spec["idle_early"] and kernel.idle is None and kernel_messages.is_idle(kind, parts):
-            kernel.idle = parts
+            kernel.idle, kernel.quiet, kernel.idle_until = parts, 0, time.monotonic() + LATE_SECONDS
             self.ask(kernel, wire.SHELL, "kernel_info_request")
             return False
+        if kernel.idle is not None and kind == wire.IOPUB:
+            kernel.quiet = 0
         return True
 
     def signal(self, kernel: Kernel, number: int) -> None:

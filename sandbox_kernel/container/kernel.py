@@ -89,6 +89,9 @@ class Kernel:
         self.sockets: dict[int, Any] = {}
         self.idle: list[Any] | None = None
         """The idle of a cell that is held back, as more of its outputs may come."""
+        self.quiet = 0
+        """Answers since the last of them."""
+        self.idle_until = 0.0
 
     def drain_stderr(self) -> bool:
         if self.stderr is None:

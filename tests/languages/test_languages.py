@@ -255,11 +255,19 @@ def test_a_syntax_error_of_deno_is_an_error(sandbox: Sandbox) -> None:
 
 
 @only_deno
+def test_what_deno_prints_late_is_its_own_cell_s(sandbox: Sandbox) -> None:
+    """Most of it comes after the idle of the cell: who listens on gets it, and so does who asks for the cell alone."""
+    done = sandbox.run_code("for (let i = 0; i < 20000; i++) console.log('L' + i)")
+    assert "".join(done.logs.stdout).splitlines() == [f"L{number}" for number in range(20000)]
+    assert sandbox.run_code("2").logs.stdout == []
+
+
+@only_deno
 def test_images_of_deno(sandbox: Sandbox) -> None:
     code = f"await Deno.jupyter.display({{'image/png': '{PNG}'}}, {{raw: true}})"
     assert base64.b64decode(shown(sandbox, code, "image/png")).startswith(PNG_HEAD)
     assert shown(sandbox, "Deno.jupyter.html`<i>tilted</i>`", "text/html") == "<i>tilted</i>"
-    assert shown(sandbox, "Deno.jupyter.md`# Head`", "text/html") == "<h1>Head</h1>\n"
+    assert shown(sandbox, "Deno.jupyter.md`# Head`", "text/markdown") == "# Head"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -18,6 +18,7 @@ from ...engines.seccomp import (
     IOCTLS,
     MEMORY,
     NEW_NAMESPACES,
+    OF_HUGE_PAGES,
     TIME,
     WAITING,
     Condition,
@@ -37,7 +38,7 @@ LINKS = {"/lib": "usr/lib", "/lib64": "usr/lib64"}
 FILES = """
     access faccessat faccessat2 open openat close close_range read readv pread64 preadv preadv2 write writev pwrite64
     pwritev pwritev2 lseek stat fstat lstat newfstatat statx statfs fstatfs getdents64 readlink readlinkat getcwd dup
-    dup2 dup3 fcntl pipe pipe2 fadvise64 fallocate ftruncate fsync fdatasync flock memfd_create umask
+    dup2 dup3 fcntl pipe pipe2 fadvise64 fallocate ftruncate fsync fdatasync flock umask
 """
 PROCESS = """
     execve exit exit_group getpid gettid getppid tgkill kill futex set_tid_address set_robust_list rseq arch_prctl
@@ -57,6 +58,7 @@ def system_calls() -> tuple[Rule, ...]:
     """
     return (
         Rule(tuple(f"{FILES}{PROCESS}{SOCKETS}{WAITING}{MEMORY}{TIME}".split())),
+        *(Rule((name,), (Condition(argument, 0, bit),)) for name, argument, bit in OF_HUGE_PAGES),
         Rule(ABSENT, error=ENOSYS),
         Rule(("lgetxattr", "llistxattr"), error=EOPNOTSUPP),  # files of datasets have none: programs that copy ask
         Rule(("clone",), (Condition(0, THREAD, NEW_NAMESPACES | THREAD),)),

@@ -151,8 +151,10 @@ def test_a_broker_of_another_installation_is_not_taken_and_people_are_told(
         assert listener_trust.others() == [strange, str(tmp_path / "broker.sock")]
         assert select.of_session(Settings()).engine == "auto"
         assert f"not the broker at {strange}" in select.explained(Settings())
-        subcommands.ps(type("Options", (), {"json": False})())
+        subcommands.ps(type("Options", (), {"json": False, "values": {}})())
         assert f"not taken: the broker at {strange}" in capsys.readouterr().err
+        subcommands.ps(type("Options", (), {"json": False, "values": {"engine": "docker"}})())
+        assert "not taken" not in capsys.readouterr().err, "who names an engine asks for no other"
         with listening(broker_sockets.own(), "0" * 64):
             assert select.of_session(Settings()).engine == "auto"
         Path(broker_sockets.own()).unlink()
