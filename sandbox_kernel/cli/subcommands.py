@@ -130,7 +130,7 @@ def for_people(row: Listed, used: SandboxSample) -> dict[str, str]:
         "image": row.image,
         "memory": f"{'?' if memory is None else format_bytes(memory)} of {format_bytes(row.memory_bytes)}",
         "cpu": "?" if cpu is None else f"{cpu:.1f} s",
-        "network": {True: "some hosts", False: "none", None: "?"}[row.reaches_hosts],
+        "network": row.network,
         "kernel": name_of(row.owner_pid) if row.owner_alive else "",
         "work": work_of(row.owner_pid) if row.owner_alive else "",
     }

@@ -37,6 +37,11 @@ class Listed:
     reaches_hosts: bool | None = None
     """Whether its cells have a way to hosts; None if the engine does not know."""
 
+    @property
+    def network(self) -> str:
+        """The same, for people."""
+        return {True: "some hosts", False: "none", None: "?"}[self.reaches_hosts]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInfo:

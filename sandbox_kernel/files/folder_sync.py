@@ -42,11 +42,11 @@ FOLDER_SECONDS = 15.0
 MAX_OTHERS = 100
 """Things in scratch that are no regular files, of which a listing is believed."""
 MAX_REPORTED = 50
+"""Refusals that a report names; the rest is counted."""
 MAX_LINES, MAX_RENAMED_LINES = 15, 5
 """In one cell, of files that were refused and of those that go by another name; a line beneath counts the others. Both
 directions together are fewer than what the host may say in a cell (`requests.queue.MAX_TOLD`).
 """
-"""Refusals that a report names; the rest is counted."""
 _KINDS = {
     "link": FileCode.NOT_A_FILE.note(what="a link"),
     "fifo": FileCode.NOT_A_FILE.note(what="a FIFO"),

@@ -315,8 +315,6 @@ def _read(row: Mapping[str, Any]) -> Chosen:
 
 def explain(stderr: str, target: Target) -> Unresolved:
     """Return why pip did not choose, from what it said."""
-    if unreached := _unreached(stderr):
-        return Unresolved(f"pip cannot meet the requirements: {unreached}")
     if missing := _missing(stderr):
         what = "has no wheel" if "(from versions: none)" in stderr else "has no wheel in a version that fits"
         return Unresolved(

@@ -139,7 +139,7 @@ class OfEngine:
             cpu_seconds=use.cpu_seconds,
             cpu_percent=percent,
             cells=None,
-            network={True: "some hosts", False: "none", None: "?"}[one.reaches_hosts],
+            network=one.network,
             trouble=(*owner, *trouble(use, one.memory_bytes, percent, None)),
         )
 
