@@ -216,16 +216,17 @@ async def kept(broker: Service, peer: Peer, said: Answer) -> Answer:
     if type(after) is not int or after < 0:
         raise ValueError("no row")
     found = sorted(broker.keeping.of(peer), key=lambda one: one.since)
-    rows: list[Answer] = []
-    size = 0
-    for one in found[after:]:
-        limits = packets.asked(one.spec)["limits"]
-        row = {**one.shown(), "image": one.spec.image, "runtime": one.spec.runtime, "limits": limits}
-        size += len(json.dumps(row))
-        if size > MAX_ANSWER:
-            return {"rows": rows, "more": True}
-        rows.append(row)
-    return {"rows": rows, "more": False}
+    rest = found[after:]
+    rows = fitting(
+        {
+            **one.shown(),
+            "image": one.spec.image,
+            "runtime": one.spec.runtime,
+            "limits": packets.asked(one.spec)["limits"],
+        }
+        for one in rest
+    )
+    return {"rows": rows, "more": len(rows) < len(rest)}
 
 
 async def described(broker: Service, peer: Peer, said: Answer) -> Answer:

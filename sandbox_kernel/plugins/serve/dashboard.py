@@ -12,11 +12,11 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -98,6 +98,22 @@ class Source(Protocol):
         """Return what whoever asks may see. Raises `SandboxError`."""
 
 
+class Shared(Generic[T]):
+    """What is read for all who ask, and not again before it is `KEEP_SECONDS` old. Raises what `read` raises."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
+        self._read = read
+        self._reading = asyncio.Lock()
+        self._last: tuple[float, T] | None = None
+
+    async def get(self) -> T:
+        async with self._reading:
+            if self._last is None or time.monotonic() - self._last[0] >= KEEP_SECONDS:
+                value = await self._read()
+                self._last = (time.monotonic(), value)
+            return self._last[1]
+
+
 class Rates:
     """How busy sandboxes are, by their processor time at two looks."""
 
@@ -149,30 +165,24 @@ class OfTenants:
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
         self._rates = Rates()
-        self._rows: dict[str, list[SandboxRow]] = {}
-        self._read = -KEEP_SECONDS
-        self._reading = asyncio.Lock()
+        self._rows = Shared(self._look)
 
     async def read(self, observer: Tenant) -> Board:
-        async with self._reading:
-            if time.monotonic() - self._read >= KEEP_SECONDS:
-                await self._look()
-                self._read = time.monotonic()
+        all_rows = await self._rows.get()
         is_operator = observer.name == METRICS
         limits = self._tenants.limits
-        users = tuple(self._user(one) for one in self._tenants.everybody() if is_operator or one is observer)
-        rows = tuple(row for one in users for row in self._rows.get(one.name, ()))
+        shown = [one for one in self._tenants.everybody() if is_operator or one is observer]
+        users = tuple(self._user(one, all_rows.get(one.name, [])) for one in shown)
+        rows = tuple(row for one in shown for row in all_rows.get(one.name, ()))
         facts = [("sandboxes", f"{len(rows)} of {limits.sandboxes if is_operator else limits.sandboxes_per_tenant}")]
         if is_operator:
             facts.append(("requests without a token", f"{self._tenants.strangers}"))
-        facts.append(
-            ("longest turn", f"{max((one.turns.longest for one in self._tenants.everybody()), default=0):.2f} s")
-        )
+        facts.append(("longest turn", f"{max((one.turns.longest for one in shown), default=0):.2f} s"))
         where = " of this replica" if self._tenants.replicas is not None else ""
         return Board(title=f"Sandboxes{where}", facts=tuple(facts), users=users, sandboxes=rows)
 
-    def _user(self, tenant: Tenant) -> UserRow:
-        rows, refusals = self._rows.get(tenant.name, []), tenant.figures.refused
+    def _user(self, tenant: Tenant, rows: list[SandboxRow]) -> UserRow:
+        refusals = tenant.figures.refused
         return UserRow(
             name=tenant.name,
             sandboxes=len(rows),
@@ -186,13 +196,15 @@ class OfTenants:
             trouble=refusals.total() > 0 or any(row.trouble for row in rows),
         )
 
-    async def _look(self) -> None:
+    async def _look(self) -> dict[str, list[SandboxRow]]:
+        """Return the rows of each tenant."""
         found = [(one, lease) for one in self._tenants.everybody() for lease in self._tenants.all_of(one)]
         uses = await within(LOOK_SECONDS, (session_of(lease.sandbox).sample() for _, lease in found), SandboxSample())
-        self._rows = {one.name: [] for one, _ in found}
+        rows: dict[str, list[SandboxRow]] = {one.name: [] for one, _ in found}
         for (tenant, lease), use in zip(found, uses, strict=True):
-            self._rows[tenant.name].append(self._row(tenant, lease, use))
+            rows[tenant.name].append(self._row(tenant, lease, use))
         self._rates.forget(lease.id for _, lease in found)
+        return rows
 
     def _row(self, tenant: Tenant, lease: Lease, use: SandboxSample) -> SandboxRow:
         limits, started = lease.sandbox.settings.limits, lease.sandbox.info.started_at

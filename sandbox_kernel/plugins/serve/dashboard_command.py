@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from ...config.sources import from_files_for_all, resolve
@@ -17,7 +16,7 @@ from ..mcp.server_process import asked_to_end, require_packages, say
 from .codes import ServeCode
 
 if TYPE_CHECKING:
-    from .dashboard import Board, Rates, SandboxRow, UserRow
+    from .dashboard import Board, Rates, SandboxRow, Shared, UserRow
     from .tenants import Tenant
 
 PORT = 8810
@@ -81,23 +80,15 @@ class OfEngine:
     """The sandboxes of an engine, as far as it shows them to this process's user."""
 
     def __init__(self, engine: Inspectable) -> None:
-        from .dashboard import Rates
+        from .dashboard import Rates, Shared
 
         self._engine = engine
         self._rates: Rates = Rates()
-        self._reading = asyncio.Lock()
-        self._board: Board | None = None
-        self._until = 0.0
+        self._board: Shared[Board] = Shared(self._read)
 
     async def read(self, observer: Tenant) -> Board:
         """Return all of it: there is one token."""
-        from .dashboard import KEEP_SECONDS
-
-        async with self._reading:
-            if self._board is None or time.monotonic() >= self._until:
-                self._board = await self._read()
-                self._until = time.monotonic() + KEEP_SECONDS
-            return self._board
+        return await self._board.get()
 
     async def _read(self) -> Board:
         from .dashboard import Board
