@@ -291,7 +291,7 @@ class Message:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
     buffers: tuple[bytes, ...] = ()
-    plain: bool = False
+    plain: bool = field(default=False, compare=False)
     """Known to hold printable ASCII only, so that a large text need not be searched again for what it does not hold."""
     memory: int = field(default=0, compare=False)
     """Bytes that the content of a display or a comm takes, rounded up; 0 for what is only text."""

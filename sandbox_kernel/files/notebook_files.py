@@ -1,6 +1,6 @@
 """Whether a file that a cell asked for lies beside the notebook: a yes, for the person in front of it.
 
-No file is opened and no link followed. A cell must not get to hear the answer: `session/requests/request_end.py` sees
+No file is opened and no link followed. A cell must not get to hear the answer: `session/requests/machine.py` sees
 to that.
 """
 

@@ -57,12 +57,14 @@ class _Budget:
         if self.exceeded is None:
             self.bytes += nbytes
             self.messages += messages
-            self.exceeded = self._check(nbytes)
-        if self.exceeded is None:
-            return _PASS
+            within = self.bytes <= self._max_bytes and self.messages <= self._max_messages
+            if within and nbytes <= self._max_message:
+                return _PASS
+            self.exceeded = self._limit(nbytes)
         return Decision(allowed=False, reason=str(self.exceeded))
 
-    def _check(self, nbytes: int) -> OutputLimit | None:
+    def _limit(self, nbytes: int) -> OutputLimit:
+        """Return the limit that a message of so many bytes has passed, alone or with those before it."""
         if nbytes > self._max_message:
             return OutputLimit(
                 EndCode.MESSAGE_TOO_LARGE,
@@ -79,15 +81,13 @@ class _Budget:
                 setting="output_limit",
                 kept=Survived.VARIABLES_AND_FILES,
             )
-        if self.messages > self._max_messages:
-            return OutputLimit(
-                EndCode.TOO_MANY_MESSAGES.note(who=self._scope),
-                limit=f"{self._max_messages} messages",
-                value=f"{self.messages} messages",
-                setting="output_messages",
-                kept=Survived.VARIABLES_AND_FILES,
-            )
-        return None
+        return OutputLimit(
+            EndCode.TOO_MANY_MESSAGES.note(who=self._scope),
+            limit=f"{self._max_messages} messages",
+            value=f"{self.messages} messages",
+            setting="output_messages",
+            kept=Survived.VARIABLES_AND_FILES,
+        )
 
 
 class CellBudget(_Budget):

@@ -77,11 +77,19 @@ def tree(value: Any, *, returns: bool = False) -> Any:
     """Return JSON in which each text, also of a key, is `ended`; the same object if it was. Raises `NotPlainError`."""
     table = _LIVE if returns else _TABLE
     short: list[str] = []
-    for text in strings(value):
-        if len(text) < SHORT:
-            short.append(text)
-        elif _moved(text, table) is not text:
-            return _tree(value, table, 0)
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            if len(one) < SHORT:
+                short.append(one)
+            elif _moved(one, table) is not one:
+                return _tree(value, table, 0)
+        elif isinstance(one, dict):
+            waiting += one
+            waiting += one.values()
+        elif isinstance(one, (list, tuple)):
+            waiting += one
     whole = "\n".join(short)
     return value if _moved(whole, table) is whole else _tree(value, table, 0)
 

@@ -18,7 +18,7 @@ from . import line_ends, replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .cell_errors import error
 from .frame_libraries import Libraries, Packer, Place
-from .json_check import NotPlainError, count, plain
+from .json_check import MAX_COUNT, NotPlainError, count, plain
 from .mime import Bundles
 from .verdict import Notes, RefusedError, Verdict, named, noted
 
@@ -97,17 +97,21 @@ class OutputPolicy:
         `asked` is the content of the request that a reply answers: completions replace nothing but the word in it.
         """
         self._place, self._asked = place, asked or {}
-        if self.mode == "trusted" or (sent.plain and _is_text(sent)):
+        if self.mode == "trusted":
             return Verdict(sent)
-        notes = Notes()
+        metadata = sent.metadata
         try:
-            message = _ended(sent)
+            if metadata:
+                ended = line_ends.tree(metadata)
+                metadata = {key: value for key, value in ended.items() if key in _METADATA and _scalar(value)}
+            if sent.plain and _has_nothing_to_remove(sent):
+                return Verdict(sent if metadata == sent.metadata else dataclasses.replace(sent, metadata=metadata))
+            message, notes = _ended(sent), Notes()
             content, buffers = self._comm(message, notes) or (self._content(message, notes), ())
         except NotPlainError as error:
             return Verdict(None, (noted(OutputCode.NOT_PLAIN, type=named(sent.type), why=error.why),))
         except RefusedError as error:
             return Verdict(None, (error.note,))
-        metadata = {key: value for key, value in message.metadata.items() if key in _METADATA and _scalar(value)}
         if content == sent.content and metadata == sent.metadata and buffers == sent.buffers:
             return Verdict(sent, tuple(notes), notes.work)
         return Verdict(
@@ -258,10 +262,7 @@ class OutputPolicy:
 def _ended(message: Message) -> Message:
     """Return a message whose texts end their lines in one way; a stream keeps what draws a line over."""
     content = line_ends.tree(message.content, returns=message.type == "stream")
-    metadata = line_ends.tree(message.metadata)
-    if content is message.content and metadata is message.metadata:
-        return message
-    return dataclasses.replace(message, content=content, metadata=metadata)
+    return message if content is message.content else dataclasses.replace(message, content=content)
 
 
 def _parent(message: Message) -> str:
@@ -269,17 +270,31 @@ def _parent(message: Message) -> str:
     return parent if isinstance(parent, str) else ""
 
 
-def _is_text(message: Message) -> bool:
-    """Return whether a message that is plain shows text and nothing else: then there is nothing to remove."""
-    content = message.content
+def _has_nothing_to_remove(message: Message) -> bool:
+    """Return whether a message that is plain is a usual one: a text, the code of a cell, or that it went well."""
+    content, kind = message.content, message.type
+    if message.buffers:
+        return False
+    if kind == "execute_reply":
+        number = content.get("execution_count")
+        return (
+            content.keys() == {"status", "execution_count", "user_expressions", "payload"}
+            and content["status"] == "ok"
+            and content["user_expressions"] == {}
+            and content["payload"] == []
+            and type(number) is int
+            and 0 <= number <= MAX_COUNT
+        )
+    if kind == "execute_input":
+        return content.keys() == {"code", "execution_count"} and isinstance(content["code"], str)
     data = content.get("data")
     return (
-        message.type in ("display_data", "execute_result")
+        kind in ("display_data", "execute_result")
         and isinstance(data, dict)
         and data.keys() == {"text/plain"}
         and isinstance(data["text/plain"], str)
         and content.keys() <= {"data", "metadata", "transient", "execution_count"}
-        and not (content.get("metadata") or content.get("transient") or message.metadata or message.buffers)
+        and not (content.get("metadata") or content.get("transient") or message.metadata)
     )
 
 

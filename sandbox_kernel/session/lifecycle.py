@@ -38,8 +38,7 @@ from .agent_messages import Death, Oversized
 from .cell_streams import RESET_BY_KERNEL, NoStreams, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
 from .handshake import KernelHandshake
-from .requests.outbound import Emit
-from .requests.scheduler import Scheduler
+from .requests.driver import Emit, Requests
 
 OF_A_BROKER = {
     "taken": EndCode.DETACHED_TAKEN,
@@ -158,7 +157,7 @@ class Lifecycle:
         self,
         session: str,
         settings: Settings,
-        requests: Scheduler,
+        requests: Requests,
         handshake: KernelHandshake,
         emit: Emit,
         *,
@@ -404,16 +403,16 @@ class Lifecycle:
 
     async def _message(self, kind: int, parts: list[bytes]) -> None:
         size = sum(map(len, parts))
-        message = await self._requests.inbound.parse(kind, parts, size)
+        message = await self._requests.parse(kind, parts, size)
         if message is None:
             return
         if self._handshake.takes(message, size):
             if self._state is State.ASKING and self._handshake.known:
                 self._open()
         elif not self.ready:
-            self._requests.inbound.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
+            self._requests.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
         else:
-            await self._requests.inbound.pass_on(message, size)
+            await self._requests.pass_on(message, size)
 
     async def _event(self, link: Link, parts: list[bytes], spec: SandboxSpec | None) -> None:
         event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
@@ -428,9 +427,9 @@ class Lifecycle:
         elif op == "kernel_exited":
             self._kernel_exited(link, Death.of(event))
         elif op == "oversized":
-            self._requests.inbound.oversized(Oversized.of(event), size)
+            self._requests.oversized(Oversized.of(event), size)
         elif op != "resumed" or not awaited:
-            self._requests.inbound.drop(MessageCode.AGENT_UNASKED, size, op[:100])
+            self._requests.drop(MessageCode.AGENT_UNASKED, size, op[:100])
 
     async def _attest(self, link: Link, report: Any, spec: SandboxSpec | None) -> None:
         if self._state is not State.ATTESTING or spec is None:
@@ -468,7 +467,7 @@ class Lifecycle:
         self._streams.reset_all(RESET_BY_KERNEL)
         error = restarted() if restarting else of_kernel(death, self._limits)
         self._emit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
-        worked = restarting or self._requests.inbound.kernel_worked
+        worked = restarting or self._requests.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:
             raise no_kernel(self._settings.image, death, error)

@@ -18,10 +18,9 @@ from ..core.tasks import Tasks, made_in_thread
 from ..engines.abilities import Ability, Pausable, Restful, Savable, abilities_of, demand, state_bytes
 from ..engines.base import Engine
 from .agent_link import Link
-from .requests.outbound import Emit
+from .requests.driver import Emit, Requests
 from .requests.queue import PendingRequest
 from .requests.request_states import State
-from .requests.scheduler import Scheduler
 
 MAX_TRIES = 3
 """A snapshot is begun again if it met the sandbox in the middle of a message: no copy could go on from it."""
@@ -37,13 +36,13 @@ class Pauses:
         self,
         settings: Settings,
         engine: Engine,
-        requests: Scheduler,
+        requests: Requests,
         emit: Emit,
         *,
         link: Callable[[], Link],
         ready: Callable[[], bool],
         touch: Callable[[], None],
-        beside: Callable[[], Sequence[tuple[Scheduler, Link]]],
+        beside: Callable[[], Sequence[tuple[Requests, Link]]],
     ) -> None:
         """`settings` say how long a pause has memory, and how much room there is for it then.
 
@@ -60,7 +59,7 @@ class Pauses:
         self._touch = touch
         self._beside = beside
         self._resting: asyncio.Task[object] | None = None
-        self._paused: list[tuple[Scheduler, Link]] = []
+        self._paused: list[tuple[Requests, Link]] = []
         """What stands still: requests, each with the way to their agent. Some may have ended meanwhile."""
         self._turn = asyncio.Lock()
         self.is_saving = False

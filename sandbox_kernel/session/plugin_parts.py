@@ -38,8 +38,8 @@ from ..plugins.api import (
 from .agent_messages import Usage
 from .cell_streams import RESET_UNSERVED, RunningCells, Service
 from .cell_usage import Meter
+from .requests.driver import Requests
 from .requests.queue import PendingRequest
-from .requests.scheduler import Scheduler
 
 
 def switch(services: Iterable[StreamService], seconds: float) -> Service | None:
@@ -132,7 +132,7 @@ class _Session(Protocol):
 
     id: str
     settings: Settings
-    requests: Scheduler
+    requests: Requests
     meter: Meter
     cells: RunningCells
 
@@ -182,7 +182,7 @@ class _Handle:
         charged = self._session.cells.charged
         sessions = (self._session, *self._session.beside)
         found = (one for one in sessions if charged is not None and one.requests.queue.find(charged.id) is not None)
-        next(found, self._session).requests.inbound.tell(text)
+        next(found, self._session).requests.tell(text)
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
         for session in (self._session, *self._session.beside):

@@ -441,7 +441,7 @@ def _formed(kind: str, content: dict[str, Any]) -> dict[str, Any]:
 
 def _is_plain(body: bytes) -> bool:
     # JSON escapes control characters with a backslash, except DEL.
-    return len(body) > LARGE and body.isascii() and b"\\" not in body and b"\x7f" not in body
+    return body.isascii() and b"\\" not in body and b"\x7f" not in body
 
 
 def _known(kind: str, content: dict[str, Any]) -> dict[str, Any]:

@@ -32,8 +32,7 @@ from .hints import Hints
 from .lifecycle import Lifecycle
 from .pauses import Pauses
 from .plugin_parts import Services
-from .requests.outbound import Front
-from .requests.scheduler import Scheduler
+from .requests.driver import Front, Requests
 
 if TYPE_CHECKING:
     from ..engines.file_watch import FileWatch
@@ -139,7 +138,7 @@ class Session:
         volumes = bool(settings.get("volumes", ()))
         way_out = settings.has_way_out
         self.hints = Hints(self.limits, uploads=uploads, way_out=way_out, installs=installs, volumes=volumes)
-        self.requests = Scheduler(
+        self.requests = Requests(
             self.limits,
             self,
             front,

@@ -2,7 +2,7 @@
 
 An entry point keeps what a cell sent until it has ended, so many messages that are small enough are one large answer.
 They are counted where all entry points get them from: a message counts as what it came as, or as a part of what it
-becomes in memory (`session/requests/inbound.py`). What cells of the package's own answer is read by
+becomes in memory (`session/requests/driver.py`). What cells of the package's own answer is read by
 `core/answer_allowance.py`, and so are the values of the adapters (`tests/unit/core/test_answer_allowance.py`).
 """
 
@@ -23,7 +23,7 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core import answer_allowance
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import CommandError
-from sandbox_kernel.session.requests import inbound
+from sandbox_kernel.session.requests import driver
 from tests.attacks.test_floods import status
 
 MIB = 1 << 20
@@ -74,7 +74,7 @@ async def many_displays(protected: bool) -> dict[str, Any]:
     async with made() as sandbox:
         await sandbox.run_code(DISPLAYS.format(count=1))
         if not protected:
-            inbound.MEMORY_FACTOR = 1 << 40  # type: ignore[attr-defined]
+            vars(driver)["MEMORY_FACTOR"] = 1 << 40
         before = begin()
         execution = await sandbox.run_code(DISPLAYS.format(count=20))
         needed = grown(before)

@@ -29,7 +29,7 @@ SEED = "20"
 BREAKS: dict[str, tuple[str, str, Any]] = {
     "wire": ("container.wire", "KINDS", range(256)),
     "messages": ("session.protocol", "_check_type", lambda channel, kind: None),
-    "session": ("session.requests.outbound", "parent_of", lambda request: {"msg_id": "forged"}),
+    "session": ("session.requests.machine", "parent_of", lambda request: {"msg_id": "forged"}),
     "streams": ("container.flow", "cost", lambda data: 0),
     "terminal": ("policy.terminal", "is_plain", lambda text: True),
     "markup": ("policy.css", "allowed", lambda name, value, *, in_sheet=False: True),

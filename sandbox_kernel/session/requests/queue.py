@@ -18,7 +18,7 @@ from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
 from ...policy import CellBudget
 from .. import protocol
-from .request_states import Event, State, following
+from .request_states import TABLE, Event, State, Step, following
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding
@@ -41,7 +41,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """One request of a front end and what became of it. Everybody may read it; its methods and its queue change it."""
+    """One request of a front end and what became of it. Everybody may read it; its queue and the machine change it."""
 
     message: Message
     client: bytes
@@ -50,11 +50,45 @@ class PendingRequest:
     """A time limit of its own; it never extends the one that every cell has."""
     reads: str | None = None
     """Of a cell of this host's own: what it does for its caller, which guards read in place of its code."""
+    order: int = 0
+    """Which of its queue's requests it is: an id comes again, where one manager makes one client after another."""
+    batch: str | None = None
+    """Of cells without an id that their client has sent one after another: which of its queue's batches they are."""
+    caller: str = field(default_factory=caller.get)
+
+    id: str = field(init=False)
+    is_execute: bool = field(init=False)
+    is_comm: bool = field(init=False)
+    reply_type: str | None = field(init=False)
+    """None for a request that has no reply."""
+
+    # How far it came.
     state: State = State.WAITING
-    reached: State = State.WAITING
-    """The last state before its end: how far it came."""
+    sent: bool = False
+    busy: bool = False
+    """Whether the kernel took it up, be it done with it or not."""
+    idle: bool = False
+    finished: bool = False
+    """Whether it has its end; the kernel may not have come so far."""
     started: float = 0.0
     """When it was sent, or a comm message was taken up, by `time.monotonic`; 0 before that."""
+
+    # When the machine looks at it again, by the same clock; None is never.
+    limit_at: float | None = None
+    """Its time is up."""
+    left: float | None = None
+    """Seconds left of that while it waits for a person."""
+    pause_at: float | None = None
+    """It has waited for a person for too long."""
+    pause_left: float | None = None
+    """Seconds left of that, once it has waited."""
+    rest_at: float | None = None
+    """What it is still owed, reply or idle, does not come."""
+    step_at: float | None = None
+    """The next step of its end from outside is due."""
+    step: Step = Step.NONE
+
+    # What came of it.
     reply: Message | None = None
     verdict: SandboxError | None = None
     """Why the request is being ended from outside; the first reason stands."""
@@ -80,48 +114,17 @@ class PendingRequest:
     """Whether the kernel published an error of it."""
     interrupted: bool = False
     """Whether the kernel was interrupted while it had this cell."""
-    order: int = 0
-    """Which of its queue's requests it is: an id comes again, where one manager makes one client after another."""
-    batch: str | None = None
-    """Of cells without an id that their client has sent one after another: which of its queue's batches they are."""
-    caller: str = field(default_factory=caller.get)
-    id: str = field(init=False)
-    is_execute: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        kind = self.message.type
         self.id = self.message.id
-        self.is_execute = self.message.type == "execute_request"
+        self.is_execute, self.is_comm = kind == "execute_request", kind in protocol.COMMS
+        self.reply_type = protocol.reply_type(kind)
 
     @property
     def is_heard(self) -> bool:
         """Whether it is a cell whose outputs somebody waits for."""
         return self.is_execute and not isinstance(self.verdict, CallCancelled)
-
-    @property
-    def is_comm(self) -> bool:
-        return self.message.type in protocol.COMMS
-
-    @property
-    def reply_type(self) -> str | None:
-        return protocol.reply_type(self.message.type)
-
-    @property
-    def sent(self) -> bool:
-        return self.reached >= State.SENT
-
-    @property
-    def busy(self) -> bool:
-        """Whether the kernel took it up, be it done with it or not."""
-        return self.reached >= State.BUSY
-
-    @property
-    def idle(self) -> bool:
-        return self.reached is State.IDLE
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has its end; the kernel may not have come so far."""
-        return self.state >= State.ENDED
 
     @property
     def messages(self) -> int:
@@ -137,25 +140,6 @@ class PendingRequest:
         """Whether the kernel has said everything it owes."""
         return self.idle and (self.reply is not None or self.reply_type is None)
 
-    def advance(self, event: Event) -> None:
-        """Go on to the state that follows. Raises `ImpossibleError` for what cannot happen to it."""
-        self.state = following(self.state, event)
-        if not self.finished:
-            self.reached = self.state
-        if self.state is State.CLOSED:
-            self.forget_content()
-
-    def start(self, now: float) -> None:
-        """Note when it was sent, or a comm message was taken up."""
-        self.started = now
-
-    def answer(self, reply: Message) -> None:
-        self.reply = reply
-
-    def hold(self, size: int) -> None:
-        """Note what the reply costs in memory until it is delivered, in bytes."""
-        self.held_bytes = size
-
     def condemn(self, error: SandboxError) -> None:
         """Note why it is ended from outside, unless there is a reason already."""
         self.verdict = self.verdict or error
@@ -164,11 +148,6 @@ class PendingRequest:
         """Note that the kernel is interrupted: what is still to come has little time left to be looked at."""
         self.interrupted = self.is_execute
         self.allowance(limits).hurry()
-
-    def ask(self) -> None:
-        """Note that the cell waits for input."""
-        self.awaiting_input = True
-        self.questions += 1
 
     def tell(self) -> bool:
         """Count a line that the host says in it; return whether it may be said."""
@@ -180,27 +159,6 @@ class PendingRequest:
         self.unasked += 1
         return self.unasked <= MAX_UNASKED
 
-    def stop_asking(self) -> None:
-        self.awaiting_input = False
-
-    def number(self, execution_count: int) -> None:
-        self.execution_count = execution_count
-
-    def find(self, findings: tuple[Finding, ...]) -> None:
-        """Note what a guard found in it."""
-        self.findings += findings
-
-    def find_beside(self, name: str | None) -> None:
-        """Note what lies beside the notebook of what it did not find."""
-        self.beside = name
-
-    def note_error(self) -> None:
-        """Note that the kernel published an error of it."""
-        self.showed_error = True
-
-    def keep_traceback(self, lines: tuple[str, ...]) -> None:
-        self.traceback = lines
-
     def allowance(self, limits: Limits) -> CellBudget:
         """Return what it may still send."""
         if self.budget is None:
@@ -211,6 +169,10 @@ class PendingRequest:
         """Keep what a late output needs, the request's header, and nothing of what was asked, answered or said."""
         self.message = replace(self.message, metadata={}, content={}, buffers=())
         self.reply, self.traceback, self.held_bytes = None, (), 0
+
+    def forget_times(self) -> None:
+        """Have no time count for it any more."""
+        self.limit_at = self.left = self.pause_at = self.rest_at = self.step_at = None
 
 
 Changed = Callable[[PendingRequest, State], None]
@@ -230,7 +192,8 @@ class RequestQueue:
         """Called with each change, in this order, after the queue itself knows."""
         self._known: OrderedDict[str, PendingRequest] = OrderedDict()
         self._waiting: dict[str, deque[PendingRequest]] = {}
-        self._in_flight: dict[str, PendingRequest] = {}
+        self.flying: dict[str, PendingRequest] = {}
+        """What is in the kernel or on its way, by id."""
         self._count = 0
         self._batch = ("", 0, "")
         """The newest cell of the newest batch: what its id begins with, its number, and the batch."""
@@ -244,25 +207,26 @@ class RequestQueue:
         if queue == "shell" and isinstance(subshell, str):
             queue = f"shell {subshell}"
         waiting = self._waiting.setdefault(queue, deque())
-        known = self._known.get(message.id)
+        name = message.id
+        known = self._known.get(name)
         if (known is not None and not self._is_over(known)) or len(waiting) >= MAX_WAITING:
             return None
         self._count += 1
-        batch = self._batch_of(message)
-        request = PendingRequest(message, client, queue, seconds, reads, order=self._count, batch=batch)
-        self._known[message.id] = request
-        self._known.move_to_end(message.id)
+        batch = self._batch_of(message, name)
+        request = PendingRequest(message, client, queue, seconds, reads, self._count, batch)
+        self._known[name] = request
+        self._known.move_to_end(name)
         waiting.append(request)
         self._forget()
         return request
 
-    def _batch_of(self, message: Message) -> str | None:
+    def _batch_of(self, message: Message, name: str) -> str | None:
         """Return the batch of a cell that a program runs which writes a notebook: nbclient, and what stands on it.
 
         Such a program has started this process, answers no question, names no cell, and asks for nothing between two of
         them. Others show each output by itself, or run a cell again: a cell of theirs is in no batch.
         """
-        content, counted = message.content, _COUNTED.fullmatch(message.id)
+        content, counted = message.content, _COUNTED.fullmatch(name)
         if message.type != "execute_request" or counted is None or counted[2] != str(os.getppid()):
             return None
         shown = content.get("store_history", True) is True and content.get("silent", False) is False
@@ -271,7 +235,7 @@ class RequestQueue:
         begins, before, batch = self._batch
         number = int(counted[3])
         if (counted[1], number) != (begins, before + 1):
-            batch = f"{message.id} {self._count}"  # an id comes again
+            batch = f"{name} {self._count}"  # an id comes again
         self._batch = counted[1], number, batch
         return batch
 
@@ -280,9 +244,11 @@ class RequestQueue:
 
     def take_sendable(self) -> list[PendingRequest]:
         """Take the requests that may go to the kernel now, in order."""
-        ready = []
+        ready: list[PendingRequest] = []
+        if not self._waiting:
+            return ready
         for name, waiting in self._waiting.items():
-            busy = [request for request in self._in_flight.values() if request.queue == name]
+            busy = [request for request in self.flying.values() if request.queue == name]
             kept: deque[PendingRequest] = deque()
             for request in waiting:
                 if request.is_comm:
@@ -304,13 +270,23 @@ class RequestQueue:
     def advance(self, request: PendingRequest, event: Event) -> None:
         """Have something happen to a request, and tell it. Raises `ImpossibleError` for what cannot happen to it."""
         before = request.state
-        request.advance(event)
+        state = request.state = TABLE[before].get(event) or following(before, event)
         # A comm message counts as under way only once the kernel works on it: ipykernel handles one without any status
         # while a cell awaits, so it may never be heard of again.
-        if request.state is State.BUSY or (request.state is State.NEXT and not request.is_comm):
-            self._in_flight[request.id] = request
-        elif request.finished:
-            self._in_flight.pop(request.id, None)
+        if state is State.BUSY or (state is State.NEXT and not request.is_comm):
+            self.flying[request.id] = request
+        if state is State.SENT:
+            request.sent = True
+        elif state is State.BUSY:
+            request.busy = True
+        elif state is State.IDLE:
+            request.idle = True
+        elif state is State.ENDED:
+            request.finished, request.step = True, Step.NONE
+            request.forget_times()
+            self.flying.pop(request.id, None)
+        elif state is State.CLOSED:
+            request.forget_content()
         for listener in self.listeners:
             listener(request, before)
 
@@ -324,7 +300,7 @@ class RequestQueue:
 
     def take_unsent_cells(self) -> list[PendingRequest]:
         """Take the cell of each queue that is its next one, if it was not sent yet."""
-        found = [request for request in self._in_flight.values() if request.is_execute and not request.sent]
+        found = [request for request in self.flying.values() if request.is_execute and not request.sent]
         for name, waiting in self._waiting.items():
             cell = next((request for request in waiting if request.is_execute), None)
             if cell is not None and not any(request.queue == name for request in self.running_cells()):
@@ -342,7 +318,7 @@ class RequestQueue:
 
     def take_all(self) -> tuple[list[PendingRequest], list[PendingRequest]]:
         """Take out everything, as (in flight, waiting)."""
-        flying = list(self._in_flight.values())
+        flying = list(self.flying.values())
         waiting = [request for queue in self._waiting.values() for request in queue]
         self._waiting.clear()
         return flying, waiting
@@ -350,25 +326,25 @@ class RequestQueue:
     @property
     def held_bytes(self) -> int:
         """What all replies that wait for their idle cost in memory, at most."""
-        return sum(request.held_bytes for request in self._in_flight.values())
+        return sum(request.held_bytes for request in self.flying.values())
 
     @property
     def in_flight(self) -> list[PendingRequest]:
-        return list(self._in_flight.values())
+        return list(self.flying.values())
 
     @property
     def active(self) -> bool:
         """Whether anything is waiting or under way."""
-        return bool(self._in_flight) or any(self._waiting.values())
+        return bool(self.flying) or any(self._waiting.values())
 
     @property
     def has_own_alone(self) -> bool:
         """Whether all that is waiting or under way are cells of this host's own."""
         waiting = (request for requests in self._waiting.values() for request in requests)
-        return all(request.reads is not None for request in (*self._in_flight.values(), *waiting))
+        return all(request.reads is not None for request in (*self.flying.values(), *waiting))
 
     def running_cells(self) -> Iterator[PendingRequest]:
-        return (request for request in self._in_flight.values() if request.is_execute)
+        return (request for request in self.flying.values() if request.is_execute)
 
     def _forget(self) -> None:
         while len(self._known) > MAX_REMEMBERED:
@@ -380,7 +356,7 @@ class RequestQueue:
                 return
 
     def _is_over(self, request: PendingRequest) -> bool:
-        return request.finished or (request.is_comm and request.sent and request.id not in self._in_flight)
+        return request.finished or (request.is_comm and request.sent and request.id not in self.flying)
 
 
 def parent_of(request: PendingRequest | None) -> dict[str, Any]:

@@ -51,6 +51,17 @@ TABLE: dict[State, dict[Event, State]] = {
 }
 
 
+class Step(enum.Enum):
+    """How far the end of a request from outside has come."""
+
+    NONE = 0
+    """It is left alone."""
+    INTERRUPT = 1
+    """The kernel is interrupted, and has time to answer that."""
+    KILL = 2
+    """The kernel is killed, with all that runs in it."""
+
+
 def following(state: State, event: Event) -> State:
     """Return the state that follows. Raises `ImpossibleError` for what is not in the table."""
     return next_state(TABLE, state, event, "request")

@@ -21,9 +21,9 @@ from sandbox_kernel.kernel import large_outputs
 from sandbox_kernel.kernel.large_outputs import Overflow
 from sandbox_kernel.policy import OutputPolicy, svg, tex
 from sandbox_kernel.policy.display_budget import MAX_ERRORS
-from sandbox_kernel.session.requests.outbound import Outbound
-from sandbox_kernel.session.requests.queue import PendingRequest
-from sandbox_kernel.session.requests.request_states import Event, State
+from sandbox_kernel.session.requests.host_words import place_of
+from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue
+from sandbox_kernel.session.requests.request_states import Event
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.policy.messages import CELL, filtered, message, model, update
@@ -64,8 +64,7 @@ class Tab:
         requests = SimpleNamespace(queue=SimpleNamespace(find=self.requests.get), call_after_cells=lambda ask: None)
         session = SimpleNamespace(settings=Settings(), ask=self._ask, emit=self._emit, requests=requests)
         self.overflow = Overflow(cast("Any", session), self.shown.append)
-        front = SimpleNamespace(deliver=lambda message, client: self.overflow.publish(message))
-        self._outbound = Outbound(cast("Any", front), OutputPolicy("safe"), session.emit)
+        self._policy = OutputPolicy("safe")
 
     def send(self, *messages: Message) -> int:
         """Return how many of the messages reach the page."""
@@ -80,9 +79,16 @@ class Tab:
                 asked = Message(channel="shell", header=header, content={"allow_stdin": True})
                 self.requests[name] = PendingRequest(asked, b"", "shell")
             before = len(self.shown)
-            self._outbound.publish(sent, self.requests[name])
+            self._publish(sent, self.requests[name])
             passed += any(one.type == sent.type for one in self.shown[before:])
         return passed
+
+    def _publish(self, sent: Message, request: PendingRequest) -> None:
+        asked = request.message
+        verdict = self._policy.apply(replace(sent, parent=dict(asked.header)), place_of(request), asked.content)
+        self.noted += [note.code.code for note in verdict.notes]
+        if verdict.message is not None:
+            self.overflow.publish(replace(verdict.message, work=verdict.work))
 
     def _emit(self, event: str, **fields: Any) -> None:
         if event == "policy":
@@ -300,7 +306,7 @@ def test_threads_of_cells_long_gone_share_a_page() -> None:
         name = {"msg_id": f"cell {n}"}
         tab.send(replace(text, parent=name), replace(message("status", {"execution_state": "idle"}), parent=name))
         for event in (Event.TAKE, Event.SEND, Event.START, Event.END):
-            tab.requests[f"cell {n}"].advance(event)
+            RequestQueue().advance(tab.requests[f"cell {n}"], event)
     tab.shown.clear()
     for n in range(300):
         tab.send(replace(text, parent={"msg_id": f"cell {n}"}))
@@ -314,7 +320,7 @@ def test_control_cells_that_were_never_run_are_all_told_why() -> None:
     for n in range(300):
         name = {"msg_id": f"cell {n}"}
         header = {**name, "msg_type": "execute_request"}
-        request = PendingRequest(Message(channel="shell", header=header), b"", "shell", state=State.ENDED)
+        request = PendingRequest(Message(channel="shell", header=header), b"", "shell", finished=True)
         tab.requests[f"cell {n}"] = request
         told = replace(message("error", {"ename": "a", "evalue": "b", "traceback": ["c\n" * 50]}), parent=name)
         assert tab.send(told) == 1

@@ -16,7 +16,7 @@ from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.screen.request_guard import ScreenGuard
 from sandbox_kernel.plugins.screen.settings import ScreenSettings
 from sandbox_kernel.policy import OutputPolicy
-from sandbox_kernel.session.requests.scheduler import Scheduler
+from sandbox_kernel.session.requests.driver import Requests
 
 GRAVE = "import os\nos.system('rm -rf /')"
 SLIGHT = "import os\nos.remove(name)"
@@ -32,7 +32,7 @@ class Front:
         self.audited: list[dict[str, Any]] = []
         session = cast("SessionHandle", SimpleNamespace(emit=self._audit))
         self.guard = ScreenGuard(Settings(of_plugins=(ScreenSettings(**settings),)), session)
-        self.requests = Scheduler(
+        self.requests = Requests(
             Limits(), self, self, OutputPolicy("safe"), self._audit, guards=[self.guard], observers=[self]
         )
 
@@ -76,7 +76,7 @@ class Front:
         channel: Channel = "shell" if kind.endswith("reply") else "iopub"
         header = {"msg_id": "k", "msg_type": kind}
         said = Message(channel=channel, header=header, parent=dict(to.header), content=content)
-        self.requests.inbound.receive(said, 100, None)
+        self.requests.receive(said, 100)
 
     def said(self, kind: str) -> list[dict[str, Any]]:
         return [dict(message.content) for message in self.delivered if message.type == kind]

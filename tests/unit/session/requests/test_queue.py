@@ -279,5 +279,5 @@ def test_each_change_is_told_with_the_state_before_and_a_closed_request_keeps_no
         queue.advance(cell, event)
     assert [(before, after) for _, before, after in told] == [(one, State(one + 1)) for one in list(State)[:-1]]
     assert cell.message.content == {}
-    assert cell.reached is State.IDLE
+    assert cell.idle
     assert cell.busy

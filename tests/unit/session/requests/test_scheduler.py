@@ -27,11 +27,10 @@ from sandbox_kernel.policy.budget import MAX_REPLY
 from sandbox_kernel.session import lifecycle as exit_reasons
 from sandbox_kernel.session.agent_messages import Death
 from sandbox_kernel.session.cell_streams import RunningCells
-from sandbox_kernel.session.requests import escalation, outbound, queue, time_limits
+from sandbox_kernel.session.requests import machine, queue
+from sandbox_kernel.session.requests.driver import Hook, Requests
+from sandbox_kernel.session.requests.driver import Observer as CellObserver
 from sandbox_kernel.session.requests.queue import MAX_UNASKED, PendingRequest
-from sandbox_kernel.session.requests.request_end import Hook
-from sandbox_kernel.session.requests.scheduler import Observer as CellObserver
-from sandbox_kernel.session.requests.scheduler import Scheduler
 from tests.support.patience import within
 from tests.support.relays import Served
 
@@ -65,7 +64,7 @@ class Bench:
         self._numbers = itertools.count(1)
         settings = {"cell_timeout": 30.0, "interrupt_grace": 0.05, **limits}
         self._ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self.requests = Scheduler(
+        self.requests = Requests(
             Limits(**settings),
             self,
             self,
@@ -138,21 +137,27 @@ class Bench:
         return request
 
     def say(
-        self, kind: str, content: Content, to: Message | None, channel: Channel = "iopub", *, size: int = 100
+        self,
+        kind: str,
+        content: Content,
+        to: Message | None,
+        channel: Channel = "iopub",
+        *,
+        size: int = 100,
+        plain: bool = False,
     ) -> None:
-        """Let the kernel send a message."""
-        parent = dict(to.header) if to is not None else {}
-        self.requests.inbound.receive(
-            Message(channel=channel, header={"msg_id": "k", "msg_type": kind}, parent=parent, content=content), size
-        )
+        """Let the kernel send a message; `plain` is what the decoder says of it."""
+        header, parent = {"msg_id": "k", "msg_type": kind}, dict(to.header) if to is not None else {}
+        said = Message(channel=channel, header=header, parent=parent, content=content, plain=plain)
+        self.requests.receive(said, size)
 
     async def frame(self, kind: str, content: bytes, to: Message, channel: Channel = "iopub") -> None:
         """Let the kernel send a message as it comes out of the sandbox."""
         parts = [orjson.dumps({"msg_id": "k", "msg_type": kind}), orjson.dumps(dict(to.header)), b"{}", content]
         size = sum(map(len, parts))
-        message = await self.requests.inbound.parse(wire.CHANNELS[channel], parts, size)
+        message = await self.requests.parse(wire.CHANNELS[channel], parts, size)
         if message is not None:
-            await self.requests.inbound.pass_on(message, size)
+            await self.requests.pass_on(message, size)
 
     def status(self, state: str, to: Message | None) -> None:
         self.say("status", {"execution_state": state}, to)
@@ -215,8 +220,8 @@ def bench(make: Callable[..., Bench]) -> Bench:
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(escalation, "KILL_SECONDS", 0.1)
+    monkeypatch.setattr(machine, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(machine, "KILL_SECONDS", 0.1)
 
 
 # --- the ordinary way ---
@@ -383,7 +388,7 @@ UNREADABLE = {
 async def test_a_reply_that_cannot_be_read_ends_its_cell_at_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str, content: bytes
 ) -> None:
-    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(machine, "PATIENCE_SECONDS", 60.0)
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)
     await bench.frame(kind, content, cell, "shell")
@@ -470,7 +475,7 @@ async def test_a_reply_that_an_interrupt_made_the_kernel_forget_is_said_for_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ipykernel publishes idle and never replies, if the interrupt meets it just before or after the cell's code."""
-    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(machine, "PATIENCE_SECONDS", 60.0)
     cell = bench.submit(content={"stop_on_error": False})
     bench.status("busy", cell)
     bench.requests.interrupted()
@@ -657,7 +662,7 @@ async def test_control_costly_displays_below_the_limit_pass(bench: Bench) -> Non
 
 
 async def test_the_audit_of_what_a_cell_sends_has_an_end(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
-    monkeypatch.setattr(outbound, "MAX_NOTED", 5)
+    monkeypatch.setattr(machine, "MAX_NOTED", 5)
     for _ in range(20):
         bench.stream("x", bench.request("execute_request"))
     assert len(bench.audited) == 5
@@ -1349,7 +1354,7 @@ async def test_a_kernel_that_forgets_to_reply_is_not_killed_for_it(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, idle_first: bool
 ) -> None:
     """SIGINT can meet ipykernel just outside a cell's code: it goes idle and never replies."""
-    monkeypatch.setattr(time_limits, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(machine, "PATIENCE_SECONDS", 60.0)
     bench = make(cell_timeout=0.05, interrupt_grace=20)
     cell = bench.submit()
     bench.status("busy", cell)
@@ -1535,10 +1540,10 @@ async def test_a_service_is_not_told_of_a_cell_that_never_ran(make: Callable[...
 
 
 async def test_what_the_host_says_in_a_cell_is_one_line_on_its_stderr(bench: Bench) -> None:
-    bench.requests.inbound.tell("nobody runs")
+    bench.requests.tell("nobody runs")
     cell = bench.submit()
     bench.status("busy", cell)
-    bench.requests.inbound.tell("denied:\nexample.test\r" + "x" * 2000)
+    bench.requests.tell("denied:\nexample.test\r" + "x" * 2000)
     (said,) = [message for message, _ in bench.delivered if message.type == "stream"]
     assert said.content["name"] == "stderr"
     assert said.content["text"].startswith("[sandbox_kernel] denied: example.test xxx")
@@ -1547,7 +1552,7 @@ async def test_what_the_host_says_in_a_cell_is_one_line_on_its_stderr(bench: Ben
     assert said.parent["msg_id"] == cell.id
     bench.reply(cell)
     bench.status("idle", cell)
-    bench.requests.inbound.tell("nobody runs")
+    bench.requests.tell("nobody runs")
     assert len(bench.told(cell)) == 4
 
 
@@ -1555,11 +1560,11 @@ async def test_the_host_says_only_so_much_in_a_cell_and_in_the_next_again(bench:
     first, second = bench.submit(), bench.submit()
     bench.status("busy", first)
     for number in range(queue.MAX_TOLD + 10):
-        bench.requests.inbound.tell(f"line {number}")
+        bench.requests.tell(f"line {number}")
     assert bench.told(first)[1:] == [f"[sandbox_kernel] line {number}\n" for number in range(queue.MAX_TOLD)]
     bench.reply(first)
     bench.status("idle", first)
-    bench.requests.inbound.tell("again")
+    bench.requests.tell("again")
     assert bench.told(second) == ["[sandbox_kernel] again\n"]
 
 
@@ -1569,7 +1574,7 @@ async def test_what_the_host_says_counts_as_the_cell_s_output(make: Callable[...
     cell = bench.submit()
     bench.on_signal = lambda: bench.run(cell, "error")
     for _ in range(4):
-        bench.requests.inbound.tell("denied")
+        bench.requests.tell("denied")
     found = await bench.ended(cell)
     assert found.count("[sandbox_kernel] denied\n") == 3
     assert "OutputLimit" in found
