@@ -10,6 +10,6 @@
 - `large_outputs`: What a page does not bear: a file of scratch, and its end shown.
 - `head_start`: The first container, asked for before anything else is imported.
 - `kernel_info`: What a kernel says of itself and of its sandbox: language, limits, state.
-- `process_requests`: Requests that concern the kernel process itself, for each wire that has a kernel's messages.
+- `server`: A kernel towards its clients, for each transport: what it answers itself, and what goes to its session.
 - `proxy`: The kernel process that a front end starts, and the requests that it holds back until outputs can be heard.
 """

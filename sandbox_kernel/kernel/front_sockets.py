@@ -1,20 +1,15 @@
-"""The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio.
-
-Imports peer_check, ports and pyzmq; knows nothing of containers.
-"""
+"""The five ZMQ sockets of a kernel: binding, signing, and reading them from asyncio. They are a `Transport`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hmac
-import itertools
 import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -25,6 +20,7 @@ from ..core.model import Channel, Message
 from ..session import protocol
 from .kept_ports import NO_PORTS
 from .peer_check import PeerCheck
+from .server import Headers
 
 if TYPE_CHECKING:
     from .heap import Heap
@@ -149,8 +145,7 @@ class FrontSockets:
         self._signatures = Signatures(str(connection.get("key", "")).encode(), scheme)
         if not connection.get("key"):
             sys.stderr.write("sandbox-kernel: the connection file has no key, so requests are not signed\n")
-        self.session_id = f"{os.urandom(4).hex()}-{os.urandom(12).hex()}"
-        self._numbers = itertools.count(1)
+        self._headers = Headers()
         self._context = zmq.Context()
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
         self._leaving: list[tuple[zmq.MessageTracker, int]] = []
@@ -296,19 +291,12 @@ class FrontSockets:
             if not self._read_one("iopub"):
                 return
 
-    def send(self, message: Message, client: bytes | None, *, topic: bytes | None = None) -> None:
+    def send(self, message: Message, client: bytes | None = None, *, topic: bytes | None = None) -> None:
         """Sign and send a message with a header of our own. Raises `ProtocolError` if it cannot be said in JSON."""
         kind = message.type
-        header = {
-            "msg_id": f"{self.session_id}_{next(self._numbers)}",
-            "msg_type": kind,
-            "username": "kernel",
-            "session": self.session_id,
-            "date": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            "version": protocol.PROTOCOL_VERSION,
-        }
+        header = self._headers.of(kind)
         parts = [protocol.dumps(part) for part in (header, message.parent, message.metadata, message.content)]
-        prefix = topic if topic is not None else f"kernel.{self.session_id}.{kind}".encode()
+        prefix = topic if topic is not None else f"kernel.{self._headers.session}.{kind}".encode()
         first = client if client is not None else prefix
         everything: list[Any] = [first, DELIMITER, self._signatures.sign(parts), *parts, *message.buffers]
         if client is None and not prefix:

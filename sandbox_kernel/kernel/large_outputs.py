@@ -1,6 +1,6 @@
 """What a person's page does not bear: shown up to a limit; the rest is put into a file of scratch, and its end shown.
 
-Stands between a session and the sockets of its front ends; policy/display_budget.py decides. A cell never waits for it:
+Stands between a session and its front ends; policy/display_budget.py decides. A cell never waits for it:
 what cannot be written fast enough is left out of the file, and that is said. Batch clients get everything: nbclient and
 what is built on it say with each cell that there is nobody to be asked for input.
 """

@@ -1,7 +1,6 @@
-"""A Jupyter kernel's five sockets in front of a session.
+"""The process of a Jupyter kernel: a `KernelServer` behind five sockets, in front of a session.
 
-A front end sees an ordinary kernel. What concerns the kernel process itself is answered here: who it is, where it
-listens, what it uses, interrupt, restart and shutdown. Everything else is the session's.
+A front end sees an ordinary kernel. Here are its start, its end, and what it leaves to the next process at a restart.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.codes import Survived
@@ -22,15 +21,12 @@ from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
-from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.hints import Audience
 from ..session.session import Session
 from . import handover, kept_ports, pipe_holder
-from .file_messages import Answer, FileMessages
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
-from .large_outputs import Overflow
-from .process_requests import ProcessRequests
+from .server import KernelServer
 
 if TYPE_CHECKING:
     from ..engines.inspectable import Inspectable
@@ -91,15 +87,17 @@ class StartupGate:
     def __init__(self, receive: Callable[[Message, bytes], None]) -> None:
         """`receive` takes what was held back, in order."""
         self._receive = receive
-        self._early: list[tuple[Message, bytes]] | None = []
+        self._early: list[tuple[Message, bytes]] = []
         self.listeners = 1
         """How many are expected to listen."""
+        self.is_open = False
 
     def holds(self, request: Message, client: bytes) -> bool:
-        """Return whether a request is held back."""
-        if self._early is not None:
-            self._early.append((request, client))
-        return self._early is not None
+        """Return whether a request is held back: one for the kernel, as long as the gate is closed."""
+        if self.is_open or protocol.way(request) != "passed on":
+            return False
+        self._early.append((request, client))
+        return True
 
     async def open_once_heard(self, until_heard_by: Callable[[int], Awaitable[None]]) -> None:
         """Let requests through once as many listen as are expected, within bounds."""
@@ -110,7 +108,8 @@ class StartupGate:
 
     def open(self) -> None:
         """Let requests through."""
-        early, self._early = self._early or [], None
+        self.is_open = True
+        early, self._early = self._early, []
         for request, client in early:
             self._receive(request, client)
 
@@ -180,21 +179,11 @@ class Proxy:
         )
         self.session.hints.audience, self.session.hints.beside = NOTEBOOK, lies_beside
         self.emit = self.session.emit
-        self.files = FileMessages(
-            self.session.started,
-            self.session.ask,
-            self.emit,
-            limit=FileLimits.of(self.settings.limits).file_bytes,
-            unsent_bytes=lambda: self.sockets.unsent_bytes(),  # noqa: PLW0108 (they are made later)
-            arrived=self.session.folders.arrived,
-        )
-        self.overflow = Overflow(self.session, lambda message: self.sockets.send(message, None))
         self.sockets: FrontSockets
+        self.server: KernelServer
         self._stopping = asyncio.Event()
         self._shutdown: Message | None = None
-        self._defect = noted_in(self.emit)
-        self._own = ProcessRequests(self.session, self.files, self._publish, self._defect)
-        self._tasks = Tasks(self._defect)
+        self._tasks = Tasks(noted_in(self.emit))
         self.gate = StartupGate(self.receive)
 
     async def run(self) -> int:
@@ -206,15 +195,17 @@ class Proxy:
         sockets = await import_meanwhile("sandbox_kernel.kernel.front_sockets")
         gc.freeze()  # what was loaded stays, and is not looked through
         gc.enable()
-        self.sockets = sockets.FrontSockets(
-            self.connection,
-            self.receive,
-            self.emit,
-            message_bytes=self.settings.limits.message_limit,
-            anybody=self.settings.clients == "any",
-            ports=self._left.ports if self._left is not None else kept_ports.NO_PORTS,
+        self.serve(
+            sockets.FrontSockets(
+                self.connection,
+                self.receive,
+                self.emit,
+                message_bytes=self.settings.limits.message_limit,
+                anybody=self.settings.clients == "any",
+                ports=self._left.ports if self._left is not None else kept_ports.NO_PORTS,
+            )
         )
-        self._own.status("starting", None)
+        self.server.status("starting")
         self.sockets.listen()
         self._tasks.start(self.gate.open_once_heard(self.sockets.until_heard_by), "waiting for who listens")
         self._tasks.start(until_left(self._stopping), "watching the parent process")
@@ -224,17 +215,21 @@ class Proxy:
             await self._stop()
         finally:
             await self._tasks.close()
-            await self.overflow.close()
+            await self.server.close()
             await self.session.close()
             self.sockets.close()
             await asyncio.to_thread(self.sockets.destroy)
         return 0
 
+    def serve(self, sockets: FrontSockets) -> None:
+        """Be a kernel to the clients of these sockets."""
+        self.sockets, self.server = sockets, KernelServer(self.session, sockets, self.engine_address)
+
     # --- the session's front ---
 
     def deliver(self, message: Message, client: bytes | None) -> None:
         if client is None:
-            self.overflow.publish(message)
+            self.server.publish(message)
         elif (reason := self._end_of_batch(message)) is not None:
             sys.stderr.write(f"sandbox-kernel: {reason}\n")
             self._stopping.set()
@@ -259,35 +254,27 @@ class Proxy:
     # --- requests ---
 
     def receive(self, request: Message, client: bytes) -> None:
-        """Take a request that the sockets have verified. Whatever fails with it, it is answered."""
-        try:
-            self._take(request, client)
-        except Exception as defect:
-            self._own.failed(request, partial(self.deliver, client=client), defect)
+        """Take a request that the sockets have verified."""
+        if not self.gate.is_open and self.gate.holds(request, client):
+            return
+        if (answering := self.server.receive(request, client, self)) is not None:
+            self._tasks.start(answering, f"a {request.type}")
 
-    def _take(self, request: Message, client: bytes) -> None:
-        match protocol.way(request):
-            case "refused":
-                self._own.refuse(request, partial(self.deliver, client=client))
-            case "answered":
-                self._tasks.start(self._answer(request, client), f"a {request.type}")
-            case _ if not self.gate.holds(request, client):
-                self.session.submit(request, client)
+    # --- what a client asks of the process ---
 
-    async def _answer(self, request: Message, client: bytes) -> None:
-        await self._own.answer(request, client, partial(self.deliver, client=client), self._content)
-        if request.type == "shutdown_request":
-            self._shutdown = request
-            self._stopping.set()
+    def ports(self) -> dict[str, Any]:
+        ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+        return {port: self.connection[port] for port in ports}
 
-    async def _content(self, request: Message) -> Answer:
-        if request.type == "connect_request":
-            ports = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
-            return {port: self.connection[port] for port in ports}, []
-        return await self._own.content(request, self.engine_address)
+    async def interrupt(self) -> None:
+        await self.session.interrupt()
 
-    def _publish(self, message: Message) -> None:
-        self.deliver(message, None)
+    async def restart(self) -> None:
+        """Do nothing: the next process starts the next kernel."""
+
+    async def shut_down(self, request: Message) -> None:
+        self._shutdown = request
+        self._stopping.set()
 
     # --- from start to end ---
 
@@ -313,7 +300,7 @@ class Proxy:
         self.session.adopt(self._left.fd, self._left.container)
 
     async def _stop(self) -> None:
-        await self.files.close()
+        await self.server.files.close()
         if (request := self._shutdown) is None:
             return
         header, restart = {"msg_type": "shutdown_reply"}, bool(request.content.get("restart", False))

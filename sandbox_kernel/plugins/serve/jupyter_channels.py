@@ -13,8 +13,9 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ...core.codes import MessageCode
+from ...core.errors import ProtocolError
 from ...core.model import Message
-from ...session import protocol
 from ..mcp.web_server import known
 from . import jupyter_front, jupyter_messages
 from .jupyter_messages import ENDED, REFUSED, V1, Closed, Outgoing
@@ -51,7 +52,8 @@ class Channels:
         self._news = asyncio.Event()
         self._end: Closed | None = None
         self._ended = asyncio.Event()
-        self._room = asyncio.Semaphore(MAX_ANSWERS)
+        self._room = asyncio.Semaphore(MAX_ANSWERS - 1)
+        """For the next request while so many are answered."""
 
     # --- to the client ---
 
@@ -69,7 +71,7 @@ class Channels:
 
     def look(self) -> None:
         if not self._lease.is_there and self._end is None:
-            self.send(self._front.last_word())
+            self._front.say_dead(self.client)
             self._close(Closed(ENDED, "the sandbox has ended"))
 
     def _close(self, why: Closed, *, at_once: bool = False) -> None:
@@ -124,19 +126,26 @@ class Channels:
         name = request.header.get("username")
         if isinstance(name, str) and name.isprintable():
             self.who = f"jupyter {self._lease.tenant.name}/{name[:NAME_CHARACTERS]}"
-        match protocol.way(request):
-            case "refused":
-                self._front.refuse(request, self)
-            case "answered":
-                await self._room.acquire()
-                answer = self._front.answer(request, self, self._lease, self._shut_down)
-                task = self._tenants.tasks.start(answer, f"a {request.type} of Jupyter's")
-                task.add_done_callback(lambda _: self._room.release())
-            case _:
-                self._front.submit(request, self)
+        if (answering := self._front.receive(request, self)) is None:
+            return
+        task = self._tenants.tasks.start(answering, f"a {request.type} of Jupyter's")
+        task.add_done_callback(lambda _: self._room.release())
+        await self._room.acquire()
 
-    async def _shut_down(self) -> None:
-        await shut_down(self._tenants, self._lease)
+    # --- what it asks of the kernel's process ---
+
+    def ports(self) -> dict[str, Any]:
+        raise ProtocolError(MessageCode.WRONG_CHANNEL.note(type="connect_request", channel="websocket"))
+
+    async def interrupt(self) -> None:
+        await self._lease.sandbox.interrupt()  # of calls of the SDK's, too
+
+    async def restart(self) -> None:
+        await self._front.restart()
+
+    async def shut_down(self, request: Message) -> None:
+        if not request.content.get("restart"):
+            await shut_down(self._tenants, self._lease)
 
     async def serve(self) -> None:
         """Serve it to its end. Raises `Closed` for what ends it from here, and `WebSocketDisconnect`."""

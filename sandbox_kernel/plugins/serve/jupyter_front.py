@@ -1,4 +1,4 @@
-"""A sandbox as a kernel with many clients: one more front end of its session, for all WebSockets together.
+"""A sandbox as a kernel with many clients: one more front end of its session, and the `Transport` of all WebSockets.
 
 Everything that is published goes to all of them, also of cells that other wires run; a reply and a question go to the
 one that asked. It passes the session's output policy, and what a page does not bear is left out as in any notebook.
@@ -6,23 +6,17 @@ one that asked. It passes the session's output policy, and what a page does not 
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ...core import json_memory
-from ...core.codes import MessageCode
 from ...core.errors import ProtocolError
 from ...core.model import Message
 from ...core.tasks import log_defect
-from ...files.file_rules import FileLimits
-from ...kernel.file_messages import Answer, FileMessages
-from ...kernel.large_outputs import Overflow
-from ...kernel.process_requests import ProcessRequests
+from ...kernel.server import Headers, KernelServer, Process
 from ...sdk.client import AsyncSandbox, session_of
 from ...session import protocol
 from ...session.requests.queue import PendingRequest, caller
@@ -38,7 +32,7 @@ MAX_HELD = 32 << 20
 """Bytes of memory for requests that wait in one sandbox, or run."""
 
 
-class Client(Protocol):
+class Client(Process, Protocol):
     """One WebSocket."""
 
     client: bytes
@@ -53,8 +47,8 @@ class Client(Protocol):
 class JupyterFront:
     """See the module; one of a sandbox, from its start on. It does not hold the sandbox."""
 
-    def __init__(self, session: Session, gone: Callable[[], object]) -> None:
-        """`gone` is called with each end of a kernel."""
+    def __init__(self, session: Session, engine: str, gone: Callable[[], object]) -> None:
+        """`engine` is what the settings call it; `gone` is called with each end of a kernel."""
         self._gone = gone
         self.session = session
         self.history = History()
@@ -63,18 +57,8 @@ class JupyterFront:
         self.used = datetime.now(UTC)
         self.clients: dict[bytes, Client] = {}
         self._held: dict[str, int] = {}
-        self._overflow: Overflow | None = None
-        self._session_id = _new_id()
-        self._numbers = itertools.count(1)
-        self._files = FileMessages(
-            session.started,
-            session.ask,
-            session.emit,
-            limit=FileLimits.of(session.settings.limits).file_bytes,
-            unsent_bytes=lambda: 0,  # each socket has a bound of its own
-            arrived=session.folders.arrived,
-        )
-        self._own = ProcessRequests(session, self._files, self._publish, log_defect)
+        self._headers = Headers()
+        self._server = KernelServer(session, self, engine)
         session.requests.join(self)
         session.requests.observers.append(self)
         session.requests.queue.listeners.append(self._changed)
@@ -85,8 +69,6 @@ class JupyterFront:
         """Begin to send to a client. Raises `Closed` if there are too many."""
         if len(self.clients) >= MAX_SOCKETS:
             raise Closed(REFUSED, f"the sandbox has {MAX_SOCKETS} connections, which is the limit")
-        if self._overflow is None:
-            self._overflow = Overflow(self.session, self._publish)
         self.clients[client.client] = client
 
     def remove(self, client: Client) -> None:
@@ -108,8 +90,7 @@ class JupyterFront:
 
     def _deliver(self, message: Message, client: bytes | None) -> None:
         if client is not None:
-            if (one := self.clients.get(client)) is not None:
-                one.send(self._outgoing(message))
+            self.send(message, client)
             return
         request = self.session.requests.queue.find(message.parent.get("msg_id"))
         if message.type == "status":
@@ -118,24 +99,22 @@ class JupyterFront:
             return  # of a cell of ours: a command, a file
         elif request is not None:
             self.history.take(message, request)
-        if self.clients and self._overflow is not None:
-            self._overflow.publish(message)
+        if self.clients:
+            self._server.publish(message)
 
-    def _publish(self, message: Message) -> None:
-        outgoing = self._outgoing(message)
-        for one in list(self.clients.values()):
-            one.send(outgoing)
+    # --- its transport ---
 
-    def _outgoing(self, message: Message) -> Outgoing:
-        header = {
-            "msg_id": f"{self._session_id}_{next(self._numbers)}",
-            "msg_type": message.type,
-            "username": "kernel",
-            "session": self._session_id,
-            "date": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            "version": protocol.PROTOCOL_VERSION,
-        }
-        return Outgoing(replace(message, header=header))
+    def send(self, message: Message, client: bytes | None = None) -> None:
+        """Send a message to one client, or to all; one that has gone gets nothing."""
+        found = [one for name, one in self.clients.items() if client in {None, name}]
+        if found:
+            outgoing = Outgoing(replace(message, header=self._headers.of(message.type)))
+            for one in found:
+                one.send(outgoing)
+
+    def unsent_bytes(self) -> int:
+        """Return 0: each socket has a bound of its own."""
+        return 0
 
     # --- what happens to cells ---
 
@@ -158,43 +137,25 @@ class JupyterFront:
 
     # --- requests ---
 
-    def submit(self, request: Message, client: Client) -> None:
-        """Have the session take a request. Raises `Closed` for one more than may wait."""
-        size = sum(json_memory.kept(protocol.dumps(part)) for part in (request.metadata, request.content))
-        size += sum(map(len, request.buffers))
+    def receive(self, request: Message, client: Client) -> Coroutine[Any, Any, None] | None:
+        """Take a request, and return what is to be run for its answer. Raises `Closed` for one more than may wait."""
+        size = self._size(request) if protocol.way(request) == "passed on" else 0
         if sum(self._held.values()) + size > MAX_HELD:
             raise Closed(REFUSED, f"requests of {MAX_HELD:,} bytes wait in the sandbox, which is the limit")
         token = caller.set(client.who)
         try:
-            self.session.submit(request, client.client)
+            answering = self._server.receive(request, client.client, client)
         finally:
             caller.reset(token)
         pending = self.session.requests.queue.find(request.id)
         if pending is not None and pending.message is request and not self._is_over(pending):
             self._held[request.id] = size
+        return answering
 
-    async def answer(self, request: Message, client: Client, lease: Lease, end: Callable[[], Any]) -> None:
-        """Answer what concerns the kernel's process: with a reply and idle, whatever fails on the way."""
-        await self._own.answer(request, client.client, self._to(client), lambda one: self._content(one, lease))
-        if request.type == "shutdown_request" and not request.content.get("restart"):
-            await end()
-
-    def refuse(self, request: Message, client: Client) -> None:
-        """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""
-        self._own.refuse(request, self._to(client))
-
-    def _to(self, client: Client) -> Callable[[Message], None]:
-        return lambda message: client.send(self._outgoing(message))
-
-    async def _content(self, request: Message, lease: Lease) -> Answer:
-        if request.type == "connect_request":
-            raise ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel="websocket"))
-        if request.type == "interrupt_request":  # of calls of the SDK's, too
-            await lease.sandbox.interrupt()
-            return {}, []
-        if request.type == "shutdown_request" and request.content.get("restart"):
-            await self.restart()
-        return await self._own.content(request, lease.sandbox.settings.engine)
+    @staticmethod
+    def _size(request: Message) -> int:
+        parts = sum(json_memory.kept(protocol.dumps(part)) for part in (request.metadata, request.content))
+        return parts + sum(map(len, request.buffers))
 
     async def restart(self) -> None:
         """Replace the kernel by a new one; files stay. What comes after that is of another session to clients."""
@@ -202,23 +163,18 @@ class JupyterFront:
             await self.session.started()
         else:
             await self.session.restart()
-        self._session_id = _new_id()
+        self._headers.renew()
         await self.session.settled()
         if self.session.failure is not None:
             raise self.session.failure
 
-    def last_word(self) -> Outgoing:
-        """Return what says that there is no kernel any more."""
-        content = {"execution_state": "dead"}
-        return self._outgoing(Message(channel="iopub", header={"msg_type": "status"}, content=content))
+    def say_dead(self, client: bytes) -> None:
+        """Say to a client that there is no kernel any more."""
+        self._server.status("dead", client=client)
 
     def say_busy(self) -> None:
         """Say of running cells that they run, to who has just come."""
-        self._own.say_busy()
-
-
-def _new_id() -> str:
-    return f"{os.urandom(4).hex()}-{os.urandom(12).hex()}"
+        self._server.say_busy()
 
 
 _fronts: WeakKeyDictionary[AsyncSandbox, JupyterFront] = WeakKeyDictionary()
@@ -228,5 +184,6 @@ def front_of(lease: Lease) -> JupyterFront:
     """Return the front of a sandbox, which is made with the first call: a server calls it once the sandbox is there."""
     if lease.sandbox not in _fronts:
         # The next kernel is told again where E2B's clients think they are, whichever wire ended this one.
-        _fronts[lease.sandbox] = JupyterFront(session_of(lease.sandbox), lease.settled.clear)
+        engine = lease.sandbox.settings.engine
+        _fronts[lease.sandbox] = JupyterFront(session_of(lease.sandbox), engine, lease.settled.clear)
     return _fronts[lease.sandbox]

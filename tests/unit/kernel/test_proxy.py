@@ -3,122 +3,90 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from jupyter_client.asynchronous.client import AsyncKernelClient
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.kernel.front_sockets import FrontSockets
 from sandbox_kernel.kernel.proxy import Proxy, StartupGate
-from sandbox_kernel.plugins.api import SessionEvent
+from tests.support.kernel_checks import KernelChecks, Wired
 from tests.support.patience import within
-
-QUESTIONS = [
-    ("usage_request", "session", "usage"),
-    ("interrupt_request", "session", "interrupt"),
-    ("kernel_info_request", "session", "settled"),
-    ("sandbox_file_list_request", "files", "answer"),
-]
+from tests.unit.kernel.test_front_sockets import MIB, connection_file
 
 
-class Wire:
-    """What the sockets would have sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.idle = asyncio.Event()
-        self.replied = asyncio.Event()
-
-    def send(self, message: Message, client: bytes | None) -> None:
-        self.sent.append(message)
-        if message.content.get("execution_state") == "idle":
-            self.idle.set()
-        if message.type.endswith("_reply"):
-            self.replied.set()
-
-    def said(self) -> list[tuple[str, Any]]:
-        return [(one.type, one.content.get("execution_state") or one.content["status"]) for one in self.sent]
-
-
-def request(kind: str) -> Message:
+def request(kind: str, channel: Any = "shell") -> Message:
     header = {"msg_id": "1", "msg_type": kind, "session": "s", "username": "", "date": "", "version": "5.4"}
-    return Message(channel="control", header=header)
+    return Message(channel=channel, header=header)
 
 
-@dataclass
-class Listener:
-    hear: Callable[[SessionEvent], None]
+class Sockets(Wired):
+    """A kernel process's own sockets, and a client of `jupyter_client`."""
+
+    def __init__(self, proxy: Proxy, client: AsyncKernelClient) -> None:
+        super().__init__(proxy.session, proxy.server, proxy.sockets, proxy.engine_address, proxy.deliver)
+        self._client = client
+        self._channels = {
+            "shell": client.shell_channel,
+            "control": client.control_channel,
+            "iopub": client.iopub_channel,
+        }
+        self._coming: dict[str, asyncio.Task[dict[str, Any]]] = {}
+
+    async def ask(self, kind: str, channel: str, content: dict[str, Any] | None = None) -> str:
+        message = self._client.session.msg(kind, content or {})
+        self._channels[channel].send(message)
+        return str(message["header"]["msg_id"])
+
+    async def next(self) -> tuple[str, dict[str, Any]]:
+        for name, channel in self._channels.items():
+            if name not in self._coming:
+                self._coming[name] = asyncio.create_task(channel.get_msg())
+        await asyncio.wait(self._coming.values(), return_when=asyncio.FIRST_COMPLETED)
+        name = next(name for name, task in self._coming.items() if task.done())
+        return name, self._coming.pop(name).result()
+
+    def break_interrupt(self, monkeypatch: pytest.MonkeyPatch, broken: Callable[..., Any]) -> None:
+        monkeypatch.setattr(self.session, "interrupt", broken)
+
+    async def close(self) -> None:
+        for task in self._coming.values():
+            task.cancel()
+        await asyncio.gather(*self._coming.values(), return_exceptions=True)
 
 
-@pytest.mark.parametrize(("kind", "part", "method"), QUESTIONS)
-async def test_a_request_whose_handling_fails_gets_its_reply_and_idle(
-    kind: str, part: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
-    proxy.sockets = wire  # type: ignore[assignment]
-    noted: list[str] = []
-    proxy.session.services.listen(Listener(lambda event: noted.append(event.name)))
+class TestSockets(KernelChecks):
+    @pytest.fixture
+    async def wired(self, tmp_path: Path) -> AsyncIterator[Wired]:
+        connection = connection_file(tmp_path)
+        proxy = Proxy(str(tmp_path / "connection.json"), connection, ConfigurationError("no sandbox"))
+        sockets = FrontSockets(connection, proxy.receive, proxy.emit, message_bytes=MIB, anybody=True)
+        proxy.serve(sockets)
+        proxy.gate.open()
+        sockets.listen()
+        client = AsyncKernelClient()
+        client.load_connection_info(cast("Any", connection))
+        client.start_channels(hb=False)
+        wired = Sockets(proxy, client)
+        try:
+            async with within(20):
+                assert (await wired.next())[1]["msg_type"] == "iopub_welcome"
+            yield wired
+        finally:
+            await wired.close()
+            client.stop_channels()
+            await proxy.server.close()
+            await proxy.session.close()
+            sockets.close()
+            await asyncio.to_thread(sockets.destroy)
 
-    async def fails(*arguments: object) -> object:
-        raise RuntimeError("something that nobody thought of")
-
-    monkeypatch.setattr(getattr(proxy, part), method, fails)
-    proxy.receive(request(kind), b"client")
-    async with within(20):
-        await wire.idle.wait()
-    reply = kind.replace("_request", "_reply")
-    assert wire.said() == [("status", "busy"), (reply, "error"), ("status", "idle")]
-    assert "RuntimeError" in wire.sent[1].content["ename"]
-    assert noted == ["defect"]
-    await proxy.session.close()
-
-
-async def test_control_the_same_request_that_does_not_fail_is_ok(tmp_path: Path) -> None:
-    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
-    proxy.sockets = wire  # type: ignore[assignment]
-    proxy.receive(request("usage_request"), b"client")
-    async with within(20):
-        await wire.idle.wait()
-    assert wire.said() == [("status", "busy"), ("usage_reply", "ok"), ("status", "idle")]
-    await proxy.session.close()
-
-
-async def test_how_the_sandbox_stands_is_said_without_statuses_and_starts_nothing(tmp_path: Path) -> None:
-    """A page asks it every few seconds: the kernel is not busy for that, and its server may cull it."""
-    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
-    proxy.sockets = wire  # type: ignore[assignment]
-    proxy.receive(request("sandbox_state_request"), b"client")
-    async with within(20):
-        await wire.replied.wait()
-    proxy.receive(request("usage_request"), b"client")
-    async with within(20):
-        await wire.idle.wait()
-    assert wire.said()[0] == ("sandbox_state_reply", "ok")
-    assert wire.said()[1:] == [("status", "busy"), ("usage_reply", "ok"), ("status", "idle")]
-    content = wire.sent[0].content
-    assert (content["state"], content["idle_seconds"], content["memory_bytes"]) == ("none", None, None)
-    assert proxy.session.is_new
-    await proxy.session.close()
-
-
-def broken(request: Message, client: bytes, seconds: float | None = None) -> None:
-    raise RuntimeError("something that nobody thought of")
-
-
-async def test_a_cell_that_the_session_cannot_even_take_is_answered_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
-    proxy.sockets = wire  # type: ignore[assignment]
-    proxy.gate.open()
-    monkeypatch.setattr(proxy.session, "submit", broken)
-    proxy.receive(replace(request("execute_request"), channel="shell"), b"client")
-    assert wire.said() == [("execute_reply", "error"), ("status", "idle")]
-    assert "RuntimeError" in wire.sent[0].content["ename"]
-    await proxy.session.close()
+    async def test_it_says_where_it_listens(self, wired: Wired, tmp_path: Path) -> None:
+        ports = {name: port for name, port in connection_file(tmp_path).items() if name.endswith("_port")}
+        assert await wired.answer("connect_request") == {"status": "ok", **ports}
 
 
 async def test_an_early_request_waits_for_those_who_listened_before() -> None:
@@ -136,6 +104,7 @@ async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     await asked.wait()
     assert gate.holds(request("execute_request"), b"first")
     assert gate.holds(request("execute_request"), b"second")
+    assert not gate.holds(request("kernel_info_request"), b"first"), "who waits until the kernel is ready asks it"
     assert taken == []
     heard.set()
     await waiting
@@ -152,21 +121,3 @@ async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch
     async with within(20):
         await gate.open_once_heard(lambda _: never.wait())  # type: ignore[arg-type,return-value]
     assert taken == [b"client"]
-
-
-@pytest.mark.parametrize(("kind", "channel"), [("execute_request", "control"), ("usage_request", "shell")])
-async def test_a_request_on_a_channel_that_is_not_for_it_is_answered(kind: str, channel: Any, tmp_path: Path) -> None:
-    """Ipykernel's own suite sends an execute_request on control, and waits."""
-    proxy, wire = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, ConfigurationError("no sandbox")), Wire()
-    proxy.sockets = wire  # type: ignore[assignment]
-    noted: list[Any] = []
-    proxy.session.services.listen(Listener(lambda event: noted.append(event.fields.get("code"))))
-    proxy.receive(replace(request(kind), channel=channel), b"client")
-    async with within(20):
-        await wire.idle.wait()
-    reply = kind.replace("request", "reply")
-    assert wire.said() == [("status", "busy"), (reply, "error"), ("status", "idle")]
-    assert wire.sent[1].channel == channel
-    assert f"{kind} is not taken on {channel}" in wire.sent[1].content["evalue"]
-    assert noted == ["wrong-channel"]
-    await proxy.session.close()

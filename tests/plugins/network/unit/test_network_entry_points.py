@@ -11,7 +11,8 @@ import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Message, Settings
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.sdk.values import NetworkUsage
 
@@ -74,13 +75,7 @@ async def test_kernel_info_has_the_rules_and_the_names_of_secrets(
     monkeypatch.setenv("A_VARIABLE_OF_MINE", "sk-Ha7fVerySecretValue")
     settings = resolve({"network": list(RULES), "secrets": SECRET, "engine": "unix:///nobody/listens"})
     proxy = Proxy(str(tmp_path / "connection.json"), {"key": "k"}, settings)
-
-    async def settled() -> None:
-        pass
-
-    monkeypatch.setattr(proxy.session, "settled", settled)
-    asked = Message(channel="control", header={"msg_id": "m", "msg_type": "kernel_info_request"})
-    info, _ = await proxy._content(asked)
+    info = kernel_info(proxy.session, proxy.engine_address, file_messages={})
     assert info["sandbox"]["network"] == list(RULES)
     assert info["sandbox"]["secrets"] == ["API_KEY"]
     assert "reaches nothing but api.example.org, *.data.example.org" in info["banner"]

@@ -1,0 +1,90 @@
+"""A sandbox as a kernel of Jupyter's wire: it says of itself what the kernel of a notebook says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+
+from sandbox_kernel import AsyncSandbox
+from sandbox_kernel.core.model import Message, Settings
+from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
+from sandbox_kernel.plugins.serve.application import application
+from sandbox_kernel.plugins.serve.jupyter_front import JupyterFront, front_of
+from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
+from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.sdk.client import session_of
+from tests.plugins.serve.container.jupyter_client import Client, request
+from tests.support.kernel_checks import KernelChecks, Wired
+from tests.support.patience import within
+
+TOKEN = "e2b_" + "a" * 40
+NOWHERE = Settings(engine="unix:///nobody/listens")
+
+
+class NotStarted(Lease):
+    """A lease whose sandbox counts as there before it starts."""
+
+    is_there = True
+
+
+class WebSocket(Wired):
+    def __init__(self, lease: Lease, client: Client) -> None:
+        front = front_of(lease)
+        super().__init__(session_of(lease.sandbox), front._server, front, NOWHERE.engine, front.deliver)  # noqa: SLF001
+        self._client, self.lease, self.front = client, lease, front
+
+    async def ask(self, kind: str, channel: str, content: dict[str, Any] | None = None) -> str:
+        return await self._client.send(request(kind, content, channel))
+
+    async def next(self) -> tuple[str, dict[str, Any]]:
+        message = await self._client.next()
+        return str(message["channel"]), message
+
+    def break_interrupt(self, monkeypatch: pytest.MonkeyPatch, broken: Callable[..., Any]) -> None:
+        monkeypatch.setattr(self.lease.sandbox, "interrupt", broken)
+
+
+class TestWebSocket(KernelChecks):
+    @pytest.fixture
+    async def wired(self) -> AsyncIterator[Wired]:
+        tenants = Tenants({"base": NOWHERE}, ServeLimits())
+        tenant = tenants.tenant("mine")
+        lease = NotStarted(sandbox=AsyncSandbox(NOWHERE), tenant=tenant, template="base")
+        tenant.leases[lease.id] = lease
+        listener = socket.create_server(("127.0.0.1", 0))
+        web = WebServer(application(tenants, Tokens([("mine", TOKEN)]), Names()), sockets=True)
+        serving = asyncio.create_task(web.serve(sockets=[listener]))
+        address = f"ws://127.0.0.1:{listener.getsockname()[1]}/jupyter/api/kernels/{lease.id}/channels?token={TOKEN}"
+        try:
+            async with within(20):
+                connection = await connect(address, max_size=None)
+            async with connection:
+                yield WebSocket(lease, Client(connection))
+        finally:
+            web.should_exit = True
+            await serving
+            await lease.sandbox.kill()
+            await tenants.close()
+
+    async def test_it_listens_at_no_port(self, wired: Wired) -> None:
+        assert (await wired.answer("connect_request"))["ename"] == "ProtocolError"
+
+    async def test_what_is_for_a_client_that_has_gone_is_not_even_written(
+        self, wired: WebSocket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The replies to calls of other wires come here, too."""
+        written: list[str] = []
+
+        def of(kind: str) -> dict[str, str]:
+            written.append(kind)
+            return {}
+
+        front: JupyterFront = wired.front
+        monkeypatch.setattr(front._headers, "of", of)  # noqa: SLF001
+        front.deliver(Message(channel="shell", header={"msg_type": "execute_reply"}), b"another wire's")
+        assert written == []
