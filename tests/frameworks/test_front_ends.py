@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from tests.support import ROOT
+from tests.support.kernel_suite import IPythonSamples
 from tests.support.kernels import Kernel, containers_of, eventually, install
 from tests.support.programs import program
 
@@ -36,34 +37,8 @@ def _kernel_by_name(tmp_path_factory: pytest.TempPathFactory, image: str) -> Ite
         os.environ["JUPYTER_PATH"] = before
 
 
-class TestIPython(jupyter_kernel_test.KernelTests):
-    """The samples of jupyter_kernel_test's own suite for ipykernel."""
-
+class TestIPython(IPythonSamples, jupyter_kernel_test.KernelTests):
     kernel_name = "sandbox-python"
-    language_name = "python"
-    file_extension = ".py"
-    code_hello_world = "print('hello, world')"
-    code_stderr = "import sys; print('test', file=sys.stderr)"
-    completion_samples = [{"text": "zi", "matches": {"zip"}}]  # noqa: RUF012
-    complete_code_samples = ["1", "print('hello, world')", "def f(x):\n  return x*2\n\n\n"]  # noqa: RUF012
-    incomplete_code_samples = ["print('''hello", "def f(x):\n  x*2"]  # noqa: RUF012
-    invalid_code_samples = ["import = 7q"]  # noqa: RUF012
-    code_page_something = "zip?"
-    code_generate_error = "raise"
-    code_execute_result = [  # noqa: RUF012
-        {"code": "1+2+3", "result": "6"},
-        {"code": "[n*n for n in range(1, 4)]", "result": "[1, 4, 9]"},
-    ]
-    code_display_data = [  # noqa: RUF012
-        {"code": "from IPython.display import HTML, display; display(HTML('<b>test</b>'))", "mime": "text/html"},
-        {"code": "from IPython.display import Math, display; display(Math('\\\\frac{1}{2}'))", "mime": "text/latex"},
-        # The suite's own documentation has it so: a form feed and "rac", as there is no `r`.
-        {"code": "from IPython.display import Math, display; display(Math('\\frac{1}{2}'))", "mime": "text/latex"},
-    ]
-    code_history_pattern = "1?2*"
-    supported_history_operations = ("tail", "search")
-    code_inspect_sample = "zip"
-    code_clear_output = "from IPython.display import clear_output; clear_output()"
 
 
 class TestIopubWelcome(jupyter_kernel_test.IopubWelcomeTests):
