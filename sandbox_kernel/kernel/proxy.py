@@ -303,9 +303,8 @@ class Proxy:
         await self.server.files.close()
         if (request := self._shutdown) is None:
             return
-        header, restart = {"msg_type": "shutdown_reply"}, bool(request.content.get("restart", False))
-        content = {"status": "ok", "restart": restart}
-        self.deliver(Message(channel="iopub", header=header, parent=request.header, content=content), None)
+        restart = bool(request.content.get("restart", False))
+        self.server.say("shutdown_reply", {"status": "ok", "restart": restart}, request)
         if restart:
             await self._leave()
 

@@ -17,12 +17,11 @@ from typing import Any, Protocol
 
 from ..core.codes import MessageCode
 from ..core.errors import ProtocolError, SandboxError
-from ..core.model import Channel, Message
+from ..core.model import Message
 from ..core.tasks import noted_in
 from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.requests.queue import PendingRequest
-from ..session.requests.request_states import State
 from ..session.session import Session
 from .file_messages import Answer, FileMessages
 from .kernel_info import kernel_info, state
@@ -112,7 +111,7 @@ class KernelServer:
         """Set when a request has ended."""
         session.requests.queue.listeners.append(self._changed)
 
-    def _changed(self, request: PendingRequest, _: State) -> None:
+    def _changed(self, request: PendingRequest, _: object) -> None:
         if request.finished:
             self._ended.set()
 
@@ -203,27 +202,23 @@ class KernelServer:
     def _reply(
         self, request: Message, client: bytes, content: Mapping[str, Any], buffers: Iterable[bytes] = ()
     ) -> None:
-        kind = protocol.reply_type(request.type)
-        if kind is not None:
-            self._say(kind, content, request, client, channel=request.channel, buffers=tuple(buffers))
+        if (kind := protocol.reply_type(request.type)) is not None:
+            header, parts = {"msg_type": kind}, tuple(buffers)
+            reply = Message(
+                channel=request.channel, header=header, parent=request.header, content=content, buffers=parts
+            )
+            self._transport.send(reply, client)
 
     def status(self, state: str, request: Message | None = None, client: bytes | None = None) -> None:
         """Say a state of the kernel, or of a request, to all clients or to one."""
-        self._say("status", {"execution_state": state}, request, client)
+        self.say("status", {"execution_state": state}, request, client)
 
-    def _say(
-        self,
-        kind: str,
-        content: Mapping[str, Any],
-        request: Message | None,
-        client: bytes | None,
-        *,
-        channel: Channel = "iopub",
-        buffers: tuple[bytes, ...] = (),
-    ) -> None:
+    def say(self, kind: str, content: Mapping[str, Any], request: Message | None, client: bytes | None = None) -> None:
+        """Say something about a request to all clients, or to one."""
         parent = {} if request is None else request.header
-        message = Message(channel=channel, header={"msg_type": kind}, parent=parent, content=content, buffers=buffers)
-        self._transport.send(message, client)
+        self._transport.send(
+            Message(channel="iopub", header={"msg_type": kind}, parent=parent, content=content), client
+        )
 
     def say_busy(self) -> None:
         """Say of running cells that they run: clients keep one state for a kernel, and have just heard idle."""

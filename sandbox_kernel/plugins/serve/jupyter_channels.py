@@ -71,7 +71,7 @@ class Channels:
 
     def look(self) -> None:
         if not self._lease.is_there and self._end is None:
-            self._front.say_dead(self.client)
+            self._front.server.status("dead", client=self.client)
             self._close(Closed(ENDED, "the sandbox has ended"))
 
     def _close(self, why: Closed, *, at_once: bool = False) -> None:
@@ -153,7 +153,7 @@ class Channels:
         try:
             known(self._socket)  # its token was in the request
             await self._socket.accept(subprotocol=V1 if self._v1 else None)
-            self._front.say_busy()
+            self._front.server.say_busy()
             await self._until_end()
         finally:
             self._front.remove(self)

@@ -20,7 +20,6 @@ from ...kernel.server import Headers, KernelServer, Process
 from ...sdk.client import AsyncSandbox, session_of
 from ...session import protocol
 from ...session.requests.queue import PendingRequest, caller
-from ...session.requests.request_states import State
 from ...session.session import Session
 from .jupyter_history import History
 from .jupyter_messages import REFUSED, Closed, Outgoing
@@ -58,7 +57,7 @@ class JupyterFront:
         self.clients: dict[bytes, Client] = {}
         self._held: dict[str, int] = {}
         self._headers = Headers()
-        self._server = KernelServer(session, self, engine)
+        self.server = KernelServer(session, self, engine)
         session.requests.join(self)
         session.requests.observers.append(self)
         session.requests.queue.listeners.append(self._changed)
@@ -79,7 +78,10 @@ class JupyterFront:
     def deliver(self, message: Message, client: bytes | None) -> None:
         """Pass a message on. Never raises."""
         try:
-            self._deliver(message, client)
+            if client is not None:
+                self.send(message, client)
+            elif self._is_shown(message) and self.clients:
+                self.server.publish(message)
         except ProtocolError as error:
             self.session.emit("dropped", type=message.type, code=error.code.code, reason=str(error))
         except Exception as defect:
@@ -88,19 +90,16 @@ class JupyterFront:
     def drain(self) -> None:
         """Nothing waits to be read."""
 
-    def _deliver(self, message: Message, client: bytes | None) -> None:
-        if client is not None:
-            self.send(message, client)
-            return
+    def _is_shown(self, message: Message) -> bool:
+        """Note what is published; return whether a person's cell says it, and none of ours: a command, a file."""
         request = self.session.requests.queue.find(message.parent.get("msg_id"))
         if message.type == "status":
             self.used = datetime.now(UTC)
         elif request is not None and request.reads is not None:
-            return  # of a cell of ours: a command, a file
+            return False
         elif request is not None:
             self.history.take(message, request)
-        if self.clients:
-            self._server.publish(message)
+        return True
 
     # --- its transport ---
 
@@ -126,7 +125,7 @@ class JupyterFront:
         for one in list(self.clients.values()):
             one.look()
 
-    def _changed(self, request: PendingRequest, _: State) -> None:
+    def _changed(self, request: PendingRequest, _: object) -> None:
         if self._is_over(request):
             self._held.pop(request.id, None)
 
@@ -139,23 +138,21 @@ class JupyterFront:
 
     def receive(self, request: Message, client: Client) -> Coroutine[Any, Any, None] | None:
         """Take a request, and return what is to be run for its answer. Raises `Closed` for one more than may wait."""
-        size = self._size(request) if protocol.way(request) == "passed on" else 0
+        size = 0
+        if protocol.way(request) == "passed on":
+            parts = (protocol.dumps(part) for part in (request.metadata, request.content))
+            size = sum(map(json_memory.kept, parts)) + sum(map(len, request.buffers))
         if sum(self._held.values()) + size > MAX_HELD:
             raise Closed(REFUSED, f"requests of {MAX_HELD:,} bytes wait in the sandbox, which is the limit")
         token = caller.set(client.who)
         try:
-            answering = self._server.receive(request, client.client, client)
+            answering = self.server.receive(request, client.client, client)
         finally:
             caller.reset(token)
         pending = self.session.requests.queue.find(request.id)
         if pending is not None and pending.message is request and not self._is_over(pending):
             self._held[request.id] = size
         return answering
-
-    @staticmethod
-    def _size(request: Message) -> int:
-        parts = sum(json_memory.kept(protocol.dumps(part)) for part in (request.metadata, request.content))
-        return parts + sum(map(len, request.buffers))
 
     async def restart(self) -> None:
         """Replace the kernel by a new one; files stay. What comes after that is of another session to clients."""
@@ -167,14 +164,6 @@ class JupyterFront:
         await self.session.settled()
         if self.session.failure is not None:
             raise self.session.failure
-
-    def say_dead(self, client: bytes) -> None:
-        """Say to a client that there is no kernel any more."""
-        self._server.status("dead", client=client)
-
-    def say_busy(self) -> None:
-        """Say of running cells that they run, to who has just come."""
-        self._server.say_busy()
 
 
 _fronts: WeakKeyDictionary[AsyncSandbox, JupyterFront] = WeakKeyDictionary()

@@ -39,6 +39,9 @@ class Socket:
 class Front:
     """The sandbox's."""
 
+    def __init__(self) -> None:
+        self.server = self
+
     def add(self, client: object) -> None: ...
     def remove(self, client: object) -> None: ...
     def say_busy(self) -> None: ...

@@ -35,7 +35,7 @@ class NotStarted(Lease):
 class WebSocket(Wired):
     def __init__(self, lease: Lease, client: Client) -> None:
         front = front_of(lease)
-        super().__init__(session_of(lease.sandbox), front._server, front, NOWHERE.engine, front.deliver)  # noqa: SLF001
+        super().__init__(session_of(lease.sandbox), front.server, front, NOWHERE.engine, front.deliver)
         self._client, self.lease, self.front = client, lease, front
 
     async def ask(self, kind: str, channel: str, content: dict[str, Any] | None = None) -> str:
