@@ -81,11 +81,12 @@ class Wired(ABC):
         async with within(20):
             while not replies or not (quiet or "idle" in states):
                 channel, message = await self.next()
-                if message["parent_header"].get("msg_id") == parent:
-                    if channel == "iopub":
-                        states.append(message["content"]["execution_state"])
-                    else:
-                        replies.append({"channel": channel, **message})
+                if message["parent_header"].get("msg_id") != parent:
+                    continue
+                if channel != "iopub":
+                    replies.append({"channel": channel, **message})
+                elif message["header"]["msg_type"] == "status":
+                    states.append(message["content"]["execution_state"])
         [reply] = replies
         return reply, states
 
@@ -155,6 +156,14 @@ class KernelChecks:
         assert (states, wired.sent) == (["idle"], ["execute_reply", "idle"])
         assert [event.name for event in wired.noted] == ["defect"]
 
+    async def test_a_cell_that_nests_deeper_than_can_be_said_again_is_answered_too(self, wired: Wired) -> None:
+        deep: Any = 1
+        for _ in range(300):
+            deep = [deep]
+        reply, states = await wired.told(await wired.ask("execute_request", "shell", {"code": "1", "deep": deep}))
+        assert (reply["header"]["msg_type"], reply["content"]["status"]) == ("execute_reply", "error")
+        assert states[-1] == "idle"
+
     @pytest.mark.parametrize(("kind", "channel"), MISPLACED)
     async def test_a_request_on_a_channel_that_is_not_for_it_is_answered_and_in_the_audit(
         self, kind: str, channel: str, wired: Wired
@@ -187,6 +196,9 @@ class KernelChecks:
         content = await wired.answer("sandbox_file_list_request", version=99)
         assert (content["status"], content["code"]) == ("error", "file-version-unknown")
         assert [event.name for event in wired.noted] == ["file_refused"]
+
+    async def test_a_shutdown_is_answered_before_it_comes(self, wired: Wired) -> None:
+        assert await wired.answer("shutdown_request", restart=False) == {"status": "ok", "restart": False}
 
     async def test_a_page_gets_what_it_bears(self, wired: Wired) -> None:
         lines = wired.session.settings.display_lines

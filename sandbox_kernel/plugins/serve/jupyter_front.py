@@ -140,8 +140,11 @@ class JupyterFront:
         """Take a request, and return what is to be run for its answer. Raises `Closed` for one more than may wait."""
         size = 0
         if protocol.way(request) == "passed on":
-            parts = (protocol.dumps(part) for part in (request.metadata, request.content))
-            size = sum(map(json_memory.kept, parts)) + sum(map(len, request.buffers))
+            try:
+                parts = [protocol.dumps(part) for part in (request.metadata, request.content)]
+                size = sum(map(json_memory.kept, parts)) + sum(map(len, request.buffers))
+            except ProtocolError:  # it nests too deep to be measured, or sent: alone it may wait for its reply
+                size = MAX_HELD
         if sum(self._held.values()) + size > MAX_HELD:
             raise Closed(REFUSED, f"requests of {MAX_HELD:,} bytes wait in the sandbox, which is the limit")
         token = caller.set(client.who)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.jupyter_front import JupyterFront, front_of
+from sandbox_kernel.plugins.serve.jupyter_messages import REFUSED
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.sdk.client import session_of
@@ -73,6 +75,21 @@ class TestWebSocket(KernelChecks):
 
     async def test_it_listens_at_no_port(self, wired: Wired) -> None:
         assert (await wired.answer("connect_request"))["ename"] == "ProtocolError"
+
+    async def test_cells_that_cannot_be_measured_wait_one_at_a_time(
+        self, wired: WebSocket, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With the sandbox busy, each would be held until its turn."""
+        monkeypatch.setattr(wired.session, "launch", lambda: None)
+        deep: Any = 1
+        for _ in range(300):
+            deep = [deep]
+        for _ in range(2):
+            await wired.ask("execute_request", "shell", {"code": "1", "deep": deep})
+        with pytest.raises(ConnectionClosed) as closed:
+            await wired.next()
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, "is the limit" in closed.value.rcvd.reason) == (REFUSED, True)
 
     async def test_what_is_for_a_client_that_has_gone_is_not_even_written(
         self, wired: WebSocket, monkeypatch: pytest.MonkeyPatch
