@@ -17,11 +17,11 @@
 - `files`: Files and folders of a sandbox, for callers.
 - `running_command`: One command, followed from the host, and its input.
 - `commands`: Commands of a sandbox, and shells with a terminal.
-- `paginators`: Lists of sandboxes, some at a time.
 - `ownership`: Whose a sandbox is: this process's, or one of a keeper, which outlives its caller.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
 - `snapshotting`: A sandbox that is written down, and others that go on from there.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
 - `event_loop_thread`: The event loop of all blocking sandboxes, in one thread.
-- `blocking`: `Sandbox`: the same without `await`.
+- `blocking_base`: What differs without `await`, by hand.
+- `blocking`: `Sandbox`: the same without `await`, written by `make blocking`.
 """

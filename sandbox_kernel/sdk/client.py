@@ -15,11 +15,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
 from ..core.codes import EndCode, Survived
-from ..core.errors import SandboxClosed, SandboxDied, wrong_argument
+from ..core.errors import SandboxClosed, SandboxDied
 from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
 from ..files.file_rules import FileLimits
@@ -33,8 +34,8 @@ from .files import AsyncFiles, Place
 from .instance import Instance, Origin
 from .options import SandboxOptions
 from .output_text import OutputMessage
-from .paginators import AsyncSandboxPaginator, asked_for
-from .snapshotting import SnapshotInfo, Snapshots
+from .ownership import keeper
+from .snapshotting import Snapshots
 from .values import (
     Context,
     InstalledPackage,
@@ -46,6 +47,7 @@ from .values import (
     SandboxQuery,
     SandboxUsage,
     State,
+    found_by,
     seconds,
     seconds_within,
 )
@@ -132,9 +134,6 @@ class AsyncSandbox:
         self._instance = instance = Instance(self, options)
         self._snapshots = Snapshots(instance)
         self._metrics = Metrics(instance)
-        self.files = AsyncFiles(Place(instance), FileLimits.of(self.settings.limits))
-        self.commands = AsyncCommands(self.settings, instance.run_python)
-        self.pty = AsyncPty(self.commands)
         self._known.setdefault(self.id, self)
 
     @classmethod
@@ -175,6 +174,21 @@ class AsyncSandbox:
         """
         await self._instance.ready(fresh=True)
 
+    @cached_property
+    def files(self) -> AsyncFiles:
+        """Its files."""
+        return AsyncFiles(Place(self._instance), FileLimits.of(self.settings.limits))
+
+    @cached_property
+    def commands(self) -> AsyncCommands:
+        """Its commands."""
+        return AsyncCommands(self.settings, self._instance.run_python)
+
+    @cached_property
+    def pty(self) -> AsyncPty:
+        """Its shells with a terminal."""
+        return AsyncPty(self.commands.requests)
+
     # --- cells ---
 
     async def run_code(
@@ -192,7 +206,6 @@ class AsyncSandbox:
         envs: Mapping[str, str] | None = None,
         language: str | None = None,
         context: Context | str | None = None,
-        request_timeout: float | None = None,
     ) -> Execution:
         """Run a cell. Code that fails, or meets a limit, gives `Execution.error` and no exception.
 
@@ -214,7 +227,6 @@ class AsyncSandbox:
             envs: Variables of the environment for this call, in Python, R, JavaScript, TypeScript and Bash.
             language: Run it in the context of this language, which is made with the first such call.
             context: Run it in this context, by itself or its id.
-            request_timeout: No effect.
 
         Returns:
             Text, results and displays of the cell, its error, and what it used.
@@ -264,10 +276,17 @@ class AsyncSandbox:
         found: Context = await self._instance.part("contexts").create(language, cwd)
         return found
 
-    async def list_contexts(self) -> builtins.list[Context]:
-        """Return the contexts: that of the sandbox's own kernel first, which is there without being made."""
+    async def list_contexts(self, *, offered: bool = False) -> builtins.list[Context]:
+        """Return the contexts: that of the sandbox's own kernel first, which is there without being made.
+
+        Args:
+            offered: Add one for each other language of the image. Its kernel starts with its first cell.
+        """
+        if offered:
+            await self._instance.ready(fresh=True)
         self._instance.check()
-        found: builtins.list[Context] = self._instance.part("contexts").all()
+        contexts = self._instance.part("contexts")
+        found: builtins.list[Context] = await contexts.offered() if offered else contexts.all()
         return found
 
     async def restart_context(self, context: Context | str) -> None:
@@ -288,26 +307,6 @@ class AsyncSandbox:
         """
         self._instance.check()
         await self._instance.part("contexts").remove(context)
-
-    async def create_code_context(
-        self, cwd: str | None = None, language: str | None = None, request_timeout: float | None = None
-    ) -> Context:
-        """Do as `create_context`. Hosted interpreters have these names."""
-        return await self.create_context(language, cwd)
-
-    async def list_code_contexts(self, request_timeout: float | None = None) -> builtins.list[Context]:
-        """Return what `list_contexts` does, and a context for each other language of the image."""
-        await self._instance.ready(fresh=True)
-        found: builtins.list[Context] = await self._instance.part("contexts").offered()
-        return found
-
-    async def restart_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
-        """See `restart_context`."""
-        await self.restart_context(context)
-
-    async def remove_code_context(self, context: Context | str, request_timeout: float | None = None) -> None:
-        """See `remove_context`."""
-        await self.remove_context(context)
 
     def screen(self, code: str) -> Screened:
         """Return what the screen finds in a cell, whatever the setting `screen` says.
@@ -365,11 +364,6 @@ class AsyncSandbox:
         return self._instance.session.id
 
     @property
-    def sandbox_id(self) -> str:
-        """The same as `id`, by the name of hosted interpreters."""
-        return self.id
-
-    @property
     def is_alive(self) -> bool:
         """Whether a container runs that was attested."""
         return self._instance.is_alive
@@ -383,10 +377,6 @@ class AsyncSandbox:
     def is_detached(self) -> bool:
         """Whether it outlives this process, until its lifetime is over."""
         return self._instance.ownership.is_detached
-
-    async def is_running(self, request_timeout: float | None = None) -> bool:
-        """Return whether an attested container runs. `request_timeout` has no effect."""
-        return self.is_alive
 
     @property
     def info(self) -> SandboxInfo:
@@ -417,10 +407,6 @@ class AsyncSandbox:
             return "ended"
         return "paused" if self.is_paused else "running" if self.is_alive else "not running"
 
-    async def get_info(self, **service: Any) -> SandboxInfo:
-        """Return `info`. What says how a hosted service is reached has no effect."""
-        return self.info
-
     @property
     def network_usage(self) -> NetworkUsage:
         """What the connections of its cells came to until now."""
@@ -440,7 +426,6 @@ class AsyncSandbox:
         self,
         start: datetime | None = None,
         end: datetime | None = None,
-        **service: Any,
     ) -> builtins.list[SandboxMetrics]:
         """Return what the sandbox uses now, as one row: no history is kept.
 
@@ -450,7 +435,6 @@ class AsyncSandbox:
         Args:
             start: Without a row before this time.
             end: Without a row after this time.
-            **service: No effect.
 
         Raises:
             SandboxDied: The sandbox is gone.
@@ -469,9 +453,7 @@ class AsyncSandbox:
         """Whether it stands still."""
         return self._instance.session.is_paused
 
-    async def pause(
-        self, keep_memory: bool | None = None, *, mode: str | None = None, strict: bool = False, **service: Any
-    ) -> bool:
+    async def pause(self) -> bool:
         """Freeze the sandbox with all that runs in it, so that it uses no processor.
 
         A cell that runs is frozen with its clock, and goes on with `resume`; the code sees that the time of day has
@@ -479,17 +461,10 @@ class AsyncSandbox:
         ends as unused `idle_timeout` seconds after the pause. Its memory is kept: there, or with the engine qemu after
         `pause_memory` seconds in a file that is gone with this process.
 
-        Args:
-            keep_memory: None or True.
-            mode: None or "full".
-            strict: No effect: what does not answer is frozen, too.
-            **service: No effect.
-
         Returns:
             Whether it ran until now.
 
         Raises:
-            ConfigurationError: Another `mode` or `keep_memory`.
             AbilityMissing: The engine cannot do it.
             SandboxPaused: A cell is being ended, or a kernel is starting.
             EngineError: The engine failed.
@@ -497,16 +472,13 @@ class AsyncSandbox:
         """
         instance = self._instance
         instance.check(paused=True)
-        if keep_memory is False or mode not in {None, "full"}:
-            why = "a paused sandbox keeps its memory; to keep files alone, download them"
-            raise wrong_argument("mode", why)
         instance.session.pauses.demand(Ability.PAUSE)
         if instance.session.is_paused:
             return False
         await instance.ready(fresh=False)
         return await instance.session.pauses.begin()
 
-    async def resume(self, **service: Any) -> bool:
+    async def resume(self) -> bool:
         """Let a paused sandbox go on where it was.
 
         Returns:
@@ -540,21 +512,7 @@ class AsyncSandbox:
         """
         return await self._snapshots.take(name)
 
-    async def create_snapshot(
-        self, name: str | None = None, *, mode: str | None = None, **service: Any
-    ) -> SnapshotInfo:
-        """Do as `snapshot`, by the name of hosted interpreters.
-
-        Raises:
-            ConfigurationError: `mode` is neither None nor "full".
-        """
-        if mode not in {None, "full"}:
-            why = "a snapshot has the memory; to keep files alone, download them"
-            raise wrong_argument("mode", why)
-        taken = await self.snapshot(name)
-        return SnapshotInfo(taken, [taken])
-
-    async def fork(self, count: int = 1, *, timeout: float | None = None, **service: Any) -> builtins.list[Self]:
+    async def fork(self, count: int = 1, *, timeout: float | None = None) -> builtins.list[Self]:
         """Return sandboxes that go on from where this one is, in this process. Either all are there, or none.
 
         Each draws random numbers of its own, as far as a module's own generator makes them; a generator that the code
@@ -563,7 +521,6 @@ class AsyncSandbox:
         Args:
             count: How many.
             timeout: Seconds that they may last. None is as long as they are used.
-            **service: No effect.
 
         Raises:
             SandboxError: As `snapshot`, and as `create` for the first that cannot start.
@@ -623,77 +580,55 @@ class AsyncSandbox:
         return builtins.list(await asyncio.to_thread(snapshotting.own_store(settings).list))
 
     @staticmethod
-    async def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
+    async def delete_snapshot(name: str, /) -> bool:
         """Remove a snapshot; return whether there was one."""
-        return await asyncio.to_thread(snapshotting.own_store(None).delete, snapshot_id)
+        return await asyncio.to_thread(snapshotting.own_store(None).delete, name)
 
     # --- by its id, and beyond this process ---
 
     @classmethod
-    def list(
-        cls,
-        query: SandboxQuery | None = None,
-        limit: int | None = None,
-        next_token: str | None = None,
-        order: Literal["asc", "desc"] | None = None,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        **service: Any,
-    ) -> AsyncSandboxPaginator:
+    async def list(
+        cls, query: SandboxQuery | None = None, *, metadata: Mapping[str, str] | None = None, **settings: Any
+    ) -> builtins.list[SandboxInfo]:
         """Return the sandboxes of this process that run, and detached ones of this user, the newest first.
 
         Args:
             query: Which of them.
-            limit: How many on a page.
-            next_token: Where a page begins.
-            order: "desc" (the newest first) or "asc".
             metadata: Texts that they have; short for a query.
-            **service: `engine` names another broker than that of the settings.
+            **settings: `engine` names another broker than that of the settings.
         """
-
-        async def detached() -> builtins.list[SandboxInfo]:
-            from .ownership import keeper
-
-            return await keeper().listed(service)
-
         here = [one.info for one in cls._known.values()]
-        return AsyncSandboxPaginator(here, asked_for(query, metadata), limit, next_token, order, more=detached)
+        return found_by(query or SandboxQuery(), metadata, [*here, *await keeper().listed(settings)])
 
+    @classmethod
     async def connect(
-        self: AsyncSandbox | str,
-        timeout: float | None = None,
-        *,
-        take: bool = False,
-        kind: type[AsyncSandbox] | None = None,
-        **service: Any,
-    ) -> AsyncSandbox:
-        """Return the sandbox with an id: `await AsyncSandbox.connect(sandbox_id)`. One that is paused goes on.
+        cls, sandbox_id: str, *, timeout: float | None = None, take: bool = False, **settings: Any
+    ) -> Self:
+        """Return the sandbox with an id. One that is paused goes on.
 
         One of this process is the very same object. Else it is a detached one of this user's.
 
         Args:
+            sandbox_id: The id.
             timeout: Seconds until it ends, as of `set_timeout`.
             take: Whether to take it from another owner.
-            kind: The class of the object for a detached one.
-            **service: `engine` names the broker; `network`, `secrets`, `packages` and `tools` are what the new owner
+            **settings: `engine` names the broker; `network`, `secrets`, `packages` and `tools` are what the new owner
                 serves; settings that are each process's own.
 
         Raises:
             SandboxClosed: There is none of this id, or it has an owner.
             EngineError: The broker does not answer.
         """
-        found = AsyncSandbox._known.get(self) if isinstance(self, str) else self
+        found: Any = cls._known.get(sandbox_id)
         if found is None:
-            from .ownership import keeper
-
-            settings, how = await keeper().described(str(self), take=take, service=service)
-            found = await (kind or AsyncSandbox)(settings, **how).__aenter__()
+            given, how = await keeper().described(sandbox_id, take=take, given=settings)
+            found = await cls(given, **how).__aenter__()
         if found.is_paused:
             await found.resume()
         await found.start()
         if timeout is not None:
             await found.set_timeout(timeout)
-        return found
+        return cast("Self", found)
 
     @property
     def missed(self) -> Missed:
@@ -746,44 +681,41 @@ class AsyncSandbox:
 
     # --- its end ---
 
-    async def set_timeout(self: AsyncSandbox | str, timeout: float, **service: Any) -> None:
+    async def set_timeout(self, timeout: float) -> None:
         """Have the sandbox end some seconds from now on (before the start: from there), in use or not.
 
         Args:
             timeout: Seconds.
-            **service: `engine` names the broker, in `AsyncSandbox.set_timeout(sandbox_id, timeout)` for a detached one.
 
         Raises:
             QuotaExceeded: The end is later than the broker allows.
             SandboxClosed: The sandbox was killed.
         """
         limit = seconds(timeout)
-        if isinstance(self, str):
-            from .ownership import keeper
-
-            await keeper().extended(self, limit, service)
-            return
         if self._instance.is_ended and not self.is_detached:
             raise SandboxClosed(EndCode.SANDBOX_KILLED)
         await self._instance.ownership.extend(self._instance.session, limit)
 
-    async def kill(self: AsyncSandbox | str, **service: Any) -> bool:
-        """End the sandbox with its variables and files. Cells that run or wait end as `SandboxDied`. Idempotent.
+    @classmethod
+    async def set_timeout_by_id(cls, sandbox_id: str, timeout: float, **settings: Any) -> None:
+        """Do as `set_timeout` with a detached sandbox of this user's; `engine` names its broker."""
+        await keeper().extended(sandbox_id, seconds(timeout), settings)
 
-        `AsyncSandbox.kill(sandbox_id)` ends another one of this process, or a detached one of this user's.
+    async def kill(self) -> bool:
+        """End the sandbox with its variables and files. Cells that run or wait end as `SandboxDied`. Idempotent.
 
         Returns:
             Whether there was one to end.
         """
-        if isinstance(self, str):
-            if (found := AsyncSandbox._known.get(self)) is not None:
-                return await found.kill()
-            from .ownership import keeper
-
-            return await keeper().ended(self, service)
         if self._known.get(self.id) is self:
             del self._known[self.id]
         return await self._instance.end()
+
+    @classmethod
+    async def kill_by_id(cls, sandbox_id: str, **settings: Any) -> bool:
+        """Do as `kill` with a sandbox of this process, or a detached one of this user's; `engine` names its broker."""
+        found = cls._known.get(sandbox_id)
+        return await (keeper().ended(sandbox_id, settings) if found is None else found.kill())
 
 
 def session_of(sandbox: AsyncSandbox) -> Session:

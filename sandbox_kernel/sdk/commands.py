@@ -10,7 +10,7 @@ import asyncio
 import builtins
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import ClassVar, Literal, overload
 
 from ..core.codes import EndCode
 from ..core.errors import CommandError, SandboxError
@@ -94,11 +94,11 @@ class AsyncCommandHandle:
         """
         return await self._following.requests.kill(self.pid)
 
-    async def send_stdin(self, data: str | bytes, request_timeout: float | None = None) -> None:
+    async def send_stdin(self, data: str | bytes) -> None:
         """Write to its stdin, which needs `stdin=True`."""
         await self._following.requests.send(self.pid, data)
 
-    async def close_stdin(self, request_timeout: float | None = None) -> None:
+    async def close_stdin(self) -> None:
         """End its stdin."""
         await self._following.requests.send(self.pid, b"", end=True)
 
@@ -119,6 +119,8 @@ class AsyncCommandHandle:
 class AsyncCommands:
     """The commands of a sandbox; see the module."""
 
+    _handle: ClassVar[type[AsyncCommandHandle]] = AsyncCommandHandle
+
     def __init__(self, settings: Settings, run: Run) -> None:
         self.requests = Requests(settings, run)
 
@@ -126,47 +128,41 @@ class AsyncCommands:
     async def run(
         self,
         cmd: str,
+        *,
         background: Literal[False] | None = None,
         envs: Mapping[str, str] | None = None,
-        user: str | None = None,
         cwd: str | None = None,
         on_stdout: Callback[OutputMessage] | None = None,
         on_stderr: Callback[OutputMessage] | None = None,
         stdin: bool | None = None,
         timeout: float | None = DEFAULT_SECONDS,
-        request_timeout: float | None = None,
-        *,
         retain_output: bool = True,
     ) -> CommandResult: ...
     @overload
     async def run(
         self,
         cmd: str,
+        *,
         background: Literal[True],
         envs: Mapping[str, str] | None = None,
-        user: str | None = None,
         cwd: str | None = None,
         on_stdout: Callback[OutputMessage] | None = None,
         on_stderr: Callback[OutputMessage] | None = None,
         stdin: bool | None = None,
         timeout: float | None = DEFAULT_SECONDS,
-        request_timeout: float | None = None,
-        *,
         retain_output: bool = True,
     ) -> AsyncCommandHandle: ...
-    async def run(  # noqa: PLR0917 (as are those of hosted interpreters)
+    async def run(
         self,
         cmd: str,
+        *,
         background: bool | None = None,
         envs: Mapping[str, str] | None = None,
-        user: str | None = None,
         cwd: str | None = None,
         on_stdout: Callback[OutputMessage] | None = None,
         on_stderr: Callback[OutputMessage] | None = None,
         stdin: bool | None = None,
         timeout: float | None = DEFAULT_SECONDS,
-        request_timeout: float | None = None,
-        *,
         retain_output: bool = True,
     ) -> CommandResult | AsyncCommandHandle:
         """Run a command of bash.
@@ -177,13 +173,11 @@ class AsyncCommands:
             cmd: A line of bash.
             background: Whether to return at once.
             envs: Variables of its environment.
-            user: None or "user": a process never becomes another user.
             cwd: The folder it runs in, relative to /mnt/data.
             on_stdout: Called with pieces of text as they come.
             on_stderr: Called with pieces of text as they come.
             stdin: Whether `send_stdin` may be used.
             timeout: Seconds, up to `cell_timeout`. 0 and None are `cell_timeout`.
-            request_timeout: No effect.
             retain_output: Whether the result has the output.
 
         Returns:
@@ -195,9 +189,9 @@ class AsyncCommands:
             CommandError: It cannot be started, or is gone with its kernel.
         """
         callbacks = Callbacks(on_stdout=on_stdout, on_stderr=on_stderr)
-        pid = await self.requests.start(cmd, cwd=cwd, envs=envs, user=user, timeout=timeout, stdin=bool(stdin))
+        pid = await self.requests.start(cmd, cwd=cwd, envs=envs, timeout=timeout, stdin=bool(stdin))
         following = Following(self.requests, pid, after=0, timeout=timeout, retain=retain_output)
-        handle = AsyncCommandHandle(following, callbacks)
+        handle = self._handle(following, callbacks)
         if background:
             return handle
         try:
@@ -210,11 +204,10 @@ class AsyncCommands:
     async def connect(
         self,
         pid: int,
+        *,
         timeout: float | None = DEFAULT_SECONDS,
-        request_timeout: float | None = None,
         on_stdout: Callback[OutputMessage] | None = None,
         on_stderr: Callback[OutputMessage] | None = None,
-        *,
         retain_output: bool = True,
     ) -> AsyncCommandHandle:
         """Follow a command from now on; its clock stays as it is.
@@ -224,13 +217,13 @@ class AsyncCommands:
         """
         after = await self.requests.newest(pid)
         following = Following(self.requests, pid, after=after, timeout=timeout, retain=retain_output)
-        return AsyncCommandHandle(following, Callbacks(on_stdout=on_stdout, on_stderr=on_stderr))
+        return self._handle(following, Callbacks(on_stdout=on_stdout, on_stderr=on_stderr))
 
-    async def list(self, request_timeout: float | None = None) -> builtins.list[ProcessInfo]:
+    async def list(self) -> builtins.list[ProcessInfo]:
         """Return the commands that run."""
         return [ProcessInfo.of(row) for row in await self.requests.list()]
 
-    async def kill(self, pid: int, request_timeout: float | None = None) -> bool:
+    async def kill(self, pid: int) -> bool:
         """End a command with SIGKILL, and its children.
 
         Returns:
@@ -238,7 +231,7 @@ class AsyncCommands:
         """
         return await self.requests.kill(pid)
 
-    async def send_stdin(self, pid: int, data: str | bytes, request_timeout: float | None = None) -> None:
+    async def send_stdin(self, pid: int, data: str | bytes) -> None:
         """Write to the stdin of a command that was started with `stdin=True`."""
         await self.requests.send(pid, data)
 
@@ -246,7 +239,7 @@ class AsyncCommands:
         """Write pieces to the stdin of a command as they come, for `timeout` seconds; None and 0 are no limit."""
         await stream(self.requests, pid, data, timeout)
 
-    async def close_stdin(self, pid: int, request_timeout: float | None = None) -> None:
+    async def close_stdin(self, pid: int) -> None:
         """End the stdin of a command."""
         await self.requests.send(pid, b"", end=True)
 
@@ -254,49 +247,48 @@ class AsyncCommands:
 class AsyncPty:
     """Shells with a terminal. What they say passes as text with colours: no sequence moves anybody's cursor or more."""
 
-    def __init__(self, commands: AsyncCommands) -> None:
-        self._requests = commands.requests
+    _handle: ClassVar[type[AsyncCommandHandle]] = AsyncCommandHandle
 
-    async def create(  # noqa: PLR0917 (as are those of hosted interpreters)
+    def __init__(self, requests: Requests) -> None:
+        self.requests = requests
+
+    async def create(
         self,
         size: PtySize,
         on_data: OnPty,
-        user: str | None = None,
+        *,
         cwd: str | None = None,
         envs: Mapping[str, str] | None = None,
         timeout: float | None = DEFAULT_SECONDS,
-        request_timeout: float | None = None,
     ) -> AsyncCommandHandle:
         """Start a shell with a terminal; `on_data` gets what it says, as bytes."""
-        pid = await self._requests.start(
-            "", cwd=cwd, envs=envs, user=user, timeout=timeout, size=(int(size.rows), int(size.cols))
-        )
-        following = Following(self._requests, pid, after=0, timeout=timeout)
-        return AsyncCommandHandle(following, Callbacks(on_pty=on_data))
+        pid = await self.requests.start("", cwd=cwd, envs=envs, timeout=timeout, size=(int(size.rows), int(size.cols)))
+        following = Following(self.requests, pid, after=0, timeout=timeout)
+        return self._handle(following, Callbacks(on_pty=on_data))
 
     async def connect(
         self,
         pid: int,
         on_data: OnPty,
+        *,
         timeout: float | None = DEFAULT_SECONDS,
-        request_timeout: float | None = None,
     ) -> AsyncCommandHandle:
         """Follow a shell from now on."""
-        following = Following(self._requests, pid, after=await self._requests.newest(pid), timeout=timeout)
-        return AsyncCommandHandle(following, Callbacks(on_pty=on_data))
+        following = Following(self.requests, pid, after=await self.requests.newest(pid), timeout=timeout)
+        return self._handle(following, Callbacks(on_pty=on_data))
 
-    async def send_stdin(self, pid: int, data: bytes, request_timeout: float | None = None) -> None:
+    async def send_stdin(self, pid: int, data: bytes) -> None:
         """Type into a shell."""
-        await self._requests.send(pid, data)
+        await self.requests.send(pid, data)
 
     async def stream_input(self, pid: int, data: Streamed, *, timeout: float | None = DEFAULT_SECONDS) -> None:
         """Type pieces into a shell as they come, for `timeout` seconds; None and 0 are no limit."""
-        await stream(self._requests, pid, data, timeout)
+        await stream(self.requests, pid, data, timeout)
 
-    async def resize(self, pid: int, size: PtySize, request_timeout: float | None = None) -> None:
+    async def resize(self, pid: int, size: PtySize) -> None:
         """Change the size of a terminal."""
-        await self._requests.resize(pid, int(size.rows), int(size.cols))
+        await self.requests.resize(pid, int(size.rows), int(size.cols))
 
-    async def kill(self, pid: int, request_timeout: float | None = None) -> bool:
+    async def kill(self, pid: int) -> bool:
         """End a shell with SIGKILL; return whether it ran."""
-        return await self._requests.kill(pid)
+        return await self.requests.kill(pid)

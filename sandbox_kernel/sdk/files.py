@@ -45,29 +45,13 @@ from .folder_entries import (
     Watching,
 )
 from .instance import Instance
-from .running_command import OWN_USERS
 from .sandbox_paths import Name, about, folder_of, named, place
-
-OF_A_SERVICE = frozenset((
-    "allow_network_mounts", "gzip", "request_timeout", "stream_idle_timeout", "use_octet_stream", "user",
-))  # fmt: skip
-"""What hosted interpreters take besides: how files are carried, which has no effect here, and whose they are."""
-
 
 T = TypeVar("T")
 Steps = AsyncGenerator[Progress | T, None]
 """A copy, step by step: how far it is, and its result as the last one."""
 Data = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """Content, as bytes or as text; or where it comes from: a path of this machine (not a `str`), an open binary file."""
-
-
-def check_service(given: Mapping[str, Any]) -> None:
-    """Raise for an argument that does not exist, and for another user than the sandbox's own."""
-    if unknown := sorted(given.keys() - OF_A_SERVICE):
-        raise TypeError(f"unexpected keyword argument {unknown[0]!r}")
-    if given.get("user") not in OWN_USERS:
-        why = f"the files are those of the sandbox's own user, and not of {given['user']!r}"
-        raise wrong_argument("user", why)
 
 
 class OpenedFile(NamedTuple):
@@ -121,7 +105,6 @@ class AsyncFiles:
         *,
         progress: Callback[Progress] | None = None,
         sha256: str | None = None,
-        **service: Any,
     ) -> FileInfo:
         """Write a file as a whole, with the folders above it.
 
@@ -130,12 +113,10 @@ class AsyncFiles:
             data: Its text, bytes, a `Path` to copy, or an open file. A file is read piece by piece.
             progress: Called with a `Progress` as the file goes in. What it raises ends the copy.
             sha256: What the content must have; anything else is refused, and does not appear.
-            **service: No effect.
 
         Raises:
             FileRefused: The name, the size (`file_limit`) or the room does not allow it.
         """
-        check_service(service)
         return await followed(self.writing(path, data, sha256), progress)
 
     async def writing(self, path: Name, data: Data, sha256: str | None) -> Steps[FileInfo]:
@@ -158,23 +139,21 @@ class AsyncFiles:
                 yield step
 
     @overload
-    async def read(self, path: Name, format: Literal["text"] = "text", **service: Any) -> str: ...
+    async def read(self, path: Name, format: Literal["text"] = "text") -> str: ...
     @overload
-    async def read(self, path: Name, format: Literal["bytes"], **service: Any) -> bytes: ...
+    async def read(self, path: Name, format: Literal["bytes"]) -> bytes: ...
     @overload
-    async def read(self, path: Name, format: Literal["stream"], **service: Any) -> AsyncIterator[bytes]: ...
+    async def read(self, path: Name, format: Literal["stream"]) -> AsyncIterator[bytes]: ...
     async def read(
         self,
         path: Name,
         format: Literal["text", "bytes", "stream"] = "text",  # noqa: A002 (the name people know)
-        **service: Any,
     ) -> bytes | str | AsyncIterator[bytes]:
         """Return a file: its text (UTF-8), its bytes, or its pieces of at most 1 MiB.
 
         What is no text is refused as such: `read(path, "bytes")`. As text or bytes a file may have 256 MiB, which are
         all in memory; a larger one is read as a stream, or copied with `download`.
         """
-        check_service(service)
         if format not in {"bytes", "text", "stream"}:
             raise wrong_argument("format", f'format must be "bytes", "text" or "stream", not {format!r}')
         name = place(path)
@@ -205,9 +184,8 @@ class AsyncFiles:
         name = place(path)
         return await named(name, self._part(name, offset, size))
 
-    async def opened(self, path: Name, **service: Any) -> OpenedFile:
+    async def opened(self, path: Name) -> OpenedFile:
         """Return the size of a file, and how to read any part of it in pieces; for servers."""
-        check_service(service)
         name = place(path)
         ask = await self._place.ask(fresh=False)
         stamp, _ = await named(name, scratch_files.chunk(ask, name, 0, 0, self._limits.file_bytes))
@@ -363,9 +341,8 @@ class AsyncFiles:
         yield Progress(name, done, stamp.size, found)
         yield target
 
-    async def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> FileList:
+    async def write_files(self, files: Sequence[Mapping[str, Any]]) -> FileList:
         """Write several files, one after another: `[{"path": "a.txt", "data": "text"}, ...]`."""
-        check_service(service)
         if not all(isinstance(file, Mapping) and file.keys() == {"path", "data"} for file in files):
             raise wrong_argument("files", "each file is a mapping with a path and data")
         return FileList([await self.write(file["path"], file["data"]) for file in files])
@@ -462,19 +439,18 @@ class AsyncFiles:
         self._place.record("read", name, done, digest.hexdigest())
 
     @overload
-    async def list(self, path: Name = "", depth: None = None, **service: Any) -> FileList: ...
+    async def list(self, path: Name = "", depth: None = None) -> FileList: ...
     @overload
-    async def list(self, path: Name = "", *, depth: int, **service: Any) -> Entries: ...
+    async def list(self, path: Name = "", *, depth: int) -> Entries: ...
     @overload
-    async def list(self, path: Name, depth: int, **service: Any) -> Entries: ...
-    async def list(self, path: Name = "", depth: int | None = None, **service: Any) -> FileList | Entries:
+    async def list(self, path: Name, depth: int) -> Entries: ...
+    async def list(self, path: Name = "", depth: int | None = None) -> FileList | Entries:
         """Return what lies in a folder, in the order of the paths.
 
         Without a `depth`, the regular files in it and in all folders below it; with one, files, folders and links,
         so many levels deep. A name that is no text, or has characters that nobody sees, is there by one that stands
         for it (`_m~1a2b3c4d.csv`), which reads, writes and moves the same file. `complete` says whether these are all.
         """
-        check_service(service)
         folder, ask = folder_of(path), await self._place.ask(fresh=False)
         if depth is not None:
             return await named(folder, folder_entries.entries(ask, folder, folder_entries.depth_of(depth)))
@@ -485,24 +461,21 @@ class AsyncFiles:
         files.complete = complete
         return files
 
-    async def exists(self, path: Name, **service: Any) -> bool:
+    async def exists(self, path: Name) -> bool:
         """Return whether there is a regular file, or a folder, of that name."""
-        check_service(service)
         reply, _ = await (await self._place.ask(fresh=False))("file.read", path=place(path), offset=0, size=0)
         return reply.get("ok") is True or reply.get("error") == "is_folder"
 
-    async def get_info(self, path: Name, **service: Any) -> EntryInfo:
+    async def get_info(self, path: Name) -> EntryInfo:
         """Return what a file, a folder or a link is, as the sandbox says. Raises `FileNotThere` for nothing."""
-        check_service(service)
         name = place(path)
         return await named(name, folder_entries.stat(await self._place.ask(fresh=False), name))
 
-    async def rename(self, old_path: Name, new_path: Name, **service: Any) -> EntryInfo:
+    async def rename(self, old_path: Name, new_path: Name) -> EntryInfo:
         """Move a file or a folder, with the folders above the new place; a file there is replaced.
 
         Between two file systems of the sandbox, such as /mnt/data and /tmp, only a file is moved.
         """
-        check_service(service)
         name, to = place(old_path), place(new_path)
         ask = await self._place.ask(fresh=False)
         try:
@@ -515,9 +488,8 @@ class AsyncFiles:
         await self.remove(name)
         return await self.get_info(to)
 
-    async def remove(self, path: Name, *, recursive: bool = False, **service: Any) -> None:
+    async def remove(self, path: Name, *, recursive: bool = False) -> None:
         """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""
-        check_service(service)
         name = place(path)
         ask = await self._place.ask(fresh=False)
         await named(name, folder_entries.remove_all(ask, name) if recursive else scratch_files.remove(ask, name))
@@ -527,9 +499,8 @@ class AsyncFiles:
         name = place(path)
         await named(name, scratch_files.make_folder(await self._place.ask(fresh=True), name))
 
-    async def make_dir(self, path: Name, **service: Any) -> bool:
+    async def make_dir(self, path: Name) -> bool:
         """Make a folder and those above it; return whether it was not there already."""
-        check_service(service)
         await self._place.ask(fresh=True)
         try:
             await self.get_info(path)
@@ -548,21 +519,16 @@ class AsyncFiles:
         timeout: float | None = 60,
         recursive: bool = False,
         include_entry: bool = False,
-        **service: Any,
     ) -> AsyncWatchHandle:
         """Call `on_event` for what changes in a folder, until `stop`, or for `timeout` seconds (0: until its end).
 
         The folder is looked at four times a second; what comes and goes in between is not seen.
         """
-        watching = await self.watching(path, recursive=recursive, include_entry=include_entry, service=service)
+        watching = await self.watching(path, recursive=recursive, include_entry=include_entry)
         return AsyncWatchHandle(watching, on_event, on_exit, timeout or None)
 
-    async def watching(
-        self, path: Name, *, recursive: bool, include_entry: bool, service: Mapping[str, Any]
-    ) -> Watching:
+    async def watching(self, path: Name, *, recursive: bool, include_entry: bool) -> Watching:
         """Look at a folder for the first time; for handles."""
-        service = {name: value for name, value in service.items() if name != "allow_network_mounts"}
-        check_service(service)
         place, folder = self._place, folder_of(path)
 
         async def ask() -> Ask:

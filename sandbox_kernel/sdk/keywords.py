@@ -50,7 +50,7 @@ class SettingKeywords(TypedDict, total=False):
     kubernetes_namespace: str | None
     kubernetes_lifetime: str | float | None
     kubernetes_warm_pool: str | None
-    network: str | Sequence[str] | Mapping[str, Sequence[str] | bool | None] | None
+    network: str | Sequence[str] | None
     secrets: str | Sequence[str] | Mapping[str, Mapping[str, object]] | None
     network_connections: int | None
     network_bytes: str | int | None

@@ -1,7 +1,4 @@
-"""What a caller opens a sandbox with: the settings, and what is of the sandbox itself or of hosted ones.
-
-Imports config.
-"""
+"""What a caller opens a sandbox with: the settings, and what is of the sandbox itself."""
 
 from __future__ import annotations
 
@@ -16,14 +13,6 @@ from ..core.model import Settings
 from . import environment_variables
 from .ownership import Ownership
 from .values import Attached, seconds
-
-HOSTED_TEMPLATES = frozenset(("base", "code-interpreter-v1"))
-"""Templates that hosted interpreters have by default: what code means by them is a Python with the usual packages."""
-OF_A_SERVICE = frozenset((
-    "access_token", "api_headers", "api_key", "api_url", "debug", "domain", "headers", "http_version",
-    "idempotency_key", "logger", "proxy", "request_timeout", "retries", "sandbox_url", "secure", "validate_api_key",
-))  # fmt: skip
-"""How a hosted service is reached: accepted, so that code which is moved over runs, and of no effect here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +40,17 @@ class SandboxOptions:
     @classmethod
     def of(cls, given: Settings | str | None, keywords: Mapping[str, Any]) -> SandboxOptions:
         """Check what a caller gives. Raises `ConfigurationError`."""
-        rest = {name: value for name, value in keywords.items() if name not in OF_A_SERVICE}
+        rest = dict(keywords)
         life, metadata, envs = rest.pop("timeout", None), rest.pop("metadata", None), rest.pop("envs", None)
         given_tools = rest.pop("tools", None)
         detached, lifetime = rest.pop("detached", None) or False, rest.pop("lifetime", None)
-        template, internet = rest.pop("template", None), rest.pop("allow_internet_access", None)
-        if internet:
-            raise ConfigurationError(
-                UsageCode.WRONG_ARGUMENT,
-                "a sandbox has no way to the internet as a whole; name the hosts that its cells may reach",
-                setting="network",
-            )
         if isinstance(given, str):
-            given, template = None, given
+            rest.setdefault("image", given)
+            given = None
         if given is None:
-            if template is not None and template not in HOSTED_TEMPLATES:
-                rest.setdefault("image", template)
-            if isinstance(rest.get("network"), Mapping):
-                rest["network"] = _allowed(rest["network"])
             settings = replace(from_keywords(**rest), charts=True)
-        elif rest or template is not None:
-            name = next(iter(rest), "template")
+        elif rest:
+            name = next(iter(rest))
             raise ConfigurationError(UsageCode.NOT_TOGETHER, "give either settings or keywords", setting=name)
         else:
             settings = given
@@ -91,29 +70,6 @@ def _life(life: object, lifetime: object, *, detached: bool) -> object:
     if life is not None and lifetime is not None:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "timeout and lifetime are the same", setting="lifetime")
     return life if lifetime is None else lifetime
-
-
-_AS_IT_IS = (("allow_public_traffic", False), ("allow_public_traffic", None), ("mask_request_host", None))
-"""What hosted interpreters are asked for, and no sandbox here is otherwise."""
-
-
-def _allowed(network: Mapping[str, Any]) -> list[str]:
-    """Return the rules in the form of hosted interpreters: `{"allow_out": [...]}`.
-
-    What asks for no more than is so in any case (`"allow_public_traffic": False`) is accepted; all else is refused.
-    """
-    asked = {name: value for name, value in network.items() if name != "deny_out" and (name, value) not in _AS_IT_IS}
-    hosts = asked.pop("allow_out", [])
-    if asked or not isinstance(hosts, (list, tuple)):
-        name, value = next(iter(asked.items()), ("allow_out", hosts))
-        raise ConfigurationError(
-            UsageCode.WRONG_ARGUMENT,
-            f"a sandbox has no {name}={value!r}"[:200]
-            + ': network is a list of hosts that cells may reach, or {"allow_out": '
-            "[...]}; all else is denied, and nothing reaches a sandbox from outside",
-            setting="network",
-        )
-    return list(hosts)
 
 
 def _texts(metadata: object) -> dict[str, str]:

@@ -24,16 +24,16 @@ class Keeper(Protocol):
     ) -> Ownership:
         """Return whose one is that starts, or is taken over. Raises `ConfigurationError` for what cannot outlive us."""
 
-    async def listed(self, service: Mapping[str, Any]) -> list[SandboxInfo]:
+    async def listed(self, given: Mapping[str, Any]) -> list[SandboxInfo]:
         """Return those of this user. Raises `EngineUnavailable` if a keeper is named that is not there."""
 
-    async def described(self, name: str, *, take: bool, service: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    async def described(self, name: str, *, take: bool, given: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
         """Return with which arguments a sandbox is made that takes one over. Raises `SandboxClosed`, `EngineError`."""
 
-    async def ended(self, name: str, service: Mapping[str, Any]) -> bool:
+    async def ended(self, name: str, given: Mapping[str, Any]) -> bool:
         """End one; return whether there was one."""
 
-    async def extended(self, name: str, seconds: float, service: Mapping[str, Any]) -> None:
+    async def extended(self, name: str, seconds: float, given: Mapping[str, Any]) -> None:
         """Have one end in so many seconds. Raises `SandboxClosed`, `QuotaExceeded`."""
 
 
@@ -46,16 +46,16 @@ class NoKeeper:
         provider(BROKER)  # which says that it is missing
         raise AssertionError("there is a broker, and it keeps nothing")
 
-    async def listed(self, service: Mapping[str, Any]) -> list[SandboxInfo]:
+    async def listed(self, given: Mapping[str, Any]) -> list[SandboxInfo]:
         return []
 
-    async def described(self, name: str, *, take: bool, service: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    async def described(self, name: str, *, take: bool, given: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
         raise SandboxClosed(EndCode.SANDBOX_NOT_HERE.note(id=name[:64]))
 
-    async def ended(self, name: str, service: Mapping[str, Any]) -> bool:
+    async def ended(self, name: str, given: Mapping[str, Any]) -> bool:
         return False
 
-    async def extended(self, name: str, seconds: float, service: Mapping[str, Any]) -> None:
+    async def extended(self, name: str, seconds: float, given: Mapping[str, Any]) -> None:
         raise SandboxClosed(EndCode.SANDBOX_NOT_HERE.note(id=name[:64]))
 
 

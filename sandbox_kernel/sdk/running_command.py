@@ -55,7 +55,6 @@ BUFFER_BYTES = 4 << 20
 NOT_RUN = 126
 """The exit code of a command that the screen did not let through, as a shell has it."""
 DEFAULT_SECONDS = UsualSeconds(60.0)
-OWN_USERS = (None, "user", "sandbox")
 _ENDS: Mapping[str, type[SandboxError]] = {
     one.__name__: one for one in (CellTimeout, KernelDied, OutOfMemory, OutputLimit, ReplyLost, SandboxDied)
 }
@@ -162,7 +161,6 @@ class Requests:
         *,
         cwd: str | None,
         envs: Mapping[str, str] | None,
-        user: str | None,
         timeout: float | None,
         stdin: bool = False,
         size: tuple[int, int] | None = None,
@@ -170,8 +168,6 @@ class Requests:
         """Start a command and return its process. Raises `CommandError`, `ConfigurationError`."""
         if not isinstance(cmd, str):
             raise wrong_argument("cmd", f"cmd must be text for a shell, not {type(cmd).__name__}")
-        if user not in OWN_USERS:
-            raise wrong_argument("user", f"commands run as the sandbox's own user, and not as {user!r}")
         if cwd is not None and not isinstance(cwd, str):
             raise wrong_argument("cwd", f"cwd must be text, not {type(cwd).__name__}")
         longest = self.settings.limits.cell_timeout

@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -17,18 +16,10 @@ from ..engines.abilities import Ability, state_bytes
 from ..files.snapshots import Draft, Store
 from ..session import snapshot_facts
 from .instance import Instance, Origin
-from .options import OF_A_SERVICE, SandboxOptions
+from .options import SandboxOptions
 
 MAX_FORKS = 20
 """At a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotInfo:
-    """A snapshot that was taken, by the names of hosted interpreters."""
-
-    snapshot_id: str
-    names: list[str] = field(default_factory=list)
 
 
 class Startable(Protocol):
@@ -115,10 +106,9 @@ def restored(
     Reads all of the snapshot, which may take seconds. Raises as `AsyncSandbox.from_snapshot`.
     """
     options = SandboxOptions.of(given, keywords)
-    asked = {key: value for key, value in keywords.items() if key not in OF_A_SERVICE}
     with own_store(options.settings).open(name) as saved:
         said = saved.head.about
-        settings = snapshot_facts.settings_of(name, said, options.settings, asked)
+        settings = snapshot_facts.settings_of(name, said, options.settings, keywords)
         snapshot_facts.require_whole(settings, options.given)
         return Origin(name, said, os.dup(saved.content)), settings, options
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ..config.forms import seconds as parse_seconds
@@ -49,7 +48,7 @@ class Missed(NamedTuple):
 
 
 class Keywords(SettingKeywords, total=False):
-    """The settings, and what is of one sandbox; docs/e2b.md lists what hosted interpreters take besides."""
+    """The settings, and what is of one sandbox."""
 
     timeout: float | None
     """Seconds after its start in which it ends, in use or not; `idle_timeout` counts from its last use."""
@@ -63,25 +62,6 @@ class Keywords(SettingKeywords, total=False):
     """Variables of its cells and commands."""
     tools: ToolSource | Iterable[Any] | None
     """Functions of the caller's that cells call: `from sandbox_tools import ...`."""
-    template: str | None
-    """The image, by the name that hosted interpreters have for it."""
-    allow_internet_access: bool | None
-    access_token: object
-    api_headers: object
-    http_version: object
-    idempotency_key: object
-    retries: object
-    sandbox_url: object
-    validate_api_key: object
-    api_key: object
-    api_url: object
-    debug: object
-    domain: object
-    headers: object
-    logger: object
-    proxy: object
-    request_timeout: object
-    secure: object
 
 
 State = Literal["running", "paused", "not running", "ended"]
@@ -119,34 +99,6 @@ class SandboxInfo:
     busy: bool = False
     """Whether a cell runs in it."""
 
-    @property
-    def sandbox_id(self) -> str:
-        return self.id
-
-    @property
-    def template_id(self) -> str:
-        """The image."""
-        return self.image
-
-    @property
-    def name(self) -> str:
-        """The image."""
-        return self.image
-
-    @property
-    def cpu_count(self) -> int:
-        return math.ceil(self.limits.cpus)
-
-    @property
-    def memory_mb(self) -> int:
-        """MiB."""
-        return self.limits.memory >> 20
-
-    @property
-    def allow_internet_access(self) -> bool:
-        """Never: there are hosts that cells may reach (`network`), or none."""
-        return False
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxMetrics:
@@ -171,15 +123,26 @@ class SandboxQuery:
     metadata: Mapping[str, str] | None = None
     state: Sequence[str] | None = None
     started_after: datetime | None = None
-    template: str | None = None
+    image: str | None = None
 
     def matches(self, info: SandboxInfo) -> bool:
         return (
             all(info.metadata.get(name) == value for name, value in (self.metadata or {}).items())
             and (self.state is None or info.state in [getattr(one, "value", one) for one in self.state])
             and (self.started_after is None or (info.started_at is not None and info.started_at > self.started_after))
-            and (self.template is None or info.image == self.template)
+            and (self.image is None or info.image == self.image)
         )
+
+
+def found_by(
+    query: SandboxQuery, metadata: Mapping[str, str] | None, sandboxes: Iterable[SandboxInfo]
+) -> list[SandboxInfo]:
+    """Return those of a query, each once, the newest first; without states in it, those that run."""
+    states = {"running", "paused"} if query.state is None else None
+    asked = replace(query, metadata={**(query.metadata or {}), **(metadata or {})})
+    there = {info.id: info for info in reversed([*sandboxes]) if states is None or info.state in states}
+    rows = [info for info in there.values() if asked.matches(info)]
+    return sorted(rows, key=lambda info: info.started_at or datetime.now(UTC), reverse=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,7 +205,7 @@ async def test_an_engine_that_starts_again_leaves_no_detached_sandbox_half_there
     with a_broker("--engine", running.url, "--detached", "3") as daemon:
 
         async def there() -> list[str]:
-            return [info.id async for info in AsyncSandbox.list(engine=daemon.address)]
+            return [info.id for info in await AsyncSandbox.list(engine=daemon.address)]
 
         made = [await AsyncSandbox.create(engine=daemon.address, image=IMAGE, detached=True) for _ in range(3)]
         names = [one.id for one in made]
@@ -234,7 +234,7 @@ async def test_an_engine_that_starts_again_leaves_no_detached_sandbox_half_there
             with pytest.raises(EngineError) as caught:
                 await AsyncSandbox.connect(name, engine=daemon.address)
             assert caught.value.code is EndCode.DETACHED_NOT_THERE
-            assert not await AsyncSandbox.kill(name, engine=daemon.address)
+            assert not await AsyncSandbox.kill_by_id(name, engine=daemon.address)
         again = [await AsyncSandbox.create(engine=daemon.address, image=IMAGE, detached=True) for _ in range(3)]
         try:
             assert [(await one.run_code("6 * 7")).text for one in again] == ["42"] * 3, "the quota is free again"

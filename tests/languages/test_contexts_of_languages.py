@@ -31,7 +31,7 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.mark.parametrize("language", SHOWS)
 def test_variables_of_a_call_are_put_back(sandbox: Sandbox, language: str) -> None:
     def shown(name: str, **named: object) -> str:
-        found = sandbox.run_code(SHOWS[language].format(name), language, **named)  # type: ignore[arg-type]
+        found = sandbox.run_code(SHOWS[language].format(name), language, **named)
         assert found.error is None
         return "".join(found.logs.stdout).removesuffix("\n")
 

@@ -495,32 +495,32 @@ def _is_own(name: str) -> bool:
 # --- by their ids -----------------------------------------------------------------------------------------------------
 
 
-def _engine(service: Mapping[str, Any]) -> tuple[KeptEngine | None, bool]:
+def _engine(given: Mapping[str, Any]) -> tuple[KeptEngine | None, bool]:
     """Return the broker that is meant, None if the settings name another engine; and whether a caller named it."""
-    named = service.get("engine")
-    given = named if isinstance(named, str) else from_keywords().engine
-    if given != AUTO and not is_service(given):
+    named = given.get("engine")
+    wanted = named if isinstance(named, str) else from_keywords().engine
+    if wanted != AUTO and not is_service(wanted):
         return None, False
-    said = {name: service[name] for name in OF_NETWORK if name in service}
+    said = {name: given[name] for name in OF_NETWORK if name in given}
     process = from_keywords(**said).of(BrokerSettings) if said else None
-    return KeptEngine(address_of(given), seconds=LIFETIME_SECONDS, metadata={}, process=process), given != AUTO
+    return KeptEngine(address_of(wanted), seconds=LIFETIME_SECONDS, metadata={}, process=process), wanted != AUTO
 
 
-async def listed(service: Mapping[str, Any]) -> list[SandboxInfo]:
+async def listed(given: Mapping[str, Any]) -> list[SandboxInfo]:
     """Return those that this user's broker keeps. Raises `EngineUnavailable` if one is named that is not there."""
-    engine, named = _engine(service)
+    engine, named = _engine(given)
     try:
         rows = [] if engine is None else await engine.kept()
     except EngineUnavailable:
-        if named and "engine" in service:
+        if named and "engine" in given:
             raise
         rows = []
     return [_info(row) for row in rows]
 
 
-async def described(name: str, *, take: bool, service: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+async def described(name: str, *, take: bool, given: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """Return with which arguments a sandbox is made that takes one over. Raises `SandboxClosed`, `EngineError`."""
-    engine, _ = _engine(service)
+    engine, _ = _engine(given)
     try:
         if engine is None:
             raise _not_there(name)
@@ -532,15 +532,15 @@ async def described(name: str, *, take: bool, service: Mapping[str, Any]) -> tup
     except (LookupError, ValueError) as error:
         raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the broker says is not proper: {error}") from error
     settings = settings_from_text(
-        said["settings"], engine.address, own=said["own"] is True, given=service, prepared=prepared
+        said["settings"], engine.address, own=said["own"] is True, given=given, prepared=prepared
     )
     how = {"detached": Attached(name, take, prepared), "metadata": metadata}
-    return settings, how | {one: service[one] for one in ("tools",) if service.get(one) is not None}
+    return settings, how | {one: given[one] for one in ("tools",) if given.get(one) is not None}
 
 
-async def ended(name: str, service: Mapping[str, Any]) -> bool:
+async def ended(name: str, given: Mapping[str, Any]) -> bool:
     """End one; return whether there was one."""
-    engine, _ = _engine(service)
+    engine, _ = _engine(given)
     try:
         if engine is None:
             return False
@@ -552,9 +552,9 @@ async def ended(name: str, service: Mapping[str, Any]) -> bool:
     return True
 
 
-async def extended(name: str, seconds: float, service: Mapping[str, Any]) -> None:
+async def extended(name: str, seconds: float, given: Mapping[str, Any]) -> None:
     """Have one end in so many seconds. Raises `SandboxClosed`, `QuotaExceeded`."""
-    engine, _ = _engine(service)
+    engine, _ = _engine(given)
     if engine is None:
         raise _not_there(name)
     await engine.extend(name, seconds)

@@ -11,7 +11,10 @@
 - `pydantic_ai`: Code mode for pydantic-ai.
 - `openai_agents`: A sandbox client for the OpenAI Agents SDK.
 - `deepagents`: A backend for Deep Agents.
+- `e2b_arguments`: E2B's arguments as those of this package.
+- `e2b_commands`: Commands and shells with E2B's arguments.
 - `e2b_files`: Files as E2B's SDK has them.
+- `e2b_lists`: Sandboxes as E2B lists them.
 - `e2b`: E2B's SDK by its own names.
 - `inspect_commands`: Commands and files as the kernel serves them for inspect_ai. Shipped into the kernel.
 - `inspect_ai`: A sandbox environment for inspect_ai.

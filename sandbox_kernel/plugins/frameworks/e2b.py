@@ -8,8 +8,9 @@ exception, and a listing has one level and absolute paths. docs/e2b.md lists wha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Self, TypeVar
 
 from ... import (
     BarChart,
@@ -32,21 +33,30 @@ from ... import (
     ProcessInfo,
     PtySize,
     Result,
-    SandboxInfo,
     SandboxMetrics,
-    SandboxQuery,
     ScaleType,
     ScatterChart,
     SuperChart,
 )
 from ...core.codes import EndCode, Note
-from ...core.errors import CellTimeout, ConfigurationError, EngineError, FileNotThere, SandboxClosed, SandboxError
-from ...sdk import blocking, client
-from ...sdk.blocking import CommandHandle, WatchHandle
-from ...sdk.commands import AsyncCommandHandle
+from ...core.errors import (
+    CellTimeout,
+    ConfigurationError,
+    EngineError,
+    FileNotThere,
+    SandboxClosed,
+    SandboxError,
+    wrong_argument,
+)
+from ...files.file_rules import FileLimits
+from ...sdk import blocking, client, values
+from ...sdk.blocking_base import Caller
+from ...sdk.files import Place
 from ...sdk.folder_entries import AsyncWatchHandle, FileInfo
-from ...sdk.paginators import AsyncSandboxPaginator, SandboxPaginator
-from .e2b_files import AsyncFilesystem, Filesystem
+from .e2b_arguments import hosted, opened, own, waited
+from .e2b_commands import AsyncCommandHandle, AsyncCommands, AsyncPty, CommandHandle, Commands, Pty
+from .e2b_files import AsyncFilesystem, Filesystem, WatchHandle
+from .e2b_lists import AsyncSandboxPaginator, SandboxInfo, SandboxPaginator, SandboxQuery
 
 __all__ = [
     "AsyncCommandHandle", "AsyncSandbox", "AsyncSandboxPaginator", "AsyncWatchHandle", "AuthenticationException",
@@ -56,7 +66,7 @@ __all__ = [
     "NotEnoughSpaceException", "NotFoundException", "OutputHandler", "OutputMessage", "PieChart", "ProcessInfo",
     "PtyOutput", "PtySize", "RateLimitException", "Result", "RunCodeLanguage", "Sandbox", "SandboxException",
     "SandboxInfo", "SandboxMetrics", "SandboxNotFoundException", "SandboxNotRunningException", "SandboxPaginator",
-    "SandboxQuery", "ScaleType", "ScatterChart", "Stderr", "Stdout", "SuperChart", "TemplateException",
+    "SandboxQuery", "ScaleType", "ScatterChart", "SnapshotInfo", "Stderr", "Stdout", "SuperChart", "TemplateException",
     "TimeoutException", "WatchHandle", "WriteInfo",
 ]  # fmt: skip
 
@@ -109,7 +119,32 @@ _ABSENT = {
 """What a sandbox of E2B has besides, and why it is not here."""
 
 
-class _Absent:
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """A snapshot that was taken."""
+
+    snapshot_id: str
+    names: list[str] = field(default_factory=list)
+
+
+PAUSE = "a paused sandbox keeps its memory; to keep files alone, download them"
+SNAPSHOT = "a snapshot has the memory; to keep files alone, download them"
+
+
+class _Hosted:
+    """What both sandboxes have by E2B's names, and why the rest is not here."""
+
+    @property
+    def sandbox_id(self) -> str:
+        identity: str = self.id
+        return identity
+
+    @property
+    def info(self) -> SandboxInfo:
+        """What the sandbox is."""
+        found: Any = super()
+        return SandboxInfo.of(found.info)
+
     def __getattr__(self, name: str) -> Any:
         """Say of what is missing why it is. Raises AttributeError, as for any name."""
         why = _ABSENT.get(name)
@@ -118,15 +153,45 @@ class _Absent:
         )
 
 
-class AsyncSandbox(_Absent, client.AsyncSandbox):
+class AsyncSandbox(_Hosted, client.AsyncSandbox):
     """See `sandbox_kernel.AsyncSandbox`; what differs is told in this module's docstring."""
 
-    files: AsyncFilesystem
+    get_metrics = hosted(client.AsyncSandbox.get_metrics, "start", "end")
+    resume = hosted(client.AsyncSandbox.resume)
+    fork = hosted(client.AsyncSandbox.fork, "count")
+    restart_code_context = hosted(client.AsyncSandbox.restart_context, "context", "request_timeout")
+    remove_code_context = hosted(client.AsyncSandbox.remove_context, "context", "request_timeout")
+    create_code_context = hosted(client.AsyncSandbox.create_context, "cwd", "language", "request_timeout")
 
     def __init__(self, template: Any = None, /, **keywords: Any) -> None:
         """Check the settings, which are the keywords besides E2B's own. Raises `InvalidArgumentException`."""
-        super().__init__(template, **keywords)
-        self.files = AsyncFilesystem.over(self.files)
+        given, rest = opened(template, keywords)
+        super().__init__(given, **rest)
+
+    @classmethod
+    async def create(cls, template: Any = None, /, **keywords: Any) -> Self:
+        """Return a sandbox that has started."""
+        return await super().create(template, **keywords)
+
+    @classmethod
+    def prepared(cls, name: str, settings: Any = None, **keywords: Any) -> Self:
+        """See `sandbox_kernel.AsyncSandbox.prepared`."""
+        return super().prepared(name, settings, **opened(None, keywords)[1])
+
+    @cached_property
+    def files(self) -> AsyncFilesystem:
+        """Its files."""
+        return AsyncFilesystem(Place(self._instance), FileLimits.of(self.settings.limits))
+
+    @cached_property
+    def commands(self) -> AsyncCommands:
+        """Its commands."""
+        return AsyncCommands(self.settings, self._instance.run_python)
+
+    @cached_property
+    def pty(self) -> AsyncPty:
+        """Its shells with a terminal."""
+        return AsyncPty(self.commands.requests)
 
     async def run_code(
         self,
@@ -140,7 +205,6 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
         on_error: Handler[ExecutionError] | None = None,
         envs: Mapping[str, str] | None = None,
         timeout: float | None = None,
-        request_timeout: float | None = None,
         **more: Any,
     ) -> Execution:
         """Run a cell. Raises `TimeoutException` for one that takes too long, or whose sandbox is killed meanwhile.
@@ -157,64 +221,166 @@ class AsyncSandbox(_Absent, client.AsyncSandbox):
             language=language,
             context=context,
             timeout=timeout,
-            **more,
+            **own(more),
         )
         return _as_there(execution)
 
-    async def connect(self: Any, timeout: float | None = None, **service: Any) -> Any:
+    async def list_code_contexts(self, request_timeout: float | None = None) -> Any:
+        """Return the contexts, with one for each language of the image."""
+        return await self.list_contexts(offered=True)
+
+    async def is_running(self, request_timeout: float | None = None) -> bool:
+        """Return whether a container runs that was attested."""
+        return self.is_alive
+
+    async def get_info(self, **service: Any) -> SandboxInfo:
+        """Return `info`."""
+        return self.info
+
+    async def pause(self, keep_memory: bool | None = None, *, mode: str | None = None, **service: Any) -> bool:
+        """Freeze the sandbox. Raises `InvalidArgumentException` for a pause that does not keep the memory."""
+        _whole(mode, PAUSE, refused=keep_memory is False)
+        return await super().pause()
+
+    async def create_snapshot(
+        self, name: str | None = None, *, mode: str | None = None, **service: Any
+    ) -> SnapshotInfo:
+        """Write the sandbox down; see `snapshot`. Raises `InvalidArgumentException` unless `mode` is None or "full"."""
+        _whole(mode, SNAPSHOT)
+        taken = await self.snapshot(name)
+        return SnapshotInfo(taken, [taken])
+
+    @staticmethod
+    async def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
+        """Remove a snapshot; return whether there was one."""
+        return await client.AsyncSandbox.delete_snapshot(snapshot_id)
+
+    @classmethod
+    def list(  # type: ignore[override]
+        cls,
+        query: values.SandboxQuery | None = None,
+        limit: int | None = None,
+        next_token: str | None = None,
+        order: str | None = None,
+        **more: Any,
+    ) -> AsyncSandboxPaginator:
+        """Return the sandboxes that run, of this process and detached ones."""
+        return AsyncSandboxPaginator(partial(super().list, query, **own(more)), limit, next_token, order)
+
+    async def connect(self: Any, timeout: float | None = None, **more: Any) -> Any:  # type: ignore[override]
         """Return the sandbox with an id, of this process or a detached one. Raises `SandboxNotFoundException`."""
+        cls, identity = _named(self, AsyncSandbox)
         try:
-            return await client.AsyncSandbox.connect(self, timeout, kind=AsyncSandbox, **service)
+            return await super(AsyncSandbox, cls).connect(identity, timeout=timeout, **own(more))
         except (SandboxClosed, EngineError) as error:
             raise _not_found(self, error) from None
 
+    async def set_timeout(self: AsyncSandbox | str, timeout: float, **more: Any) -> None:
+        """Have a sandbox end `timeout` seconds from now on, this one or, by its id, a detached one."""
+        if isinstance(self, str):
+            await client.AsyncSandbox.set_timeout_by_id(self, timeout, **own(more))
+        else:
+            await client.AsyncSandbox.set_timeout(self, timeout)
 
-class Sandbox(_Absent, blocking.Sandbox):
+    async def kill(self: AsyncSandbox | str, **more: Any) -> bool:
+        """End a sandbox, this one or, by its id, another one. Returns whether there was one to end."""
+        by_id = client.AsyncSandbox.kill_by_id
+        return await (by_id(self, **own(more)) if isinstance(self, str) else client.AsyncSandbox.kill(self))
+
+
+class Sandbox(_Hosted, blocking.Sandbox):
     """See `sandbox_kernel.Sandbox`; what differs is told in this module's docstring."""
 
-    files: Filesystem
+    _asynchronous = AsyncSandbox
+    run_code = waited(AsyncSandbox.run_code)
+    create_code_context = waited(AsyncSandbox.create_code_context)
+    list_code_contexts = waited(AsyncSandbox.list_code_contexts)
+    restart_code_context = waited(AsyncSandbox.restart_code_context)
+    remove_code_context = waited(AsyncSandbox.remove_code_context)
+    get_metrics = waited(AsyncSandbox.get_metrics)
+    pause = waited(AsyncSandbox.pause)
+    resume = waited(AsyncSandbox.resume)
+    create_snapshot = waited(AsyncSandbox.create_snapshot)
+    fork = hosted(blocking.Sandbox.fork, "count")
 
     def __init__(self, template: Any = None, /, **keywords: Any) -> None:
         """Check the settings, which are the keywords besides E2B's own. Raises `InvalidArgumentException`."""
         super().__init__(template, **keywords)
-        self.files = Filesystem.over(self.files)
 
-    def run_code(
-        self,
-        code: str,
-        language: str | None = None,
-        context: Context | str | None = None,
-        *,
-        on_stdout: Handler[OutputMessage] | None = None,
-        on_stderr: Handler[OutputMessage] | None = None,
-        on_result: Handler[Result] | None = None,
-        on_error: Handler[ExecutionError] | None = None,
-        envs: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        request_timeout: float | None = None,
+    @classmethod
+    def create(cls, template: Any = None, /, **keywords: Any) -> Self:
+        """Return a sandbox that has started."""
+        return super().create(template, **keywords)
+
+    @cached_property
+    def files(self) -> Filesystem:
+        """Its files."""
+        return Filesystem(self._inner.files, Caller(self._call))
+
+    @cached_property
+    def commands(self) -> Commands:
+        """Its commands."""
+        return Commands(self._inner.commands, Caller(self._call))
+
+    @cached_property
+    def pty(self) -> Pty:
+        """Its shells with a terminal."""
+        return Pty(self._inner.pty, Caller(self._call))
+
+    def is_running(self, request_timeout: float | None = None) -> bool:
+        """Return whether a container runs that was attested."""
+        return self.is_alive
+
+    def get_info(self, **service: Any) -> SandboxInfo:
+        """Return `info`."""
+        return self.info
+
+    @staticmethod
+    def delete_snapshot(snapshot_id: str, **service: Any) -> bool:
+        """Remove a snapshot; return whether there was one."""
+        return blocking.Sandbox.delete_snapshot(snapshot_id)
+
+    @classmethod
+    def list(  # type: ignore[override]
+        cls,
+        query: values.SandboxQuery | None = None,
+        limit: int | None = None,
+        next_token: str | None = None,
+        order: str | None = None,
         **more: Any,
-    ) -> Execution:
-        """Run a cell; see `AsyncSandbox.run_code`."""
-        execution = super().run_code(
-            code,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            on_result=_of_unquoted(on_result),
-            on_error=on_error,
-            envs=envs,
-            language=language,
-            context=context,
-            timeout=timeout,
-            **more,
-        )
-        return _as_there(execution)
+    ) -> SandboxPaginator:
+        """Return the sandboxes that run, of this process and detached ones."""
+        return SandboxPaginator(partial(super().list, query, **own(more)), limit, next_token, order)
 
-    def connect(self: Any, timeout: float | None = None, **service: Any) -> Any:
+    def connect(self: Any, timeout: float | None = None, **more: Any) -> Any:  # type: ignore[override]
         """Return the sandbox with an id, of this process or a detached one. Raises `SandboxNotFoundException`."""
+        cls, identity = _named(self, Sandbox)
         try:
-            return blocking.Sandbox.connect(self, timeout, kind=Sandbox, **service)
+            return super(Sandbox, cls).connect(identity, timeout=timeout, **own(more))
         except (SandboxClosed, EngineError) as error:
             raise _not_found(self, error) from None
+
+    def set_timeout(self: Sandbox | str, timeout: float, **more: Any) -> None:
+        """Have a sandbox end `timeout` seconds from now on, this one or, by its id, a detached one."""
+        if isinstance(self, str):
+            blocking.Sandbox.set_timeout_by_id(self, timeout, **own(more))
+        else:
+            blocking.Sandbox.set_timeout(self, timeout)
+
+    def kill(self: Sandbox | str, **more: Any) -> bool:
+        """End a sandbox, this one or, by its id, another one. Returns whether there was one to end."""
+        by_id = blocking.Sandbox.kill_by_id
+        return by_id(self, **own(more)) if isinstance(self, str) else blocking.Sandbox.kill(self)
+
+
+def _whole(mode: str | None, why: str, *, refused: bool = False) -> None:
+    if refused or mode not in {None, "full"}:
+        raise wrong_argument("mode", why)
+
+
+def _named(given: Any, cls: Any) -> tuple[Any, str]:
+    """Return the class and the id that a call is about: of a sandbox, or of the class with an id in its place."""
+    return (cls, given) if isinstance(given, str) else (type(given), given.id)
 
 
 def _not_found(identity: object, error: SandboxException) -> SandboxException:

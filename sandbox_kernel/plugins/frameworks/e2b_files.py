@@ -5,17 +5,21 @@ Paths are whole, below /home/user; a list has one level of a folder; what is not
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import builtins
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileNotThere
+from ...sdk import blocking_base
 from ...sdk.blocking import Files
 from ...sdk.files import AsyncFiles
 from ...sdk.folder_entries import EntryInfo, FileInfo
 from ...sdk.sandbox_paths import Name
+from .e2b_arguments import hosted, own, waited
 
 HOME = "/home/user"
 OWNER = "user"
@@ -84,95 +88,80 @@ class AsyncStream(AsyncIterator[bytes]):
 class AsyncFilesystem(AsyncFiles):
     """See `sandbox_kernel.sdk.files.AsyncFiles`; what differs is told in this module's docstring."""
 
-    @classmethod
-    def over(cls, files: AsyncFiles) -> Self:
-        return cls(files._place, files._limits)  # noqa: SLF001 (of its own class)
+    write_files = hosted(AsyncFiles.write_files, "files", "user")
+    exists = hosted(AsyncFiles.exists, "path", "user")
+    make_dir = hosted(AsyncFiles.make_dir, "path", "user")
+    watch_dir = hosted(AsyncFiles.watch_dir, "path", "on_event", "on_exit")
 
     async def write(self, path: Any, data: Any = None, **service: Any) -> Any:
         """Write a file, or those of a list, which is E2B's older form of `write_files`."""
         if isinstance(path, list):
             return await self.write_files(path, **service)
-        return _whole(await super().write(path, data, **service))
-
-    async def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> Any:
-        return [await self.write(one["path"], one["data"], **service) for one in _checked(files)]
+        return _whole(await super().write(path, data, **own(service)))
 
     async def read(self, path: Name, format: Any = "text", **service: Any) -> Any:  # noqa: A002
         """Return a file; a stream is refused at once if there is no such file."""
-        found = await super().read(path, format, **service)
+        found = await super().read(path, format, **own(service))
         return await AsyncStream.of(found) if format == "stream" else found
 
     async def list(self, path: Name = "", depth: int | None = 1, **service: Any) -> Any:
         """Return what lies in a folder, `depth` levels deep: files, folders and links."""
-        return [_whole(entry) for entry in await super().list(path, _depth(depth), **service)]
+        return [_whole(entry) for entry in await super().list(path, _depth(depth), **own(service))]
 
     async def get_info(self, path: Name, **service: Any) -> EntryInfo:
-        return _whole(await super().get_info(path, **service))
+        return _whole(await super().get_info(path, **own(service)))
 
     async def rename(self, old_path: Name, new_path: Name, **service: Any) -> EntryInfo:
-        return _whole(await super().rename(old_path, new_path, **service))
+        return _whole(await super().rename(old_path, new_path, **own(service)))
 
     async def remove(self, path: Name, *, recursive: bool = True, **service: Any) -> None:
         """Remove a file, or a folder with all that is in it; nothing of that name is fine."""
         try:
-            await super().remove(path, recursive=recursive, **service)
+            await super().remove(path, recursive=recursive, **own(service))
         except FileNotThere:
             return
+
+
+class WatchHandle(blocking_base.WatchHandle):
+    """See `sandbox_kernel.sdk.blocking_base.WatchHandle`."""
+
+    get_new_events = hosted(blocking_base.WatchHandle.get_new_events, "request_timeout")
+    stop = hosted(blocking_base.WatchHandle.stop, "request_timeout")
 
 
 class Filesystem(Files):
     """See `AsyncFilesystem`."""
 
-    @classmethod
-    def over(cls, files: Files) -> Self:
-        return cls(files._inner, files._call)  # noqa: SLF001 (of its own class)
+    _handle = WatchHandle
+    _call: Any
+    _inner: Any
+    watch_dir: Any = hosted(Files.watch_dir, "path")
+    write_files = waited(AsyncFilesystem.write_files)
+    list: Any = waited(AsyncFilesystem.list)
+    exists = waited(AsyncFilesystem.exists)
+    get_info = waited(AsyncFilesystem.get_info)
+    make_dir = waited(AsyncFilesystem.make_dir)
+    rename = waited(AsyncFilesystem.rename)
+    remove = waited(AsyncFilesystem.remove)
 
     def write(self, path: Any, data: Any = None, **service: Any) -> Any:
         """Write a file, or those of a list, which is E2B's older form of `write_files`."""
-        if isinstance(path, list):
+        if isinstance(path, builtins.list):
             return self.write_files(path, **service)
-        return _whole(super().write(path, data, **service))
-
-    def write_files(self, files: Sequence[Mapping[str, Any]], **service: Any) -> Any:
-        return [self.write(one["path"], one["data"], **service) for one in _checked(files)]
+        return _whole(super().write(path, data, **own(service)))
 
     def read(self, path: Name, format: Any = "text", **service: Any) -> Any:  # noqa: A002
         """Return a file; a stream is refused at once if there is no such file."""
-        found = super().read(path, format, **service)
+        found = self._call(self._inner.read, path, format, **service)
         return Stream(found) if format == "stream" else found
-
-    def list(self, path: Name = "", depth: int | None = 1, **service: Any) -> Any:
-        """Return what lies in a folder, `depth` levels deep: files, folders and links."""
-        return [_whole(entry) for entry in super().list(path, _depth(depth), **service)]
-
-    def get_info(self, path: Name, **service: Any) -> EntryInfo:
-        return _whole(super().get_info(path, **service))
-
-    def rename(self, old_path: Name, new_path: Name, **service: Any) -> EntryInfo:
-        return _whole(super().rename(old_path, new_path, **service))
-
-    def remove(self, path: Name, *, recursive: bool = True, **service: Any) -> None:
-        """Remove a file, or a folder with all that is in it; nothing of that name is fine."""
-        try:
-            super().remove(path, recursive=recursive, **service)
-        except FileNotThere:
-            return
 
 
 def _whole(info: Info) -> Info:
     owner: dict[str, Any] = {"owner": OWNER, "group": OWNER} if isinstance(info, EntryInfo) else {}
-    return replace(info, path=f"{HOME}/{info.path}", **owner)
+    return replace(info, path=str(PurePosixPath(HOME, info.path)), **owner)
 
 
 def _depth(depth: int | None) -> int:
     if depth is not None and (type(depth) is not int or depth < 1):
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "depth should be at least 1", setting="depth")
     return depth or 1
-
-
-def _checked(files: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    if not all(isinstance(one, Mapping) and one.keys() == {"path", "data"} for one in files):
-        raise ConfigurationError(
-            UsageCode.WRONG_ARGUMENT, "each file is a mapping with a path and data", setting="files"
-        )
-    return files

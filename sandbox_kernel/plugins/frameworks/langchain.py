@@ -128,7 +128,7 @@ class SandboxTool(BaseTool):
         return self._said(self.sandbox.run_code(code))
 
     async def _arun(self, code: str, run_manager: AsyncCallbackManagerForToolRun | None = None) -> _Said:
-        from ...sdk.blocking import cell_of
+        from ...sdk.blocking_base import cell_of
 
         # The sandbox's loop runs in a thread, so that calls with and without await share one session.
         return self._said(await asyncio.wrap_future(cell_of(self.sandbox, code)))

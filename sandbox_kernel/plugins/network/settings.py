@@ -253,7 +253,7 @@ class NetworkSettings:
             "RULE",
             adds_up=True,
             written=lambda name, raw: list(_rules(name, raw)) or ["none"],
-            types="str | Sequence[str] | Mapping[str, Sequence[str] | bool | None]",
+            types="str | Sequence[str]",
         ),
         "The hosts that cells may reach: `host`, `host:port`, or `*.host` for all names below it. `GET` before a "
         "rule allows plain HTTP. An address is allowed only if a rule contains it. The host makes the connections."

@@ -136,7 +136,7 @@ async def make_context(request: Request, tenants: Tenants, lease: Lease) -> Resp
 
 async def contexts(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """List the contexts."""
-    return answer([_described(context) for context in await lease.sandbox.list_code_contexts()])
+    return answer([_described(context) for context in await lease.sandbox.list_contexts(offered=True)])
 
 
 async def remove_context(request: Request, tenants: Tenants, lease: Lease) -> Response:

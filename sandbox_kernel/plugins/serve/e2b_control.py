@@ -5,6 +5,7 @@ Clients find it by `E2B_API_URL`. Templates are the names that the operator gave
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -128,8 +129,8 @@ def _described(lease: Lease) -> dict[str, Any]:
         "startedAt": started.isoformat(),
         "endAt": (ends or started).isoformat(),
         "envdVersion": ENVD_VERSION,
-        "cpuCount": info.cpu_count,
-        "memoryMB": info.memory_mb,
+        "cpuCount": math.ceil(info.limits.cpus),
+        "memoryMB": info.limits.memory >> 20,
         "diskSizeMB": info.limits.scratch_size >> 20,
         "state": lease.state,
         "metadata": dict(info.metadata),

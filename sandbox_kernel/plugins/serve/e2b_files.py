@@ -23,7 +23,7 @@ from ...sdk.folder_entries import FileInfo
 from ...sdk.sandbox_paths import place
 from . import e2b_metadata
 from .codes import ServeCode
-from .e2b_home import HOME
+from .e2b_home import HOME, check_user
 from .forms import MAX_MEMORY, form_of
 from .requests import Refusal, answer, improper, one_header, pieces_of, spool
 from .streams import sent
@@ -42,13 +42,15 @@ async def health(request: Request, tenants: Tenants, lease: Lease) -> Response:
 
 async def download(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Send a file, or a part of it."""
-    file = await lease.sandbox.files.opened(_path(request), user=_user(request))
+    check_user(request.query_params.get("username"))
+    file = await lease.sandbox.files.opened(_path(request))
     headers = {"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment", "Cache-Control": "no-store"}
     return await sent(request, file, headers, "application/octet-stream")
 
 
 async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Take files: one as the body, or those of a form, whose names are their paths unless a path is given for one."""
+    check_user(request.query_params.get("username"))
     async with lease.tenant.uploads:
         return await _upload(request, lease)
 
@@ -56,7 +58,7 @@ async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
 async def _upload(request: Request, lease: Lease) -> Response:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     limit = FileLimits.of(lease.sandbox.settings.limits).file_bytes
-    user, noted = _user(request), e2b_metadata.given(request)
+    noted = e2b_metadata.given(request)
     e2b_metadata.check_room(lease, noted)
     if kind == "application/octet-stream":
         path = _path(request)
@@ -64,20 +66,20 @@ async def _upload(request: Request, lease: Lease) -> Response:
             async for piece in _unpacked(request, limit):
                 file.write(piece)
             file.seek(0)
-            return answer([_written(lease, await _write(lease, path, file, user), noted)])
+            return answer([_written(lease, await _write(lease, path, file), noted)])
     if kind != "multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
     async with form_of(request, limit, file="file" if "path" in request.query_params else "") as files:
         paths = [one.filename for one in files]
         if len(files) == 1 and "path" in request.query_params:
             paths = [_path(request)]
-        written = [await _write(lease, path, one.file, user) for path, one in zip(paths, files, strict=True)]
+        written = [await _write(lease, path, one.file) for path, one in zip(paths, files, strict=True)]
         return answer([_written(lease, info, noted) for info in written])
 
 
-async def _write(lease: Lease, path: str, file: IO[bytes], user: str | None) -> FileInfo:
+async def _write(lease: Lease, path: str, file: IO[bytes]) -> FileInfo:
     lease.sent.append(place(path))  # before a watcher sees it
-    return await lease.sandbox.files.write(path, file, user=user)
+    return await lease.sandbox.files.write(path, file)
 
 
 # --- addresses that are signed --------------------------------------------------------------------------------------
@@ -153,10 +155,6 @@ def _path(request: Request) -> str:
     if len(paths) != 1:
         raise improper("path", "is given once, in the address")
     return paths[0]
-
-
-def _user(request: Request) -> str | None:
-    return request.query_params.get("username") or None
 
 
 def _written(lease: Lease, info: FileInfo, noted: dict[str, str]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ async def stat(asked: Asked) -> Piece:
     """Say what an entry is."""
     if not folder_of(asked.path()):
         return {"entry": _HOME}
-    return {"entry": described(asked.lease, await asked.lease.sandbox.files.get_info(asked.path(), user=asked.user))}
+    return {"entry": described(asked.lease, await asked.lease.sandbox.files.get_info(asked.path()))}
 
 
 async def list_dir(asked: Asked) -> Piece:
@@ -86,14 +86,14 @@ async def list_dir(asked: Asked) -> Piece:
     depth = asked.body.fields.get("depth") or 1
     if type(depth) is not int or depth < 1:
         raise improper("depth", "is a number from 1 on")
-    found = await asked.lease.sandbox.files.list(asked.path(), depth, user=asked.user)
+    found = await asked.lease.sandbox.files.list(asked.path(), depth)
     return {"entries": [described(asked.lease, entry) for entry in found]}
 
 
 async def make_dir(asked: Asked) -> Piece:
     """Make a folder and those above it."""
     path, files = asked.path(), asked.lease.sandbox.files
-    if not folder_of(path) or not await files.make_dir(path, user=asked.user):
+    if not folder_of(path) or not await files.make_dir(path):
         raise Refusal(409, ServeCode.REQUEST_IMPROPER, f"{path[:200]!r} is there already")
     return {"entry": described(asked.lease, await files.get_info(path))}
 
@@ -101,7 +101,7 @@ async def make_dir(asked: Asked) -> Piece:
 async def move(asked: Asked) -> Piece:
     """Move an entry."""
     source, destination = asked.path("source"), asked.path("destination")
-    entry = await asked.lease.sandbox.files.rename(source, destination, user=asked.user)
+    entry = await asked.lease.sandbox.files.rename(source, destination)
     e2b_metadata.moved(asked.lease, folder_of(source), entry.path)
     return {"entry": described(asked.lease, entry)}
 
@@ -109,7 +109,7 @@ async def move(asked: Asked) -> Piece:
 async def remove(asked: Asked) -> Piece:
     """Remove an entry, and what is in it; nothing of that name is fine."""
     with suppress(FileNotThere):
-        await asked.lease.sandbox.files.remove(asked.path(), recursive=True, user=asked.user)
+        await asked.lease.sandbox.files.remove(asked.path(), recursive=True)
     e2b_metadata.removed(asked.lease, folder_of(asked.path()))
     return {}
 
@@ -234,7 +234,6 @@ async def _watching(asked: Asked) -> Watching:
         asked.path(),
         recursive=fields.get("recursive") is True,
         include_entry=fields.get("includeEntry") is True,
-        service={"user": asked.user},
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 
+from ...core.errors import wrong_argument
 from ...core.model import PYTHON_KERNEL, SCRATCH
 from ...sdk.cell_request import submit_silently
 from ...sdk.client import instance_of, session_of
@@ -67,6 +68,12 @@ async def settle(lease: Lease, context: str | None = None, language: str | None 
     if session.id not in lease.settled:
         lease.settled.add(session.id)
         submit_silently(session, _CELLS.get(session.settings.kernel, ""))
+
+
+def check_user(name: str | None) -> None:
+    """Raise `ConfigurationError` for another user than the sandbox's own."""
+    if name not in {None, "", USER, "sandbox"}:
+        raise wrong_argument("user", f"all in a sandbox is done as its own user, and not as {name!r}")
 
 
 def working_folder(cwd: str | None) -> dict[str, str]:

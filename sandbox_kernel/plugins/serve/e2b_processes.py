@@ -81,7 +81,6 @@ async def start(asked: Asked, put: Put) -> None:
     more: dict[str, Any] = {
         "envs": {**e2b_home.working_folder(cwd), **config.texts("envs")} or None,
         "cwd": cwd,
-        "user": asked.user,
         "timeout": None if asked.seconds is None else UsualSeconds(asked.seconds),
     }
     sandbox = asked.lease.sandbox

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from ...core.codes import EndCode
 from ...core.errors import CellTimeout, SandboxError, SandboxPaused
 from .codes import ServeCode
+from .e2b_home import check_user
 from .requests import MAX_JSON, Body, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
 from .streams import Form, Piece, Put, Stream
 from .tenants import Lease, Tenants
@@ -47,13 +48,13 @@ Work = Callable[["Asked", Put], Awaitable[None]]
 
 
 class Asked:
-    """One call: what is asked, of which sandbox, and as whom."""
+    """One call: what is asked, and of which sandbox."""
 
     def __init__(self, tenants: Tenants, lease: Lease, body: Body, request: Request) -> None:
         self.tenants = tenants
         self.lease = lease
         self.body = body
-        self.user = _user(request)
+        check_user(_user(request))
         self.seconds = _seconds(request)
         """How long the client waits; None is without end."""
 

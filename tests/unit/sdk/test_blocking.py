@@ -9,38 +9,28 @@ import pytest
 from sandbox_kernel.sdk import blocking, commands
 from tests.support import blocking_sdk
 
-PAIRS = {
-    "AsyncSandbox": blocking.Sandbox,
-    "AsyncFiles": blocking.Files,
-    "AsyncCommands": blocking.Commands,
-    "AsyncPty": blocking.Pty,
-}
-
 
 def test_what_is_generated_is_up_to_date() -> None:
-    text = blocking_sdk.BLOCKING.read_text(encoding="utf-8")
-    assert blocking_sdk.generated(text) == text, "make blocking"
+    assert blocking_sdk.generated() == blocking_sdk.BLOCKING.read_text(encoding="utf-8"), "make blocking"
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_each_public_method_has_its_blocking_form(name: str) -> None:
-    source = blocking_sdk.SOURCES[name]
+@pytest.mark.parametrize("source", blocking_sdk.ASYNCHRONOUS)
+def test_each_public_method_has_its_blocking_form(source: type) -> None:
     public = {each for each in dir(source) if not each.startswith("_")} - blocking_sdk.NOT_FOR_CALLERS
     assert public
     for each in public:
-        there, here = getattr(source, each), getattr(PAIRS[name], each)
+        there, here = getattr(source, each), getattr(getattr(blocking, source.__name__.removeprefix("Async")), each)
         assert here.__doc__ or not there.__doc__, each
         if callable(there):
             assert not inspect.iscoroutinefunction(here), each
 
 
-def test_a_change_of_a_signature_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other(commands.AsyncPty):
+def test_a_change_of_a_signature_shows() -> None:
+    class AsyncPty(commands.AsyncPty):
         async def kill(self, pid: int, signal: int) -> bool:  # type: ignore[override]
             """End a shell."""
             return signal > pid
 
-    monkeypatch.setitem(blocking_sdk.SOURCES, "AsyncPty", Other)
-    text = blocking_sdk.generated(blocking_sdk.BLOCKING.read_text(encoding="utf-8"))
+    text = blocking_sdk.generated((AsyncPty,))
     assert "def kill(self, pid: int, signal: int) -> bool:" in text
     assert "return self._call(self._inner.kill, pid, signal)" in text

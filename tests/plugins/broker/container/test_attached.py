@@ -152,7 +152,7 @@ async def left(for_all: Daemon) -> AsyncIterator[str]:
     await sandbox.run_code("kept = 41")
     await sandbox.detach()
     yield sandbox.id
-    await AsyncSandbox.kill(sandbox.id, engine=for_all.address)
+    await AsyncSandbox.kill_by_id(sandbox.id, engine=for_all.address)
 
 
 async def test_a_detached_sandbox_keeps_its_datasets_over_its_owner(for_all: Daemon, left: str) -> None:
@@ -173,7 +173,7 @@ async def test_another_user_takes_no_sandbox_over_that_has_data(for_all: Daemon,
         assert said.get("refused", {}).get("code") == ("detached-has-data" if names else None)
         assert ("id" in said) is not bool(names)
     finally:
-        await AsyncSandbox.kill(name, engine=for_all.address)
+        await AsyncSandbox.kill_by_id(name, engine=for_all.address)
 
 
 @DISKS

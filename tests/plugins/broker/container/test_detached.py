@@ -40,20 +40,20 @@ async def kept(daemon: Daemon, **keywords: Any) -> AsyncSandbox:
 
 
 async def ids(daemon: Daemon, **query: Any) -> list[str]:
-    return [info.id async for info in AsyncSandbox.list(engine=daemon.address, **query)]
+    return [info.id for info in await AsyncSandbox.list(engine=daemon.address, **query)]
 
 
 async def until_free(daemon: Daemon, name: str) -> None:
     """Wait until the owner's end has been noticed."""
     async with within(20):
-        while [info.owned async for info in AsyncSandbox.list(engine=daemon.address) if info.id == name] != [False]:  # noqa: ASYNC110
+        while [info.owned for info in await AsyncSandbox.list(engine=daemon.address) if info.id == name] != [False]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
 async def until_done(daemon: Daemon, name: str) -> None:
     """Wait until its cell has ended."""
     async with within(60):
-        while [info.busy async for info in AsyncSandbox.list(engine=daemon.address) if info.id == name] != [False]:  # noqa: ASYNC110
+        while [info.busy for info in await AsyncSandbox.list(engine=daemon.address) if info.id == name] != [False]:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -91,15 +91,15 @@ async def test_what_nobody_owns_is_found_by_its_metadata_and_ended_by_its_id(dae
     assert await ids(daemon, metadata={"app": "chat"}, order="asc") == names
     assert await ids(daemon, metadata={"user": "two"}) == names[1:]
     assert await ids(daemon, metadata={"user": "three"}) == []
-    [info] = [one async for one in AsyncSandbox.list(engine=daemon.address, metadata={"user": "one"})]
+    [info] = await AsyncSandbox.list(engine=daemon.address, metadata={"user": "one"})
     assert (info.detached, info.owned, info.image, info.state) == (True, False, IMAGE, "running")
     assert info.started_at is not None
     assert info.end_at is not None
     assert 1190 < (info.end_at - info.started_at).total_seconds() < 1210
-    assert [await AsyncSandbox.kill(name, engine=daemon.address) for name in names] == [True, True]
+    assert [await AsyncSandbox.kill_by_id(name, engine=daemon.address) for name in names] == [True, True]
     for name in names:
         await until_ended(daemon, name)
-    assert not await AsyncSandbox.kill(names[0], engine=daemon.address)
+    assert not await AsyncSandbox.kill_by_id(names[0], engine=daemon.address)
     with pytest.raises(EngineError) as caught:
         await AsyncSandbox.connect(names[0], engine=daemon.address)
     assert caught.value.code is EndCode.DETACHED_NOT_THERE
@@ -304,7 +304,7 @@ async def test_a_lifetime_ends_it_whoever_uses_it_and_is_put_off_up_to_a_bound_o
         await sandbox.set_timeout(2 * 86400)
     assert caught.value.code is BrokerCode.LIFETIME_TOO_LONG
     assert caught.value.set_by
-    await AsyncSandbox.set_timeout(sandbox.id, 300, engine=daemon.address)
+    await AsyncSandbox.set_timeout_by_id(sandbox.id, 300, engine=daemon.address)
     await sandbox.set_timeout(1)
     execution = await sandbox.run_code("import time; time.sleep(30)")
     assert execution.error is not None
@@ -377,9 +377,9 @@ def test_the_same_without_await(daemon: Daemon) -> None:
     assert found.info.detached
     assert found.info.end_at is not None
     found.detach()
-    Sandbox.set_timeout(name, 200, engine=daemon.address)
-    assert Sandbox.kill(name, engine=daemon.address)
-    assert not Sandbox.kill(name, engine=daemon.address)
+    Sandbox.set_timeout_by_id(name, 200, engine=daemon.address)
+    assert Sandbox.kill_by_id(name, engine=daemon.address)
+    assert not Sandbox.kill_by_id(name, engine=daemon.address)
 
 
 @pytest.mark.parametrize(
@@ -488,7 +488,7 @@ async def test_the_operator_and_ps_see_detached_ones(daemon: Daemon) -> None:
     [said] = [row for row in await daemon.engine().conditions() if row.name == "detached"]
     assert said.met
     assert said.found.endswith("of 16 sandboxes that outlive their caller, each for 86400 s at most")
-    assert await AsyncSandbox.kill(sandbox.id, engine=daemon.address)
+    assert await AsyncSandbox.kill_by_id(sandbox.id, engine=daemon.address)
 
 
 async def test_bubblewrap_s_outlive_their_caller_as_docker_s() -> None:

@@ -169,7 +169,7 @@ async def test_a_paused_one_is_paused_until_somebody_takes_it_over(daemon: Daemo
     assert await sandbox.pause()
     await sandbox.detach()
     await until_free(daemon, sandbox.id)
-    states = {info.id: info.state async for info in AsyncSandbox.list(engine=daemon.address)}
+    states = {info.id: info.state for info in await AsyncSandbox.list(engine=daemon.address)}
     assert states[sandbox.id] == "paused"
     async with within(30):
         again = await AsyncSandbox.connect(sandbox.id, engine=daemon.address)

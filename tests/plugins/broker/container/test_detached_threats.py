@@ -284,7 +284,7 @@ async def test_a_cell_that_pretends_to_have_ended_is_ended_by_the_next_one_s_clo
     await sandbox.detach()
     again = await killed_in_a_cell(daemon, PRETENDS, cell_timeout=3)
     for one in (name, again):
-        await AsyncSandbox.set_timeout(one, 1, engine=daemon.address)
+        await AsyncSandbox.set_timeout_by_id(one, 1, engine=daemon.address)
         await until_ended(daemon, one)
 
 
@@ -346,7 +346,7 @@ async def test_many_idle_ones_cost_the_broker_little(daemon: Daemon) -> None:
     used = end.user + end.system - begin.user - begin.system
     print(f"four of them, {used / 3 * 100:.2f} % of a processor")
     assert used < 0.3
-    assert await asyncio.gather(*(AsyncSandbox.kill(name, engine=daemon.address) for name in names)) == [True] * 4
+    assert await asyncio.gather(*(AsyncSandbox.kill_by_id(name, engine=daemon.address) for name in names)) == [True] * 4
 
 
 async def test_a_list_while_they_end_has_those_that_are_there(daemon: Daemon) -> None:
@@ -387,7 +387,7 @@ async def test_another_user_s_ids_are_as_if_they_were_not_there(for_all: Daemon)
     assert answers[0]["rows"] == []
     assert all(mine == none for mine, none in zip(answers[1::2], answers[2::2], strict=True))
     assert {answer["refused"]["code"] for answer in answers[1:]} == {"detached-not-there"}
-    assert await AsyncSandbox.kill(name, engine=for_all.address)  # the control: its own user's is there
+    assert await AsyncSandbox.kill_by_id(name, engine=for_all.address)  # the control: its own user's is there
 
 
 async def test_whom_the_operator_s_file_names_may_take_over_another_s(for_all: Daemon) -> None:

@@ -72,7 +72,7 @@ async def until_gone(container: str) -> None:
 
 
 async def listed(caller: dict[str, Any]) -> list[str]:
-    return [info.id async for info in AsyncSandbox.list(**caller)]
+    return [info.id for info in await AsyncSandbox.list(**caller)]
 
 
 async def ending(one: AsyncSandbox) -> str | None:
@@ -149,7 +149,7 @@ async def test_what_one_caller_has_is_not_there_for_another(daemon: NetworkDaemo
             again = await AsyncSandbox.connect(one.id, **alice)
             assert (await again.run_code("kept + 2")).text == "43"
         finally:
-            assert await AsyncSandbox.kill(one.id, **alice)
+            assert await AsyncSandbox.kill_by_id(one.id, **alice)
         await until_gone(container)
 
 

@@ -57,14 +57,14 @@ def test_each_has_variables_of_its_own_and_all_have_the_same_files(sandbox: Sand
 
 def test_what_else_can_run_is_listed_and_starts_with_its_first_cell(sandbox: Sandbox, context: Context) -> None:
     before = sandbox.list_contexts()
-    listed = sandbox.list_code_contexts()
+    listed = sandbox.list_contexts(offered=True)
     assert (listed[0], listed[-1]) == (before[0], context)
     [bash] = [one for one in listed if one.language == "bash"]
     assert sandbox.list_contexts() == before
     try:
         assert sandbox.run_code("x=1; echo $((x + 1))", context=bash).logs.stdout == ["2\n"]
         assert sandbox.run_code("echo $x", context=bash.id).logs.stdout == ["1\n"]
-        assert [one.language for one in sandbox.list_code_contexts()].count("bash") == 1
+        assert [one.language for one in sandbox.list_contexts(offered=True)].count("bash") == 1
         sandbox.restart_context(bash)
         assert sandbox.run_code("echo .$x", language="bash").logs.stdout == [".\n"]
     finally:

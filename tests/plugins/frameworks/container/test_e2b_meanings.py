@@ -112,6 +112,7 @@ def test_paths_are_whole_and_lists_have_one_level(sandbox: Sandbox) -> None:
     assert files.read(entries[0].path) == "Hello"
     assert files.get_info("tree/in").path == "/home/user/tree/in"
     assert files.rename("tree/a.txt", "tree/c.txt").path == "/home/user/tree/c.txt"
+    assert files.rename("tree/c.txt", "/tmp/c.txt").path == "/tmp/c.txt"
     with pytest.raises(InvalidArgumentException, match="depth should be at least 1"):
         files.list("tree", depth=-1)
     with pytest.raises(InvalidArgumentException, match="a path and data"):

@@ -13,20 +13,19 @@ from typing import NamedTuple
 
 import pytest
 
-import sandbox_kernel
-from sandbox_kernel.sdk import blocking, commands, files, folder_entries, paginators, values
+from sandbox_kernel.plugins.frameworks import e2b, e2b_commands, e2b_files
 from tests.support import ROOT
 
-TESTS = [ROOT / "tests/container" / name for name in ("test_e2b.py", "test_e2b_arguments.py")]
+TESTS = [ROOT / "tests/plugins/frameworks/container" / name for name in ("test_e2b.py", "test_e2b_arguments.py")]
 WORD = re.compile(r"`([\w.]+)`")
 OURS: dict[str, tuple[type, type]] = {
-    "Sandbox": (sandbox_kernel.Sandbox, sandbox_kernel.AsyncSandbox),
-    "SandboxPaginator": (paginators.SandboxPaginator, paginators.AsyncSandboxPaginator),
-    "Commands": (blocking.Commands, commands.AsyncCommands),
-    "CommandHandle": (blocking.CommandHandle, commands.AsyncCommandHandle),
-    "Pty": (blocking.Pty, commands.AsyncPty),
-    "Filesystem": (blocking.Files, files.AsyncFiles),
-    "WatchHandle": (blocking.WatchHandle, folder_entries.AsyncWatchHandle),
+    "Sandbox": (e2b.Sandbox, e2b.AsyncSandbox),
+    "SandboxPaginator": (e2b.SandboxPaginator, e2b.AsyncSandboxPaginator),
+    "Commands": (e2b_commands.Commands, e2b_commands.AsyncCommands),
+    "CommandHandle": (e2b.CommandHandle, e2b.AsyncCommandHandle),
+    "Pty": (e2b_commands.Pty, e2b_commands.AsyncPty),
+    "Filesystem": (e2b_files.Filesystem, e2b_files.AsyncFilesystem),
+    "WatchHandle": (e2b.WatchHandle, e2b.AsyncWatchHandle),
 }
 MADE_IN_INIT = {"files", "commands", "pty"}
 OF_THE_SERVICE = {"request_timeout", "opts"}
@@ -62,8 +61,6 @@ def parameters(cls: type, method: str) -> set[str] | None:
     if isinstance(found, property):
         return set()
     function = getattr(cls, method)
-    if cls in OURS["Sandbox"] and method == "create":
-        return {"template", *values.Keywords.__annotations__}
     given = inspect.signature(function).parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in given):
         return None

@@ -52,7 +52,7 @@ class Servers:
         return list((self.folder / "tokens.sandboxes").iterdir())
 
     async def ids(self) -> set[str]:
-        return {info.id async for info in AsyncSandbox.list(engine=self.daemon.address)}
+        return {info.id for info in await AsyncSandbox.list(engine=self.daemon.address)}
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def servers(daemon: Daemon, tmp_path: Path) -> AsyncIterator[Servers]:
     yield found
     await asyncio.to_thread(found.now.close)
     for identity in await found.ids():
-        await AsyncSandbox.kill(identity, engine=daemon.address)
+        await AsyncSandbox.kill_by_id(identity, engine=daemon.address)
 
 
 @asynccontextmanager

@@ -75,10 +75,10 @@ class StandIn:
     async def close_stdin(self, pid: int) -> None:
         raise AssertionError("it is refused before")
 
-    async def list_code_contexts(self) -> list[Any]:
+    async def list_contexts(self, *, offered: bool) -> list[Any]:
         return []
 
-    async def write(self, path: str, file: Any, user: str | None = None) -> Any:
+    async def write(self, path: str, file: Any) -> Any:
         self.written.append(file.read())
         return SimpleNamespace(path=path)
 

@@ -62,7 +62,7 @@ class Box(StandIn):
 
     path, name, size = "a", "a", 1
 
-    async def write(self, path: str, file: Any, user: str | None = None) -> Any:
+    async def write(self, path: str, file: Any) -> Any:
         return self
 
     async def send_stdin(self, pid: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Each method and argument of hosted interpreters, by its name: docs/e2b.md says which of these tests has it."""
+"""Each method and argument of E2B's, by its name: docs/e2b.md says which of these tests has it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel import (
-    AbilityMissing,
-    AsyncSandbox,
-    CellTimeout,
-    CommandExitException,
-    ConfigurationError,
-    FileType,
-    PtySize,
-    Sandbox,
-    SandboxQuery,
-)
+from sandbox_kernel import AbilityMissing, CellTimeout, CommandExitException, ConfigurationError
+from sandbox_kernel.plugins.frameworks.e2b import AsyncSandbox, FileType, PtySize, Sandbox, SandboxQuery
 from tests.support.patience import within
 
 SIZE = PtySize(rows=20, cols=70)
@@ -49,7 +40,7 @@ def test_what_opens_a_sandbox(image: str) -> None:
         info = one.get_info()
         assert (info.template_id, info.metadata, info.network) == (image, {"who": "me"}, ("a.example",))
         assert info.end_at is not None
-        assert one.run_code("import os; os.environ['REGION']").text == "'north'"
+        assert one.run_code("import os; os.environ['REGION']").text == "north"
         assert one.run_code("open('a', 'w').close()").error is None
         assert [one.files.exists("a"), len(one.commands.list()), one.pty is not None] == [True, 0, True]
         assert one.sandbox_id == one.id
@@ -277,14 +268,14 @@ def test_a_shell_is_followed_again(sandbox: Sandbox) -> None:
 def test_files_by_names(sandbox: Sandbox) -> None:
     files, own = sandbox.files, {"user": "user", "request_timeout": 5}
     carried: dict[str, Any] = {"gzip": True, "use_octet_stream": True}
-    assert files.write(path="n/a", data="text", user="user", **carried).path == "n/a"
+    assert files.write(path="n/a", data="text", user="user", **carried).path == "/home/user/n/a"
     files.write_files(files=[{"path": "n/b", "data": b"b"}], user="user", **carried)
     assert files.read(path="n/a", format="text", user="user", gzip=True, stream_idle_timeout=5) == "text"
     assert [entry.name for entry in files.list(path="n", depth=1, user="user")] == ["a", "b"]
     assert files.exists(path="n/a", user="user")
     assert files.get_info(path="n/a", **own).type is FileType.FILE
     assert files.make_dir(path="n/in", user="user") is True
-    assert files.rename(old_path="n/a", new_path="n/in/a", user="user").path == "n/in/a"
+    assert files.rename(old_path="n/a", new_path="n/in/a", user="user").path == "/home/user/n/in/a"
     watch = files.watch_dir(path="n", recursive=False, include_entry=True, **own, allow_network_mounts=True)
     files.remove(path="n/b", user="user")
     assert [event.name for event in watch.get_new_events(request_timeout=5)] == ["b"]
@@ -292,7 +283,11 @@ def test_files_by_names(sandbox: Sandbox) -> None:
     files.write("/home/user/n/home.txt", "there")
     assert sandbox.run_code("open('/home/user/n/home.txt').read() == open('n/home.txt').read()").text == "True"
     assert files.read("/home/user/n/home.txt") == files.read("n/home.txt") == "there"
-    assert {entry.path for entry in files.list("/home/user", depth=1)} == {"n"}
+    assert {entry.path for entry in files.list("/home/user", depth=1)} == {"/home/user/n"}
+    with pytest.raises(ConfigurationError, match="not as 'root'"):
+        files.read("n/home.txt", user="root")
+    with pytest.raises(ConfigurationError, match="not as 'root'"):
+        sandbox.commands.run("id", user="root")
     for call in (lambda: files.write("n/x", "", metadata={}), lambda: files.write_files([], metadata={})):
         with pytest.raises(TypeError, match="metadata"):
             call()

@@ -1,0 +1,441 @@
+"""What differs without `await`, by hand: how a call reaches the loop, a sandbox's start and end, what is followed.
+
+Each class is the base of one in blocking.py, which `make blocking` writes from the asynchronous class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import concurrent.futures
+import inspect
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+
+from ..core.codes import EndCode, UsageCode
+from ..core.errors import ConfigurationError, SandboxClosed
+from ..core.model import Settings
+from .callbacks import Callback, Callbacks
+from .client import AsyncSandbox, session_of
+from .commands import AsyncCommands, AsyncPty, OnPty, PtySize
+from .event_loop_thread import Background, awaited
+from .execution import Execution
+from .file_copies import Progress, followed
+from .files import AsyncFiles, Steps
+from .folder_entries import FilesystemEvent, Watching
+from .output_text import OutputMessage
+from .ownership import keeper
+from .running_command import DEFAULT_SECONDS, CommandResult, Following, Requests, late, limit_of, pieces
+from .sandbox_paths import Name
+from .values import Keywords
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Inner = TypeVar("Inner")
+
+
+class Caller:
+    """Calls methods for a part of a blocking sandbox, which it does not hold: a cycle would keep a dropped one."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._bound = weakref.WeakMethod(call)
+
+    def __call__(self, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **keywords: P.kwargs) -> T:
+        call = self._bound()
+        if call is None:
+            raise SandboxClosed(EndCode.SANDBOX_DROPPED)
+        result: Any = call(method, *args, **keywords)
+        return self.each(result) if isinstance(result, AsyncIterator) else result  # type: ignore[return-value]
+
+    def each(self, values: AsyncIterator[T]) -> Iterator[T]:
+        """Fetch one value after the other, each when it is asked for."""
+        end = object()
+        while (value := self(_next, values, end)) is not end:
+            yield cast("T", value)
+
+
+async def _next(values: AsyncIterator[object], end: object) -> object:
+    return await anext(values, end)
+
+
+class SandboxBase:
+    """A sandbox: a Python session in a container of its own, with variables and files that stay between calls.
+
+    `with Sandbox(memory="1G") as sandbox` starts it and ends it; so do the first call and `kill`. It may be used from
+    several threads; their cells run one after another. Callbacks are called in the thread that made the call, while it
+    waits. Ctrl-C cancels a call, and so interrupts the cell.
+    """
+
+    _asynchronous: ClassVar[type[AsyncSandbox]] = AsyncSandbox
+    _known: ClassVar[weakref.WeakValueDictionary[str, SandboxBase]] = weakref.WeakValueDictionary()
+
+    def __init__(self, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> None:
+        """Check the settings; nothing is started yet. Raises `ConfigurationError`."""
+        self._take(self._asynchronous(settings, **keywords))
+
+    def _take(self, inner: AsyncSandbox) -> None:
+        self._inner = inner
+        self._pid = os.getpid()
+        self.settings = inner.settings
+        self._background: Background | None = None
+        self._killed = False
+        self._lock = threading.Lock()
+        self._known[inner.id] = self
+
+    @classmethod
+    def _of(cls, inner: AsyncSandbox) -> Self:
+        made = cls.__new__(cls)
+        made._take(inner)  # noqa: SLF001 (one of its own kind)
+        return made
+
+    @classmethod
+    def create(cls, settings: Settings | str | None = None, /, **keywords: Unpack[Keywords]) -> Self:
+        """Return a sandbox that has started. Raises `SandboxError` if none can start, and leaves nothing then."""
+        return cls(settings, **keywords).__enter__()
+
+    def __enter__(self) -> Self:
+        try:
+            self._call(self._inner.start)
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("AsyncSandbox", "Sandbox", 1)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the caller wrote on it."""
+        return self._inner.metadata
+
+    # --- its end ---
+
+    def kill(self) -> bool:
+        """End the sandbox with its variables and files. Idempotent. Returns whether there was one to end."""
+        return self._end(AsyncSandbox.kill)
+
+    @classmethod
+    def kill_by_id(cls, sandbox_id: str, **settings: Any) -> bool:
+        """Do as `kill` with a sandbox of this process, or a detached one of this user's; `engine` names its broker."""
+        found = cls._known.get(sandbox_id)
+        return found.kill() if found is not None else in_a_loop(AsyncSandbox.kill_by_id(sandbox_id, **settings))
+
+    def detach(self) -> None:
+        """Let go of a detached sandbox, which goes on; see `AsyncSandbox.detach`."""
+        if not self._inner.is_detached:
+            raise ConfigurationError(UsageCode.NOT_DETACHED)
+        self._end(AsyncSandbox.detach)
+
+    def release(self) -> None:
+        """Leave it if it is detached, else end it."""
+        self._end(AsyncSandbox.release)
+
+    def _end(self, how: Callable[[AsyncSandbox], Coroutine[Any, Any, object]]) -> bool:
+        open_until_now, self._killed = not self._killed, True
+        self._known.pop(self._inner.id, None)
+        background, self._background = self._background, None
+        if self._inner.is_new:
+            session_of(self._inner).abandon()  # its audit may be open
+        if background is not None and os.getpid() == self._pid:
+            try:
+                return bool(background.run(how(self._inner)))
+            finally:
+                self._finalizer.detach()
+                background.leave(self._inner.id)
+        return open_until_now and os.getpid() == self._pid
+
+    # --- what is another sandbox, or may be ---
+
+    @classmethod
+    def connect(cls, sandbox_id: str, *, timeout: float | None = None, take: bool = False, **settings: Any) -> Self:
+        """Return the sandbox with an id, of this process or a detached one; see `AsyncSandbox.connect`."""
+        found: Any = cls._known.get(sandbox_id)
+        if found is None:
+            given, how = in_a_loop(keeper().described(sandbox_id, take=take, given=settings))
+            found = cls(given, **how).__enter__()
+        if found.is_paused:
+            found.resume()
+        found.start()
+        if timeout is not None:
+            found.set_timeout(timeout)
+        return cast("Self", found)
+
+    def fork(self, count: int = 1, *, timeout: float | None = None) -> builtins.list[Self]:
+        """Return `count` sandboxes that go on from where this one stands; see `AsyncSandbox.fork`."""
+        made = [self._of(one) for one in self._call(self._inner.fork, count, timeout=timeout)]
+        return [one.__enter__() for one in made]  # which belong to the thread of all blocking ones by this
+
+    @classmethod
+    def from_snapshot(cls, name: str, **keywords: Any) -> Self:
+        """Return a sandbox that goes on from a snapshot; see `AsyncSandbox.from_snapshot`."""
+        return cls._of(cls._asynchronous.prepared(name, **keywords)).__enter__()
+
+    # --- how it is called ---
+
+    def _join(self) -> Background:
+        if self._killed:
+            raise SandboxClosed(EndCode.SANDBOX_KILLED)
+        if os.getpid() != self._pid:
+            raise SandboxClosed(EndCode.SANDBOX_OF_ANOTHER_PROCESS)
+        with self._lock:
+            if self._background is None:
+                self._background = Background.join(self._inner)
+                self._finalizer = weakref.finalize(self, self._background.drop, self._inner.id)
+                self._finalizer.atexit = False
+            return self._background
+
+    def _call(self, method: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **keywords: P.kwargs) -> T:
+        return self._join().call(method, *args, **keywords)
+
+
+class Part(Generic[Inner]):
+    """A part of a blocking sandbox."""
+
+    def __init__(self, inner: Inner, call: Caller) -> None:
+        self._inner = inner
+        self._call = call
+
+
+class WatchHandle:
+    """A folder that is watched until `stop`: it is looked at when somebody asks."""
+
+    def __init__(self, call: Caller, watching: Watching) -> None:
+        self._call = call
+        self._watching: Watching | None = watching
+
+    def get_new_events(self) -> list[FilesystemEvent]:
+        """Return what has changed since the last look; what came and went in between is not seen.
+
+        Raises `SandboxClosed` after `stop`.
+        """
+        if self._watching is None:
+            raise SandboxClosed(EndCode.SANDBOX_CLOSED, "the folder is not watched any more")
+        return self._call(self._watching.look)
+
+    def stop(self) -> None:
+        """Watch it no more."""
+        self._watching = None
+
+
+class FilesBase(Part[AsyncFiles]):
+    """The files of a blocking sandbox. Methods raise `FileRefused` with the reason."""
+
+    _handle: ClassVar[type[WatchHandle]] = WatchHandle
+
+    def watch_dir(self, path: Name, *, recursive: bool = False, include_entry: bool = False) -> WatchHandle:
+        """Look at a folder now; what changes is fetched by `get_new_events` of what is returned."""
+        watching = self._call(self._inner.watching, path, recursive=recursive, include_entry=include_entry)
+        return self._handle(self._call, watching)
+
+    def _followed(self, steps: Steps[T], progress: Callback[Progress] | None) -> T:
+        if progress is None or not callable(progress):
+            return self._call(lambda: followed(steps, progress))
+        try:
+            for step in self._call.each(steps):
+                if not isinstance(step, Progress):
+                    result = step
+                elif inspect.isawaitable(answer := progress(step)):
+                    self._call(awaited, answer)
+        finally:
+            self._call(steps.aclose)
+        return result
+
+
+class CommandHandle:
+    """A command that runs beside the cells; iterating gives (stdout, stderr, pty) as it comes, two of them None.
+
+    It is followed while somebody waits for it, and callbacks are called in the thread that waits.
+    """
+
+    def __init__(self, call: Caller, following: Following) -> None:
+        self._call = call
+        self._following = following
+        self._left = False
+
+    @property
+    def pid(self) -> int:
+        return self._following.pid
+
+    @property
+    def stdout(self) -> str | None:
+        """What it has said, as far as somebody has waited for it."""
+        return self._following.text("stdout")
+
+    @property
+    def stderr(self) -> str | None:
+        """What it has said, as far as somebody has waited for it."""
+        return self._following.text("stderr")
+
+    @property
+    def exit_code(self) -> int | None:
+        """None until somebody has waited for its end."""
+        return self._following.exit_code
+
+    def _steps(self) -> Iterator[tuple[str, str]]:
+        while not self._following.ended and not self._left:
+            yield from self._call(self._following.step)
+
+    def __iter__(self) -> Iterator[tuple[str | None, str | None, bytes | None]]:
+        for stream, text in self._steps():
+            yield (
+                text if stream == "stdout" else None,
+                text if stream == "stderr" else None,
+                text.encode() if stream == "pty" else None,
+            )
+
+    def wait(
+        self,
+        on_pty: OnPty | None = None,
+        on_stdout: Callback[OutputMessage] | None = None,
+        on_stderr: Callback[OutputMessage] | None = None,
+    ) -> CommandResult:
+        """Wait for its end, and return how it ended. Raises as `AsyncCommandHandle.wait`."""
+        return self.finish(Callbacks(on_pty=on_pty, on_stdout=on_stdout, on_stderr=on_stderr))
+
+    def finish(self, callbacks: Callbacks) -> CommandResult:
+        for stream, text in self._steps():
+            value = text.encode() if stream == "pty" else text
+            callbacks.call_here(stream, value, lambda waiting: self._call(awaited, waiting))
+        callbacks.check(self._following)
+        return self._following.result()
+
+    def kill(self) -> bool:
+        """End it with SIGKILL, and its children; return whether it ran."""
+        return self._call(self._following.requests.kill, self.pid)
+
+    def send_stdin(self, data: str | bytes) -> None:
+        """Write to its stdin, which needs `stdin=True`."""
+        self._call(self._following.requests.send, self.pid, data)
+
+    def close_stdin(self) -> None:
+        """End its stdin."""
+        self._call(self._following.requests.send, self.pid, b"", end=True)
+
+    def disconnect(self) -> None:
+        """Follow it no more; it runs on."""
+        self._left = True
+
+
+class Commanding(Part[Inner]):
+    """What starts commands, follows them and writes to them."""
+
+    _handle: ClassVar[type[CommandHandle]] = CommandHandle
+
+    def _follow(
+        self, requests: Requests, pid: int, timeout: float | None, *, after: int | None = None, retain: bool = True
+    ) -> CommandHandle:
+        """Follow a command from piece `after` of its output on; None is from now on."""
+        if after is None:
+            after = self._call(requests.newest, pid)
+        return self._handle(self._call, Following(requests, pid, after=after, timeout=timeout, retain=retain))
+
+    def _stream(self, requests: Requests, pid: int, data: Iterable[str | bytes], timeout: float | None) -> None:
+        limit, began = limit_of(timeout), time.monotonic()
+        for piece in pieces(data):
+            if limit is not None and time.monotonic() - began > limit:
+                raise late(limit)
+            self._call(requests.send, pid, piece)
+
+
+class CommandsBase(Commanding[AsyncCommands]):
+    """The commands of a blocking sandbox. In the background, callbacks are given to `wait`. Ctrl-C kills a command."""
+
+    def _run(
+        self,
+        cmd: str,
+        *,
+        background: bool | None,
+        on_stdout: Callback[OutputMessage] | None,
+        on_stderr: Callback[OutputMessage] | None,
+        stdin: bool | None,
+        timeout: float | None,
+        retain_output: bool,
+        **more: Any,
+    ) -> CommandResult | CommandHandle:
+        callbacks = Callbacks(on_stdout=on_stdout, on_stderr=on_stderr)
+        requests = self._inner.requests
+        pid = self._call(requests.start, cmd, timeout=timeout, stdin=bool(stdin), **more)
+        handle = self._follow(requests, pid, timeout, after=0, retain=retain_output)
+        if background:
+            return handle
+        try:
+            return handle.finish(callbacks)
+        except KeyboardInterrupt:
+            handle.kill()
+            raise
+
+    def connect(
+        self, pid: int, *, timeout: float | None = DEFAULT_SECONDS, retain_output: bool = True
+    ) -> CommandHandle:
+        """Follow a command from now on; its clock stays as it is. Raises `CommandError` if it is not there."""
+        return self._follow(self._inner.requests, pid, timeout, retain=retain_output)
+
+    def stream_input(self, pid: int, data: Iterable[str | bytes], *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Write pieces to the stdin of a command as they come, for `timeout` seconds; None and 0 are no limit.
+
+        While a piece is waited for, no time is looked at.
+        """
+        self._stream(self._inner.requests, pid, data, timeout)
+
+
+class PtyBase(Commanding[AsyncPty]):
+    """Shells with a terminal, of a blocking sandbox. What they say is given to `wait(on_pty=...)`."""
+
+    def create(
+        self,
+        size: PtySize,
+        *,
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout: float | None = DEFAULT_SECONDS,
+    ) -> CommandHandle:
+        """Start a shell with a terminal."""
+        requests, measures = self._inner.requests, (int(size.rows), int(size.cols))
+        pid = self._call(requests.start, "", cwd=cwd, envs=envs, timeout=timeout, size=measures)
+        return self._follow(requests, pid, timeout, after=0)
+
+    def connect(self, pid: int, *, timeout: float | None = DEFAULT_SECONDS) -> CommandHandle:
+        """Follow a shell from now on."""
+        return self._follow(self._inner.requests, pid, timeout)
+
+    def stream_input(self, pid: int, data: Iterable[str | bytes], *, timeout: float | None = DEFAULT_SECONDS) -> None:
+        """Type pieces into a shell as they come; see `Commands.stream_input`."""
+        self._stream(self._inner.requests, pid, data, timeout)
+
+
+def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a loop in a thread of its own, for a caller whose thread may have one already."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(asyncio.run(work))
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="sandbox_kernel list")
+    thread.start()
+    thread.join()
+    return future.result()
+
+
+def cell_of(sandbox: SandboxBase, code: str) -> concurrent.futures.Future[Execution]:
+    """Start a cell, and return its future: for callers that await it on a loop of their own. Cancelled, it ends.
+
+    Raises `SandboxClosed` after `kill`.
+    """
+    return asyncio.run_coroutine_threadsafe(
+        sandbox._inner.run_code(code),  # noqa: SLF001 (a part of the class that its users need not see)
+        sandbox._join().loop,  # noqa: SLF001
+    )
