@@ -211,7 +211,7 @@ def _build(one: argparse.ArgumentParser) -> None:
     )
     one.add_argument(
         "--engine",
-        choices=("docker", "bubblewrap", *index.engines()),
+        choices=("docker", *index.engines()),
         default="docker",
         help="docker: an image of the container engine (default). bubblewrap: a root, without Docker and without root. "
         "qemu: what machines start from, beside a root that is there",

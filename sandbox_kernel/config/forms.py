@@ -166,7 +166,7 @@ def _engine(name: str, raw: object) -> str:
     raise refuse(name, raw, f"{name} is not {engine.words}")
 
 
-_ENGINE = re.compile(r"auto|docker|bubblewrap|unix:///\S+")
+_ENGINE = re.compile(r"auto|docker|unix:///\S+")
 _NAME_OF_AN_ENGINE = re.compile(
     r"([a-z][a-z0-9_-]{0,62})(?::///\S+|(?<=broker)://(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})?"
 )

@@ -1,7 +1,7 @@
 """The engines by their names, and which one the settings name.
 
-An engine is the folder of its name here, or comes with a plugin; each has an `EngineProvider`, and this module knows no
-more of any. Imports core; an engine, and the index of plugins, when it is the one.
+Docker is a folder here, and each other engine comes with a plugin; each has an `EngineProvider`, and this module knows
+no more of any. Imports core; an engine, and the index of plugins, when it is the one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from . import broker_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import ModuleType
     from typing import Any, Literal
 
     from .base import Ahead
+    from .image_names import Kind
     from .inspectable import Inspectable
     from .wall import Wall
 
 AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
-BUILT_IN = (DOCKER, BUBBLEWRAP)
-"""Engines that are folders here."""
 ORDER = (DOCKER, BUBBLEWRAP)
 """What "auto" looks for where no broker is taken, best first."""
 
@@ -91,12 +91,29 @@ class EngineProvider:
     def state(self, image: str) -> tuple[str, Literal["ok", "note", "wrong"], str, str] | None:
         """Return for the doctor what is there under the name of an image: a title, how it is, what was found, a remedy.
 
-        None if that is what the root or the engine itself says. May block.
+        None if that is what the engine itself says. May block.
         """
-        return None
+        return None if self.image_kind == "image" else provider(BUBBLEWRAP).state(image)
+
+    def make_root(
+        self,
+        kind: Kind,
+        *,
+        tag: str | None = None,
+        requirements: Path | None = None,
+        image: str | None = None,
+        force: bool = False,
+        progress: Callable[[str], None],
+    ) -> str:
+        """Make a root of a kind, or with the files of an image of Docker's, and return its name.
+
+        bubblewrap makes those of all engines. Raises `EngineError`, and `ConfigurationError` for requirements that
+        cannot be met.
+        """
+        raise NotImplementedError
 
     def walls(self) -> tuple[Wall, ...]:
-        """Return for `doctor --walls` what it closes in, for engines that are not built in."""
+        """Return for `doctor --walls` what it closes in, for engines of plugins."""
         return ()
 
 
@@ -140,8 +157,8 @@ def provider(engine: str) -> EngineProvider:
     name, has_scheme, _ = engine.partition("://")
     if engine.startswith("/") or name == "unix" or (has_scheme and name not in names()):
         name = DOCKER
-    if name in BUILT_IN:
-        found: EngineProvider = import_module(f"{__package__}.{name}").PROVIDER
+    if name == DOCKER:
+        found: EngineProvider = import_module(f"{__package__}.docker").PROVIDER
         return found
     if (plugin := _index().with_engine(name)) is not None:
         return _checked(plugin, name)
@@ -170,7 +187,7 @@ def _checked(plugin: Any, name: str) -> EngineProvider:
 
 def names() -> tuple[str, ...]:
     """Return the names of all engines of this installation, but for those of other packages."""
-    return (*BUILT_IN, *_index().engines())
+    return (DOCKER, *_index().engines())
 
 
 def of_plugins() -> tuple[EngineProvider, ...]:
@@ -211,8 +228,13 @@ def chosen(settings: Settings) -> str:
     return BROKER if brokers is not None and brokers.answers() else _without_broker()
 
 
+def answers(name: str) -> bool:
+    """Return whether "auto" may take an engine of `ORDER`: it is a part of this installation, and answers this user."""
+    return (name == DOCKER or name in _index().engines()) and provider(name).answers()
+
+
 def _without_broker() -> str:
-    return next((name for name in ORDER if provider(name).answers()), DOCKER)
+    return next(filter(answers, ORDER), DOCKER)
 
 
 def _own_broker(settings: Settings) -> str | None:
@@ -220,8 +242,7 @@ def _own_broker(settings: Settings) -> str | None:
     brokers = _brokers() if broker_sockets.own_is_there() else None
     if brokers is None or (engine := chosen(settings)) == BROKER:
         return None
-    address = provider(engine).address() if engine in BUILT_IN else engine
-    return brokers.own_with(address)
+    return brokers.own_with(provider(engine).address() if engine in ORDER else engine)
 
 
 def _brokers() -> ServiceProvider | None:

@@ -21,6 +21,7 @@ from .api import Plugin
 COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run",),
     "broker": ("broker",),
+    "bubblewrap": (),
     "contexts": (),
     "data": ("volumes",),
     "frameworks": (),
@@ -40,12 +41,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 """Our plugins, each with its commands."""
 ENGINES: dict[str, tuple[str, ...]] = {
+    "bubblewrap": ("bubblewrap",),
     "broker": ("broker",),
     "kubernetes": ("kubernetes",),
     "qemu": ("qemu",),
     "shared": ("shared",),
 }
-"""Those of our plugins that bring engines, each with their names."""
+"""Those of our plugins that bring engines, each with their names, in the order of lists."""
 SETTINGS: dict[str, tuple[str, ...]] = {
     "broker": (
         "pool",
@@ -86,7 +88,12 @@ SERVICES: dict[str, dict[str, object]] = {
 
 One without settings takes part where a caller gives it something.
 """
-REQUIRES: dict[str, tuple[str, ...]] = {"frameworks": ("tools",), "packages": ("tools",), "serve": ("mcp", "tools")}
+REQUIRES: dict[str, tuple[str, ...]] = {
+    "frameworks": ("tools",),
+    "packages": ("tools",),
+    "qemu": ("bubblewrap",),
+    "serve": ("mcp", "tools"),
+}
 """Those that import others, each with these."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 

@@ -29,7 +29,7 @@ from ..core.model import GIB, Settings, format_bytes
 from ..engines import base
 from ..engines.image_names import BY_NAME, build_command
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
-from ..engines.select import AUTO, BUBBLEWRAP, begin, beneath, explained, make_engine, provider
+from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
 from ..plugins import index
 from ..policy.safe_text import ours
 from .install import NAME, check, flags, values_in
@@ -278,10 +278,6 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
     its = provider(engine.address)
     if (said := await asyncio.to_thread(its.state, name)) is not None:
         return Check(*said)
-    if its.image_kind == "root":
-        from .roots import state
-
-        return Check("environment", *await asyncio.to_thread(state, name))
     try:
         found = await engine.image(name)
     except SandboxError:
@@ -320,7 +316,7 @@ def start_remedy(error: SandboxError, settings: Settings) -> str:
     """Return what to do about a start that failed: what its code says; what the image lacks, where that may be it."""
     if error.code in _OF_THE_IMAGE:
         image = settings.image
-        engine = settings.engine if settings.engine in {BUBBLEWRAP, *index.engines()} else "docker"
+        engine = settings.engine if settings.engine in index.engines() else "docker"
         command = build_command(image, engine) if image in BY_NAME else None
         return f"{command} --force" if command else f"the image {image} needs Python 3.9 or newer and ipykernel"
     if error.code.remedy != _HERE:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from selenium.webdriver.common.by import By
 
-from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program, reachable
+from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program, reachable
 from tests.browser.lab import NOTEBOOK, Lab, Somebody, eventually, install, running_lab
 from tests.support import ROOT
 from tests.support.kernels import arguments_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import AsyncSandbox, Execution, Sandbox
-from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
+from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from tests.support.patience import within
 from tests.support.roots import let_others_in, unpack
 

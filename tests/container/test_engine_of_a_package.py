@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
+from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from tests.support import ROOT
 from tests.support.roots import root_of_tests
 

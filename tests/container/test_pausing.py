@@ -14,8 +14,8 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AbilityMissing, EngineError, SandboxPaused
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.abilities import Ability
-from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
 from sandbox_kernel.plugins.broker.client import container as broker_container
+from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from tests.plugins.broker.brokers import shared
 from tests.support.patience import within
 from tests.support.roots import root_of_tests

@@ -10,7 +10,7 @@ import os
 import shutil
 from pathlib import Path
 
-from sandbox_kernel.engines.bubblewrap.discovery import reachable
+from sandbox_kernel.plugins.bubblewrap.discovery import reachable
 from tests.support import ROOT
 
 GIVEN = os.environ.get("SANDBOX_KERNEL_HUB")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
+from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 
 asked_for = pytest.mark.skipif(
     os.environ.get("SANDBOX_KERNEL_LANGUAGES") != "1",

@@ -14,8 +14,10 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.errors import SandboxError
-from sandbox_kernel.engines.bubblewrap import root_lookup
-from sandbox_kernel.setup import engine_setup, exported_root, image_build, root_generations, roots
+from sandbox_kernel.plugins.bubblewrap import root_lookup
+from sandbox_kernel.plugins.bubblewrap.roots import build as roots
+from sandbox_kernel.plugins.bubblewrap.roots import exported_root, root_generations
+from sandbox_kernel.setup import engine_setup, image_build
 from tests.languages.places import ENGINES, asked_for, engine_is_here
 from tests.support.roots import let_others_in
 

@@ -33,7 +33,7 @@ class Step:
 
 
 ENGINES = "tests/container/engines"
-CONTRACT, BUBBLEWRAP = f"{ENGINES}/test_contract.py", f"{ENGINES}/test_bubblewrap.py"
+CONTRACT, BUBBLEWRAP = f"{ENGINES}/test_contract.py", "tests/plugins/bubblewrap/container/test_bubblewrap.py"
 ESCAPES = "tests/attacks/escape/test_attacks.py"
 ENDINGS = "tests/container/test_endings.py"
 

@@ -21,9 +21,6 @@ from sandbox_kernel.container import agent_report, syscall_filters
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
 from sandbox_kernel.engines import cgroups, shipping
 from sandbox_kernel.engines.base import Container, Engine
-from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
-from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine
-from sandbox_kernel.engines.bubblewrap.process_labels import Found, sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins import index
 from tests.support.plain_engine import SESSION, PlainEngine
@@ -31,6 +28,8 @@ from tests.support.roots import root_of_tests
 
 if TYPE_CHECKING:
     from sandbox_kernel.plugins.broker.settings import BrokerSettings
+    from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
+    from sandbox_kernel.plugins.bubblewrap.process_labels import Found
     from tests.plugins.broker.brokers import Daemon
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
@@ -246,15 +245,19 @@ class Bubblewrap:
 
     @property
     def source(self) -> str:
-        line = "from sandbox_kernel.engines.bubblewrap.engine import BubblewrapEngine as Engine"
+        line = "from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine as Engine"
         return line if self.cgroup else f"{line}; from functools import partial; Engine = partial(Engine, cgroup=False)"
 
     def absent(self) -> str | None:
+        from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
+
         if bubblewrap_program() is None:
             return "there is no bubblewrap"
         return cgroups.available() if self.cgroup else None
 
     def make(self) -> BubblewrapEngine:
+        from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
+
         return BubblewrapEngine(cgroup=self.cgroup)
 
     def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
@@ -263,6 +266,8 @@ class Bubblewrap:
 
     def found(self) -> Iterator[Found]:
         """Look which there are."""
+        from sandbox_kernel.plugins.bubblewrap.process_labels import sandboxes
+
         return sandboxes()
 
     async def left(self, session_id: str) -> list[str]:
@@ -378,19 +383,21 @@ class NetworkBrokered(Brokered):
         return f"broker://{place.address}", settings
 
 
+BUBBLEWRAP: tuple[Bubblewrap, ...] = ()
+if index.is_here("bubblewrap"):
+    BUBBLEWRAP = (Bubblewrap("bubblewrap"), Bubblewrap("bubblewrap-best-effort", cgroup=False))
 ALL: tuple[EngineUnderTest, ...] = (
     Docker("runc", "docker"),
     Docker("runsc", "docker-gvisor", lacks={UNSEEN: "this machine has gVisor's processes, and none of the cells'"}),
-    Bubblewrap("bubblewrap"),
-    Bubblewrap("bubblewrap-best-effort", cgroup=False),
+    *BUBBLEWRAP,
     Plain(),
 )
 """Every engine that is not emulated, and every runtime that is said to work."""
 if index.is_here("broker"):
-    ALL += (Brokered(Docker("runc", "docker")), Brokered(Bubblewrap("bubblewrap")))
+    ALL += (Brokered(Docker("runc", "docker")), *map(Brokered, BUBBLEWRAP[:1]))
 
-OF_OTHERS = ("broker", "shared")
-"""Plugins whose sandboxes are those of another engine."""
+OF_OTHERS = ("broker", "bubblewrap", "shared")
+"""Plugins whose sandboxes are those of another engine, or that are in `ALL`."""
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
 
 

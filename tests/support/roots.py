@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sandbox_kernel.engines.bubblewrap.root_lookup import DESCRIPTION
 from tests.support.turns import once
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
@@ -74,4 +73,4 @@ def describe(folder: Path, **fields: Any) -> None:
         "environment": {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
         **fields,
     }
-    (folder / DESCRIPTION).write_text(json.dumps({key: value for key, value in said.items() if value is not None}))
+    (folder / "root.json").write_text(json.dumps({key: value for key, value in said.items() if value is not None}))

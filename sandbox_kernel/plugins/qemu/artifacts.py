@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
-from ...engines.bubblewrap.interface import Root
+from ..bubblewrap.interface import Root
 from .build_format import DESCRIPTION, FILES, FOLDER, FORMAT, guest_digest
 
 PROGRAM = "qemu-system-x86_64"

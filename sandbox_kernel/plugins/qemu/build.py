@@ -22,14 +22,14 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError, SandboxError
 from ...core.model import Settings, format_bytes
 from ...engines.abilities import Preparing
-from ...engines.bubblewrap.interface import Root, bubblewrap_program, find_root, program_in
 from ...engines.image_names import BY_NAME
 from ...engines.select import make_engine
 from ...engines.shipping import new_spec
 from ...setup.build_lock import alone
 from ...setup.command_steps import Say, Steps, step, tail
-from ...setup.roots import State
-from ...setup.roots import state as root_state
+from ..bubblewrap.interface import Root, bubblewrap_program, find_root, program_in
+from ..bubblewrap.roots.build import State
+from ..bubblewrap.roots.build import state as root_state
 from .artifacts import BUILD
 from .build_format import (
     DESCRIPTION,

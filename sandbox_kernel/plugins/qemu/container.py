@@ -26,7 +26,9 @@ from ...engines import seccomp_program as system_calls
 from ...engines.abilities import PAUSE, Ability, state_bytes
 from ...engines.attestation import checks, same
 from ...engines.base import Check, Handover, Inspection
-from ...engines.bubblewrap.interface import (
+from ...engines.hardening import protections
+from ...engines.pipe import Pipe
+from ..bubblewrap.interface import (
     ETC_MOUNTS,
     PROC,
     Launched,
@@ -39,8 +41,6 @@ from ...engines.bubblewrap.interface import (
     machine,
     variables,
 )
-from ...engines.hardening import protections
-from ...engines.pipe import Pipe
 from . import hardware, profile
 from .codes import QemuCode
 from .hibernation import Hibernation, ending

@@ -18,7 +18,11 @@ from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
 from ...core.tasks import Tasks, made_in_thread
 from ...engines import disk_images
 from ...engines.attached import Held, hold, lacking
-from ...engines.bubblewrap.interface import (
+from ...engines.hardening import protections
+from ...engines.inspectable import Condition
+from ...engines.pipe import Pipe
+from ...engines.shipping import without_home
+from ..bubblewrap.interface import (
     BubblewrapEngine,
     bubblewrap_program,
     drops,
@@ -30,10 +34,6 @@ from ...engines.bubblewrap.interface import (
     taken_over,
     unreachable,
 )
-from ...engines.hardening import protections
-from ...engines.inspectable import Condition
-from ...engines.pipe import Pipe
-from ...engines.shipping import without_home
 from . import artifacts, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
 from .container import ABILITIES, QemuContainer

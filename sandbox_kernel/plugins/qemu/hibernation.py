@@ -23,7 +23,8 @@ from ...core.model import SIGKILLED, ExitReason
 from ...core.tasks import Tasks
 from ...engines.abilities import state_bytes
 from ...engines.attestation import demand
-from ...engines.bubblewrap.interface import (
+from ...engines.pipe import Pipe
+from ..bubblewrap.interface import (
     KILL_SECONDS,
     BubblewrapContainer,
     Launched,
@@ -32,7 +33,6 @@ from ...engines.bubblewrap.interface import (
     kill,
     reaper,
 )
-from ...engines.pipe import Pipe
 from . import saved_states
 from .launch_plan import Plan
 from .qmp import Monitor

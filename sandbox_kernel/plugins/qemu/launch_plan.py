@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...core.model import SandboxSpec
 from ...engines.attached import Held
-from ...engines.bubblewrap.interface import Guest, Launched, Root, Way, group_for, launch, way
+from ..bubblewrap.interface import Guest, Launched, Root, Way, group_for, launch, way
 from . import hardware, profile
 from .artifacts import Machine
 from .running_config import RunningConfig

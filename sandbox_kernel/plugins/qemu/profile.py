@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 
 from ...core.model import SandboxSpec
-from ...engines.bubblewrap.interface import Root
 from ...engines.hardening import Protections, protections
 from ...engines.seccomp import (
     ABSENT,
@@ -24,6 +23,7 @@ from ...engines.seccomp import (
     Condition,
     Rule,
 )
+from ..bubblewrap.interface import Root
 from . import hardware
 from .artifacts import SHARES
 

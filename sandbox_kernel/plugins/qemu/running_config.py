@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...engines.bubblewrap.interface import Root, find_root
+from ..bubblewrap.interface import Root, find_root
 from . import hardware, profile
 from .artifacts import Machine, find, needed
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
-from sandbox_kernel.engines.bubblewrap import launch, root_lookup
-from sandbox_kernel.engines.bubblewrap.arguments import arguments
+from sandbox_kernel.plugins.bubblewrap import launch, root_lookup
+from sandbox_kernel.plugins.bubblewrap.arguments import arguments
 from tests.support.roots import root_of_tests
 
 Words = list[str]

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines.bubblewrap.process_labels import Found, sandboxes
+from sandbox_kernel.plugins.bubblewrap.process_labels import Found, sandboxes
 from sandbox_kernel.plugins.qemu.artifacts import qemu_program
 from sandbox_kernel.plugins.qemu.build import build
 from sandbox_kernel.plugins.qemu.engine import QemuEngine

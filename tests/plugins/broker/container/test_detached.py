@@ -19,9 +19,9 @@ from sandbox_kernel.cli.subcommands import for_people
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
 from sandbox_kernel.core.model import SandboxSample
-from sandbox_kernel.engines.bubblewrap.process_labels import sandboxes
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
+from sandbox_kernel.plugins.bubblewrap.process_labels import sandboxes
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.support import ROOT
 from tests.support.engines import IMAGE, Bubblewrap

@@ -14,7 +14,7 @@ import pytest
 from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.engines import attached
 from sandbox_kernel.engines.base import Container
-from sandbox_kernel.engines.bubblewrap import launch
+from sandbox_kernel.plugins.bubblewrap import launch
 from tests.plugins.data.container.test_dataset_threats import WALLS
 from tests.support.datasets import a_folder, dataset
 from tests.support.engines import REPORT, receive_line, report_sources

@@ -23,9 +23,9 @@ from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.core.model import MIB, SCRATCH, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attached, volumes
 from sandbox_kernel.engines.base import Check
-from sandbox_kernel.engines.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.volumes import Volumes
+from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.data import volume_command
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually

@@ -21,7 +21,7 @@ from sandbox_kernel.core.codes import SnapshotCode
 from sandbox_kernel.core.errors import AbilityMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.abilities import Ability, demand
-from sandbox_kernel.engines.bubblewrap import arguments as bubblewrap
+from sandbox_kernel.plugins.bubblewrap import arguments as bubblewrap
 from sandbox_kernel.plugins.qemu import hardware
 from tests.plugins.qemu.container.test_hostile_guest import hostile  # noqa: F401 (a fixture)
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU

@@ -21,9 +21,9 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines.abilities import state_bytes
-from sandbox_kernel.engines.bubblewrap.arguments import Descriptors, Machine, arguments
-from sandbox_kernel.engines.bubblewrap.root_lookup import Root
 from sandbox_kernel.engines.pipe import Pipe
+from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, Machine, arguments
+from sandbox_kernel.plugins.bubblewrap.root_lookup import Root
 from sandbox_kernel.plugins.qemu import (
     artifacts,
     build_format,

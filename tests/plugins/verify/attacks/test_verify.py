@@ -25,12 +25,12 @@ from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import cgroups, hardening, shipping
 from sandbox_kernel.engines.attached import Held
 from sandbox_kernel.engines.base import Check
-from sandbox_kernel.engines.bubblewrap import arguments, launch
-from sandbox_kernel.engines.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.escape import canaries
 from sandbox_kernel.escape.attack_program import PROGRAM
+from sandbox_kernel.plugins.bubblewrap import arguments, launch
+from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.verify import behaviour_probes, examination, probe_cells
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import Finding, Verdict

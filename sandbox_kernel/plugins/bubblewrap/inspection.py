@@ -1,0 +1,183 @@
+"""What the machine says of a sandbox, seen from outside: its process's own files in /proc, and its cgroup.
+
+bubblewrap is gone once the sandbox's program runs, and remembers nothing; the system does. Fails closed: what is
+missing or unreadable differs. `look` reads; the comparison is pure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...core.model import SandboxSpec
+from ...engines.attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
+from ...engines.base import Check, Inspection
+from ...engines.cgroups import Group, sockets_line
+from ...engines.hardening import OF_A_USER, PAGE_BYTES, Protections
+from .arguments import mounts, variables
+from .launch import Launched, digest, drops, walls
+from .root_lookup import Root
+
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+STATUS = {
+    "user ids": "Uid",
+    "group ids": "Gid",
+    "no_new_privs": "NoNewPrivs",
+    "seccomp mode": "Seccomp",
+    "inheritable capabilities": "CapInh",
+    "permitted capabilities": "CapPrm",
+    "effective capabilities": "CapEff",
+    "bounding capabilities": "CapBnd",
+    "ambient capabilities": "CapAmb",
+}
+LIMITS = {"sigpending": "Max pending signals", "memlock": "Max locked memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is to be read of a sandbox's first process, of bubblewrap's own and of the cgroup."""
+
+    status: dict[str, str] = field(default_factory=dict)
+    own_namespaces: tuple[str, ...] = ()
+    words: str = ""
+    """The digest of bubblewrap's arguments."""
+    score: str = ""
+    cgroups: str = ""
+    limits: dict[str, str] = field(default_factory=dict)
+    own_limits: dict[str, str] = field(default_factory=dict)
+    """Of the process itself, by the names that the system gives them."""
+    disks: dict[str, str] = field(default_factory=dict)
+    """The numbers of device and inode of what it sees where it is to have a disk."""
+
+
+def look(launched: Launched, first: int) -> Seen:
+    """Read all of it; `first` is the sandbox's first process. What cannot be read is left out."""
+    rows = (row.partition(":") for row in _read(f"/proc/{first}/status").splitlines())
+    arguments = _read(f"/proc/{launched.pid}/cmdline").split("\0")
+    return Seen(
+        {name: value.strip() for name, _, value in rows},
+        tuple(name for name in NAMESPACES if _namespace(first, name) not in {"", _namespace(os.getpid(), name)}),
+        digest(arguments[1:-1]),
+        _read(f"/proc/{first}/oom_score_adj").strip(),
+        _read(f"/proc/{first}/cgroup"),
+        limits_of(launched.group) if launched.group is not None else {},
+        {row[:25].strip(): row[25:] for row in _read(f"/proc/{first}/limits").splitlines()},
+        {path: _numbers(f"/proc/{first}/root{path}") for path in launched.disks},
+    )
+
+
+def limits_of(group: Group) -> dict[str, str]:
+    """Return the limits that a cgroup has, as its files say them."""
+    memory, pids, cpu = (group.place(name) for name in ("memory", "pids", "cpu"))
+    names = {
+        1: ("memory.limit_in_bytes", "pids.max", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
+        2: ("memory.max", "pids.max", ("cpu.max",)),
+    }[group.version]
+    quota = " ".join(_read(f"{cpu.folder}/{name}").strip() for name in names[2])
+    return {
+        "memory limit": _read(f"{memory.folder}/{names[0]}").strip(),
+        "process limit": _read(f"{pids.folder}/{names[1]}").strip(),
+        "CPU quota and period": quota,
+    }
+
+
+def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Inspection:
+    """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
+    wanted, seen = walls(spec), seen or Seen()
+    limits = (
+        () if drops() else _of_a_user(seen)
+    )  # root's sandboxes have counts of their own, and their agent limits them
+    lines: tuple[Check, ...] = (*compared(wanted, launched, words, seen), *limits)
+    excused = "bubblewrap"
+    if spec.limits_kept == "best-effort":
+        lacks = {(True, False): WITHOUT_A_CGROUP, (False, True): WITH_A_FOLDER, (True, True): WITHOUT_EITHER}
+        excused = lacks.get((launched.group is None, launched.folder is not None), excused)
+    if launched.folder is not None:
+        lines = (*lines, *_of_a_folder(spec.limits.scratch_size, seen))
+    changed = launched.held.changed()
+    return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers, changed)
+
+
+def _of_a_user(seen: Seen) -> Iterator[Check]:
+    """The limits that its first process has, of what the machine counts by user."""
+    for name, row in LIMITS.items():
+        said = seen.own_limits.get(row, "").split()[:2]
+        ok = len(said) == 2 and all(each.isdigit() and int(each) <= OF_A_USER[name] for each in said)
+        yield Check(f"engine: limit of {name}", f"at most {OF_A_USER[name]}", " ".join(said) or "nothing", ok)
+
+
+def _of_a_folder(size: int, seen: Seen) -> Iterator[Check]:
+    """A folder is no disk, which a setting has to accept; the largest file is a limit of the process."""
+    yield same("engine: scratch", "a disk of its own", "a folder of this user's")
+    yield same("engine: largest file", [f"{size}"] * 2, seen.own_limits.get("Max file size", "").split()[:2])
+
+
+def other_groups(found: str) -> Check:
+    """The groups that its process has besides its own, in the machine's numbers.
+
+    Linux lets an ordinary user drop no group. Each gives what the owner could do with the folders that the sandbox was
+    given, and nothing else: nothing of the root, and no device, is a group's. Those of root are no ordinary user's.
+    """
+    if drops():
+        return same("engine: other groups", "", found)
+    numbers = [int(each) if each.isdigit() else 0 for each in found.split()]
+    ok = 0 not in numbers and set(numbers) <= {*os.getgroups(), os.getgid()}
+    return Check("engine: other groups", "none, or those of its owner without root's", found or "none", ok)
+
+
+def compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> tuple[Check, ...]:
+    """Compare what was seen with the protections that were wanted."""
+    return tuple(_compared(wanted, launched, words, seen))
+
+
+def _compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> Iterator[Check]:
+    yield same("engine: arguments", digest(words), seen.words)
+    uid = "\t".join([str(launched.host_uid)] * 4)
+    asked = {"user ids": uid, "group ids": None, "no_new_privs": "1", "seccomp mode": "2"}
+    for name, key in STATUS.items():
+        expected = asked.get(name, "0" * 16)
+        if expected is not None:
+            yield same(f"engine: {name}", expected, seen.status.get(key))
+    yield other_groups(seen.status.get("Groups", "?"))
+    yield same("engine: namespaces of its own", ", ".join(NAMESPACES), ", ".join(seen.own_namespaces))
+    for path, numbers in launched.disks.items():
+        yield same(f"engine: disk at {path}", numbers, seen.disks.get(path))
+    yield same("engine: score when the machine has no memory", str(wanted.oom_score), seen.score)
+    if launched.group is None:
+        yield same("engine: cgroup", "one of its own", "none")
+        return
+    rows = [row.split(":", 2) for row in seen.cgroups.splitlines()]
+    inside = {name for _, names, path in rows if path.endswith(f"/{launched.name}") for name in names.split(",")}
+    needed = {""} if launched.group.version == 2 else {"memory", "pids", "cpu"}
+    missing = ", ".join(sorted(needed - inside)) if needed - inside != {""} else "all"
+    yield Check("engine: cgroup", "one of its own", f"not for {missing}" if missing else "one of its own", not missing)
+    limits = {
+        "memory limit": str(wanted.memory_bytes // PAGE_BYTES * PAGE_BYTES),
+        "process limit": str(wanted.pids),
+        "CPU quota and period": f"{wanted.cpu_quota_microseconds} {wanted.cpu_period_microseconds}",
+    }
+    for name, expected in limits.items():
+        yield same(f"engine: {name}", expected, seen.limits.get(name))
+    yield sockets_line(launched.group.place("memory"))
+
+
+def _namespace(pid: int, name: str) -> str:
+    with contextlib.suppress(OSError):
+        return str(Path(f"/proc/{pid}/ns/{name}").readlink())
+    return ""
+
+
+def _numbers(path: str) -> str:
+    with contextlib.suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116 (a string)
+        return f"{found.st_dev}:{found.st_ino}"
+    return ""
+
+
+def _read(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_bytes().decode("utf-8", "surrogateescape")
+    return ""

