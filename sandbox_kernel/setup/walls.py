@@ -10,11 +10,10 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
 
 from ..core.errors import SandboxError
 from ..core.model import Settings
-from ..engines.select import AUTO, BUBBLEWRAP, DOCKER, is_service, make_engine, of_plugins, provider
+from ..engines.select import AUTO, DOCKER, is_service, make_engine, of_plugins, provider
 from ..engines.wall import Cell, Wall
 
 ASKED_SECONDS = 20.0
@@ -32,6 +31,11 @@ WALLS = (
         leaves="unknown faults of the machine's kernel in the system calls that Python programs need",
         needs="Docker 20.10 or newer, with access for this user (equal to root); an image",
         costs="a start and a cell take slightly longer than without; memory doubles; computing costs nothing",
+        enforces={
+            "sys": Cell("no", "read-only, and facts about the machine are masked"),
+            "kernel": Cell("no"),
+            "ends": Cell("yes", "by the reaper"),
+        },
     ),
     Wall(
         name="Docker with gVisor",
@@ -44,149 +48,57 @@ WALLS = (
         leaves="faults of gVisor; processes and files in memory count as memory, and too many end the sandbox",
         needs="the same as runc, and runsc as a runtime of Docker",
         costs="a start takes about four times as long, a small cell five times; computing costs little",
-    ),
-    Wall(
-        name="bubblewrap",
-        settings="engine = bubblewrap",
-        engine=BUBBLEWRAP,
-        for_whom="users without Docker or root who can create a cgroup; busy machines where you are root",
-        kernel="the machine's kernel, behind the same filter as with runc, without inotify",
-        stops="the same as runc; files in memory count as memory",
-        leaves="the same as runc, and faults in user namespaces, which ordinary users can create here; for an ordinary "
-        "user, some counts of the machine's kernel that all of the user's sandboxes share",
-        needs="Linux with user namespaces for ordinary users, and a writable cgroup; no daemon and no image",
-        costs="the least of all: there is no daemon, and a sandbox ends at once",
-    ),
-    Wall(
-        name="bubblewrap, limits as far as they go",
-        settings="engine = bubblewrap, limits = best-effort",
-        engine=BUBBLEWRAP,
-        for_whom="users without a cgroup, on their own machine; code without bad intent",
-        kernel="as above",
-        stops="files, network, processes, rights",
-        leaves="cells that use up memory faster than it is checked, or in places that are not checked (sockets, "
-        "files without a name); cells that use all processors",
-        needs="Linux with user namespaces for ordinary users",
-        costs="as above",
+        enforces={
+            "within": Cell("no", "they are gVisor's own"),
+            "user": Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
+            "sys": Cell("no", "gVisor's own"),
+            "calls": Cell("no", "gVisor has its own list, for itself"),
+            "calls-agent": Cell("yes", "in gVisor's kernel"),
+            "files-number": Cell("no", "they count as memory"),
+            "threads": Cell("no", "they count as memory"),
+            "ends": Cell("yes", "by the reaper"),
+        },
     ),
 )
 
 
-class Row(NamedTuple):
-    """One thing that may be enforced."""
-
-    code: str
-    name: str
-    cells: tuple[Cell, ...]
-
-
-YES, NO = Cell("yes"), Cell("no")
-COUNTED = Cell("no", "they count as memory")
-
-
-def row(code: str, name: str, *cells: Cell) -> Row:
-    """Return a row: for each of `WALLS` a cell. The last one that is given counts for those that follow."""
-    return Row(code, name, (*cells, *cells[-1:] * (len(WALLS) - len(cells))))
-
-
-ENFORCED = (
-    row("network", "No network, and no access to services of the machine", YES),
-    row("processes", "Its own process namespace", YES),
-    row("ipc", "Its own shared memory and message queues", YES),
-    row("names", "Its own host name", YES),
-    row("within", "No new namespaces inside", YES, Cell("no", "they are gVisor's own"), YES),
-    row(
-        "user",
-        "A user id that nothing else on the machine has",
-        YES,
-        Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
-        Cell(
-            "partly",
-            "if root starts it, or a user with subordinate ids; otherwise the user's own, with another id inside: "
-            "sandboxes share counts of pipes, watches of epoll and descriptors in flight",
-        ),
-    ),
-    row("files", "No files of the machine, except those of its environment", YES),
-    row("root", "A read-only root", YES),
-    row(
-        "inodes",
-        "Files that no other sandbox has, so that none sees its locks or who opens them",
-        YES,
-        YES,
-        Cell(
-            "partly",
-            "with bubblewrap 0.11 and Linux 5.11, except for locks on device nodes and read-only paths of /proc; what "
-            "shows who opens a file is filtered in any case",
-        ),
-    ),
-    row(
-        "sys",
-        "No /sys",
-        Cell("no", "read-only, and facts about the machine are masked"),
-        Cell("no", "gVisor's own"),
-        Cell("yes", "except for its own cgroup"),
-        YES,
-    ),
-    row("kernel", "Its own kernel between its system calls and the machine's kernel", NO, YES, NO),
-    row(
-        "calls",
-        "Our list of system calls, enforced by the engine",
-        YES,
-        Cell("no", "gVisor has its own list, for itself"),
-        YES,
-    ),
-    row(
-        "calls-agent",
-        "The same list, enforced by the agent on all that it starts",
-        YES,
-        Cell("yes", "in gVisor's kernel"),
-        YES,
-    ),
-    row("folders", "Folders in memory with a fixed size", YES),
-    row("files-number", "A limit on the number of files in them", YES, COUNTED, COUNTED, NO),
-    row(
-        "memory",
-        "A limit on memory, including swap",
-        YES,
-        YES,
-        YES,
-        Cell(
-            "no", "checked twenty times a second; fast growth is noticed late, sockets and files without a name never"
-        ),
-    ),
-    row(
-        "threads",
-        "A limit on processes and threads",
-        YES,
-        COUNTED,
-        YES,
-        Cell("partly", "on Linux 5.14 or newer, if a limit can be set; otherwise checked like memory"),
-    ),
-    row("processors", "A limit on processors", YES, YES, YES, NO),
-    row("open-files", "A limit on open files", YES),
-    row(
-        "ends",
-        "Ended from outside if it has no owner",
-        Cell("yes", "by the reaper"),
-        Cell("yes", "by the reaper"),
-        Cell("yes", "by its reaper"),
-    ),
-)
+ENFORCED = {
+    "network": "No network, and no access to services of the machine",
+    "processes": "Its own process namespace",
+    "ipc": "Its own shared memory and message queues",
+    "names": "Its own host name",
+    "within": "No new namespaces inside",
+    "user": "A user id that nothing else on the machine has",
+    "files": "No files of the machine, except those of its environment",
+    "root": "A read-only root",
+    "inodes": "Files that no other sandbox has, so that none sees its locks or who opens them",
+    "sys": "No /sys",
+    "kernel": "Its own kernel between its system calls and the machine's kernel",
+    "calls": "Our list of system calls, enforced by the engine",
+    "calls-agent": "The same list, enforced by the agent on all that it starts",
+    "folders": "Folders in memory with a fixed size",
+    "files-number": "A limit on the number of files in them",
+    "memory": "A limit on memory, including swap",
+    "threads": "A limit on processes and threads",
+    "processors": "A limit on processors",
+    "open-files": "A limit on open files",
+    "ends": "Ended from outside if it has no owner",
+}
+"""What a wall may enforce, by its code."""
 
 
 def enforced(wall: Wall) -> dict[str, Cell]:
     """Return what one wall enforces, by the codes of the rows."""
-    if wall not in WALLS:
-        return {each.code: wall.enforces.get(each.code, YES) for each in ENFORCED}
-    column = WALLS.index(wall)
-    return {each.code: each.cells[column] for each in ENFORCED}
+    return {code: wall.enforces.get(code, Cell("yes")) for code in ENFORCED}
 
 
 def enforced_as_markdown() -> str:
     """Return the second table of docs/walls.md."""
     columns = [enforced(wall) for wall in all_walls()]
     lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += [f"| {each.name} | " + " | ".join(_texts([one[each.code] for one in columns])) + " |" for each in ENFORCED]
+    lines += [
+        f"| {name} | " + " | ".join(_texts([one[code] for one in columns])) + " |" for code, name in ENFORCED.items()
+    ]
     return "\n".join(lines)
 
 
@@ -201,10 +113,10 @@ def sentences(wall: Wall) -> tuple[str, str]:
     held: list[str] = []
     not_held: list[str] = []
     cells = enforced(wall)
-    for each in ENFORCED:
-        cell = cells[each.code]
+    for code, name in ENFORCED.items():
+        cell = cells[code]
         more = f"partly: {cell.words}" if cell.holds == "partly" else cell.words
-        said = f"{each.name[0].lower()}{each.name[1:]}" + (f" ({more})" if more else "")
+        said = f"{name[0].lower()}{name[1:]}" + (f" ({more})" if more else "")
         (held if cell.holds == "yes" else not_held).append(said)
     return "; ".join(held), "; ".join(not_held) or "nothing"
 
@@ -224,7 +136,7 @@ async def survey(settings: Settings) -> list[Seen]:
 
 
 def all_walls() -> tuple[Wall, ...]:
-    """Return the walls, and then those of our plugins."""
+    """Return Docker's walls, and then those of our plugins."""
     return (*WALLS, *(wall for each in of_plugins() for wall in each.walls()))
 
 

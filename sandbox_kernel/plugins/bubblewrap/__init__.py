@@ -16,5 +16,6 @@
 - `container`: One running sandbox: its pipe, and why it ended.
 - `engine`: The bubblewrap engine: start, adopt, list, reap, and what it needs of the machine.
 - `interface`: What others may use of all this.
+- `wall_texts`: What its walls stop, need, cost and enforce.
 - `plugin`: The engine as others know it: by its name.
 """

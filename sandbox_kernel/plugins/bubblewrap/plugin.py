@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...engines.base import Ahead
     from ...engines.image_names import Kind
     from ...engines.inspectable import Inspectable
+    from ...engines.wall import Wall
 
 _TERMINALS = "the system's own files for terminals of the sandbox, which cannot be of another kind"
 _BEST_EFFORT = "the setting limits accepts that the host looks at what is used, and ends what uses more"
@@ -80,6 +81,11 @@ class BubblewrapProvider(EngineProvider):
         from .roots.build import state
 
         return ("environment", *state(image))
+
+    def walls(self) -> tuple[Wall, ...]:
+        from .wall_texts import BEST_EFFORT, WALL
+
+        return (WALL, BEST_EFFORT)
 
     def make_root(
         self,
