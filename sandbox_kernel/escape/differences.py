@@ -1,4 +1,4 @@
-"""Where gVisor or bubblewrap end an attack otherwise than runc does: what it says, and why that is no way out."""
+"""Where gVisor ends an attack otherwise than runc does: what it says, and why that is no way out."""
 
 from __future__ import annotations
 
@@ -106,34 +106,7 @@ _BY_REASON: dict[str, dict[str, str]] = {
     },
 }
 
-ONE_USER = "a sandbox of bubblewrap's knows one user, so that there is no other to become"
-COUNTED = "bubblewrap gives its folders a size and no number of files; the limit of memory counts them"
-
-_OF_BUBBLEWRAP: dict[str, dict[str, str]] = {
-    ONE_USER: {"another_user_s_id": "EINVAL", "root_by_setuid": "EINVAL"},
-    COUNTED: {"empty_files_without_end": "worked"},
-}
-
 REASONS = {name: reason for reason, table in _BY_REASON.items() for name in table}
 """The name of an attack, and why that is no way out."""
 DIFFERENCES = {name: outcome for table in _BY_REASON.values() for name, outcome in table.items()}
 """The name of an attack, and its outcome with gVisor; every other attack ends as with runc."""
-BUBBLEWRAP = {name: outcome for table in _OF_BUBBLEWRAP.values() for name, outcome in table.items()}
-"""The same for bubblewrap."""
-BUBBLEWRAP_REASONS = {name: reason for reason, table in _OF_BUBBLEWRAP.items() for name in table}
-
-SEEN_LATE = frozenset({"worked", "sandbox out_of_memory"})
-"""How what takes too much may end besides, where no cgroup holds bubblewrap's: the host looks, and may be late."""
-BEST_EFFORT = frozenset({
-    "memory_beyond_the_limit",
-    "memory_beyond_the_limit_in_several_processes",
-    "shared_memory_segments_beyond_the_limit",
-    "memory_file_beyond_the_limit",
-    "threads_without_end",
-    "processes_without_end",
-})  # fmt: skip
-UNSEEN = "the kernel's own memory for sockets, which nobody counts without a cgroup: the attack takes the machine's"
-NOT_WITHOUT_A_CGROUP = dict.fromkeys(
-    (f"{what}_beyond_the_memory_limit" for what in ("sockets", "connections", "datagrams")), UNSEEN
-)
-"""Attacks that would succeed there, to everybody's harm, and why."""

@@ -62,6 +62,15 @@ class BubblewrapProvider(EngineProvider):
         }
     )
 
+    openings = MappingProxyType(
+        {
+            "empty_files_without_end": "bubblewrap gives its folders a size and no number of files; the limit of "
+            "memory counts them"
+        }
+    )
+    # A sandbox of bubblewrap's knows one user, so that there is no other to become.
+    differences = MappingProxyType({"another_user_s_id": "EINVAL", "root_by_setuid": "EINVAL"})
+
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import BubblewrapEngine
 

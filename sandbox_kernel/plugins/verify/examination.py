@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
 from ...engines.inspectable import EngineInfo, Inspectable
 from ...engines.preparations import Preparations
-from ...engines.select import BUBBLEWRAP, begin, beneath, chosen, make_engine, provider
+from ...engines.select import begin, beneath, chosen, make_engine, provider
 from ...escape.attack_program import cell, heard, table
 from ...escape.canaries import Canaries, laid
 from ...sdk.client import AsyncSandbox, session_of
@@ -90,9 +91,8 @@ class _Run:
         self.canaries = canaries
         self.results = results
         self.gvisor = settings.runtime == "runsc"
-        self.bubblewrap = (engine_name := chosen(settings)) == BUBBLEWRAP
-        self.openings = provider(engine_name).openings
-        self.slow = {"seconds": SECONDS_IN_A_MACHINE} if provider(engine_name).is_emulated else {}
+        self.its = provider(chosen(settings))
+        self.slow = {"seconds": SECONDS_IN_A_MACHINE} if self.its.is_emulated else {}
         self.found: list[Finding] = []
         self.planted = asyncio.Event()
         self.sessions: set[str] = set()
@@ -185,10 +185,8 @@ class _Run:
             return
         names = list(dict.fromkeys(name for probe in probes for name in probe.attacks))
         said = heard(await self._said(sandbox, cell(names, given)), names)
-        self.found += [
-            of_attacks(*(probe, table(), said), gvisor=self.gvisor, bubblewrap=self.bubblewrap, openings=self.openings)
-            for probe in probes
-        ]
+        ends = partial(of_attacks, gvisor=self.gvisor, openings=self.its.openings, differences=self.its.differences)
+        self.found += [ends(probe, table(), said) for probe in probes]
 
     async def _attack_neighbour(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
         codes = [probe.code for probe in PROBES if probe.where is Where.NEIGHBOUR and probe.code in self.wanted]

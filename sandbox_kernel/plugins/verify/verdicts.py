@@ -8,10 +8,10 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from ...escape.attacks.kit import Attack
-from ...escape.differences import BUBBLEWRAP, BUBBLEWRAP_REASONS, DIFFERENCES, REASONS
+from ...escape.differences import DIFFERENCES, REASONS
 from .probes import BY_CODE, PROBES, Group, Probe, Word
 
-NO_OPENINGS: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_NAMED = 6
 """Attacks that a finding names."""
 
@@ -77,17 +77,18 @@ def of_attacks(
     said: Mapping[str, tuple[str, str]],
     *,
     gvisor: bool,
-    bubblewrap: bool = False,
-    openings: Mapping[str, str] = NO_OPENINGS,
+    openings: Mapping[str, str] = NOTHING,
+    differences: Mapping[str, str] = NOTHING,
 ) -> Finding:
     """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it.
 
-    `openings` are attacks that find something with this engine, and why that is no way out.
+    `openings` are attacks that find something with this engine, and why that is no way out; `differences` are those
+    that it refuses in another word.
     """
-    different, why = dict.fromkeys(openings, "worked"), dict(openings)
-    if gvisor or bubblewrap:
-        different.update(DIFFERENCES if gvisor else BUBBLEWRAP)
-        why.update(REASONS if gvisor else BUBBLEWRAP_REASONS)
+    different, why = {**dict.fromkeys(openings, "worked"), **differences}, dict(openings)
+    if gvisor:
+        different.update(DIFFERENCES)
+        why.update(REASONS)
     refused: dict[str, list[str]] = {}
     got_out, excused = [], []
     for name in probe.attacks:

@@ -16,18 +16,22 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineUnavailable
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.select import provider
 from sandbox_kernel.escape.attack_program import table
-from sandbox_kernel.escape.differences import BEST_EFFORT, DIFFERENCES, NOT_WITHOUT_A_CGROUP, SEEN_LATE
-from sandbox_kernel.escape.differences import BUBBLEWRAP as DIFFERENCES_OF_BUBBLEWRAP
+from sandbox_kernel.escape.differences import DIFFERENCES
 from tests.attacks.escape.alterations import ALTERATIONS
 from tests.attacks.escape.tools import BEST_EFFORT as WITHOUT_A_CGROUP
 from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, RUNTIMES, Outcomes, run
-from tests.attacks.escape.weaker import WEAKER, WITHOUT
+from tests.attacks.escape.weaker import BEST_EFFORT, NOT_WITHOUT_A_CGROUP, SEEN_LATE, WEAKER, WITHOUT
 from tests.support.turns import once
 
 ATTACKS = table()
 Batch = Callable[..., Outcomes]
-_ON_BUBBLEWRAP = {name: frozenset({word}) for name, word in DIFFERENCES_OF_BUBBLEWRAP.items()}
+_OF_BUBBLEWRAP = provider("bubblewrap")
+_ON_BUBBLEWRAP = {
+    name: frozenset({word})
+    for name, word in {**dict.fromkeys(_OF_BUBBLEWRAP.openings, "worked"), **_OF_BUBBLEWRAP.differences}.items()
+}
 DIFFERENT: dict[str, dict[str, frozenset[str]]] = {
     "runsc": {name: frozenset({word}) for name, word in DIFFERENCES.items()},
     "bubblewrap": _ON_BUBBLEWRAP,

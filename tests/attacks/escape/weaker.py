@@ -165,6 +165,19 @@ _WITHOUT: Mapping[str, str] = {
 WITHOUT = {name: reason for reason, names in _WITHOUT.items() for name in names.split()}
 """Attacks that have no control on bubblewrap, and why: they do not succeed whatever is left out."""
 
+SEEN_LATE = frozenset({"worked", "sandbox out_of_memory"})
+"""How what takes too much may end besides, where no cgroup holds the sandbox: the host looks, and may be late."""
+BEST_EFFORT = frozenset({
+    "memory_beyond_the_limit",
+    "memory_beyond_the_limit_in_several_processes",
+    "shared_memory_segments_beyond_the_limit",
+    "memory_file_beyond_the_limit",
+    "threads_without_end",
+    "processes_without_end",
+})  # fmt: skip
+NOT_WITHOUT_A_CGROUP = frozenset(f"{what}_beyond_the_memory_limit" for what in ("sockets", "connections", "datagrams"))
+"""Attacks that would succeed there, to everybody's harm: nobody counts the kernel's own memory for sockets."""
+
 
 @contextlib.contextmanager
 def weakened(name: str, given: Given) -> Iterator[Callable[[SandboxSpec], SandboxSpec]]:
