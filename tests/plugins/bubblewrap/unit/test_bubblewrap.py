@@ -20,6 +20,7 @@ from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
 from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
+from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.bubblewrap import arguments, engine_errors, inspection, root_lookup
 from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, Machine
 from sandbox_kernel.plugins.bubblewrap.launch import await_end
@@ -279,6 +280,15 @@ def test_auto_says_which_engine_it_takes_and_why(
     settings = Settings(engine="auto")
     assert (select.chosen(settings), select.explained(settings)) == (taken, said)
     assert select.explained(Settings(engine="bubblewrap")) == "bubblewrap"
+
+
+def test_auto_takes_it_where_its_folder_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_sockets, "own_folder", lambda: "/none")
+    monkeypatch.setattr(docker_discovery, "answers", lambda: False)
+    monkeypatch.setattr("sandbox_kernel.plugins.bubblewrap.discovery.bubblewrap_program", lambda: "/usr/bin/bwrap")
+    assert select.chosen(Settings(engine="auto")) == "bubblewrap"
+    monkeypatch.setattr(index, "is_here", lambda name: name != "bubblewrap")
+    assert select.chosen(Settings(engine="auto")) == "docker"
 
 
 def test_no_wall_is_here_where_there_is_no_engine(
