@@ -20,7 +20,7 @@ from ..core.model import Channel, Message
 from ..session import protocol
 from .kept_ports import NO_PORTS
 from .peer_check import PeerCheck
-from .server import Headers
+from .server import MessageHeaders
 
 if TYPE_CHECKING:
     from .heap import Heap
@@ -145,7 +145,7 @@ class FrontSockets:
         self._signatures = Signatures(str(connection.get("key", "")).encode(), scheme)
         if not connection.get("key"):
             sys.stderr.write("sandbox-kernel: the connection file has no key, so requests are not signed\n")
-        self._headers = Headers()
+        self._headers = MessageHeaders()
         self._context = zmq.Context()
         self._sockets: dict[Channel, zmq.Socket[Any]] = {}
         self._leaving: list[tuple[zmq.MessageTracker, int]] = []

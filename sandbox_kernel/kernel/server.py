@@ -38,7 +38,7 @@ class Transport(Protocol):
     """The way of a kernel's messages to its clients."""
 
     def send(self, message: Message, client: bytes | None = None) -> None:
-        """Send a message to one client, or to all. Its header has a type only; `Headers` makes the rest.
+        """Send a message to one client, or to all. Its header has a type only; `MessageHeaders` makes the rest.
 
         Raises `ProtocolError` if it cannot be said in JSON.
         """
@@ -47,7 +47,7 @@ class Transport(Protocol):
         """Return the bytes of large replies that no client has taken yet."""
 
 
-class Process(Protocol):
+class KernelProcess(Protocol):
     """What a client takes for the process of its kernel, and asks of it; kernels differ in this."""
 
     def ports(self) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ class Process(Protocol):
         """Do what comes after the reply to a shutdown, which may be a restart."""
 
 
-class Headers:
+class MessageHeaders:
     """The headers of what a kernel sends: its session, and a number that each message raises by one."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class KernelServer:
         if request.finished:
             self._ended.set()
 
-    def receive(self, request: Message, client: bytes, process: Process) -> Coroutine[Any, Any, None] | None:
+    def receive(self, request: Message, client: bytes, process: KernelProcess) -> Coroutine[Any, Any, None] | None:
         """Take a request of a client. Whatever fails with it, it is answered.
 
         Returns:
@@ -133,7 +133,7 @@ class KernelServer:
             self._failed(request, client, defect)
         return None
 
-    async def _answer(self, request: Message, client: bytes, process: Process) -> None:
+    async def _answer(self, request: Message, client: bytes, process: KernelProcess) -> None:
         """Answer a request with a reply and idle, whatever fails on the way."""
         quiet = request.type in QUIET
         buffers: list[bytes] = []
@@ -159,7 +159,7 @@ class KernelServer:
         if request.type == "shutdown_request":
             await process.shut_down(request)
 
-    async def _content(self, request: Message, process: Process) -> Answer:
+    async def _content(self, request: Message, process: KernelProcess) -> Answer:
         """Return content and buffers of a reply. Raises `SandboxError`."""
         match request.type:
             case "kernel_info_request":

@@ -174,6 +174,13 @@ class KernelChecks:
         assert wired.sent == ["busy", kind.replace("_request", "_reply"), "idle"]
         assert [(event.name, event.fields["code"]) for event in wired.noted] == [("refused", "wrong-channel")]
 
+    async def test_what_has_no_reply_gets_its_statuses_on_a_channel_that_is_not_for_it(self, wired: Wired) -> None:
+        parent = await wired.ask("comm_msg", "control", {"comm_id": "c", "data": {}})
+        async with within(20):
+            _, first = await wired.next()
+        assert (first["parent_header"]["msg_id"], wired.sent) == (parent, ["busy", "idle"])
+        assert [event.name for event in wired.noted] == ["refused"]
+
     async def test_it_says_who_it_is(self, wired: Wired) -> None:
         expected = kernel_info(wired.session, wired.engine, file_messages=wired.server.files.described())
         for channel in ("shell", "control"):

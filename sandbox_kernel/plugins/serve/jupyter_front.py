@@ -16,7 +16,7 @@ from ...core import json_memory
 from ...core.errors import ProtocolError
 from ...core.model import Message
 from ...core.tasks import log_defect
-from ...kernel.server import Headers, KernelServer, Process
+from ...kernel.server import KernelProcess, KernelServer, MessageHeaders
 from ...sdk.client import AsyncSandbox, session_of
 from ...session import protocol
 from ...session.requests.queue import PendingRequest, caller
@@ -31,7 +31,7 @@ MAX_HELD = 32 << 20
 """Bytes of memory for requests that wait in one sandbox, or run."""
 
 
-class Client(Process, Protocol):
+class Client(KernelProcess, Protocol):
     """One WebSocket."""
 
     client: bytes
@@ -56,7 +56,7 @@ class JupyterFront:
         self.used = datetime.now(UTC)
         self.clients: dict[bytes, Client] = {}
         self._held: dict[str, int] = {}
-        self._headers = Headers()
+        self._headers = MessageHeaders()
         self.server = KernelServer(session, self, engine)
         session.requests.join(self)
         session.requests.observers.append(self)

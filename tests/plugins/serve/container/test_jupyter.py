@@ -7,7 +7,6 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import httpx2
@@ -22,7 +21,6 @@ from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.jupyter_client import EXECUTE, Client, address, of, opened, request, text
 from tests.plugins.serve.container.server import Server
 from tests.plugins.serve.container.test_e2b_wire import run, sandbox
-from tests.support.kernels import Kernel
 from tests.support.patience import within
 
 ANN, BOB = TOKENS["ann"], TOKENS["bob"]
@@ -126,63 +124,6 @@ async def test_a_page_of_another_site_opens_nothing(server: Server, shared: str)
     assert await refused(server, address(server, shared, BOB), additional_headers=headers) in {400, 421}
     async with connect(address(server, shared, BOB), origin=server.url) as connection:  # type: ignore[arg-type]
         assert await Client(connection).answered(), "the control"
-
-
-# --- what the process itself answers ---
-
-OF_THE_PROCESS = [
-    ("usage_request", "control"),
-    ("kernel_info_request", "control"),
-    ("kernel_info_request", "shell"),
-    ("sandbox_state_request", "control"),
-    ("interrupt_request", "control"),
-    ("sandbox_file_list_request", "control"),
-]
-MISPLACED = [
-    ("usage_request", "shell"),
-    ("execute_request", "control"),
-    ("debug_request", "shell"),
-    ("create_subshell_request", "shell"),
-    ("comm_msg", "control"),
-]
-
-
-def form(content: dict[str, Any]) -> dict[str, Any]:
-    """Return what is alike in the answers of two kernels."""
-    alike = {key: content[key] for key in ("status", "ename", "evalue") if key in content}
-    return alike | {"keys": sorted(content)}
-
-
-def belongs(parent: str, message: dict[str, Any]) -> bool:
-    return of(message) == parent
-
-
-async def test_the_process_answers_and_refuses_as_on_a_kernel(server: Server, shared: str, kernel: Kernel) -> None:
-    def asked(kind: str, channel: str) -> dict[str, Any]:
-        client, message = kernel.client, kernel.client.session.msg(kind, {})
-        getattr(client, f"{channel}_channel").send(message)
-        if not kind.endswith("_request"):
-            while (found := client.get_iopub_msg(timeout=20))["content"].get("execution_state") != "idle":
-                pass
-            return form({"idle of": found["parent_header"]["msg_type"]})
-        take = client.get_control_msg if channel == "control" else client.get_shell_msg
-        while (found := take(timeout=20))["parent_header"]["msg_id"] != message["header"]["msg_id"]:
-            pass
-        return form(found["content"])
-
-    kernel.run("x = 1")
-    async with opened(server, shared, token=BOB) as client:
-        await client.run("x = 1")
-        for kind, channel in OF_THE_PROCESS + MISPLACED:
-            parent = await client.send(request(kind, channel=channel))
-            theirs = await asyncio.to_thread(asked, kind, channel)
-            if kind == "sandbox_state_request":  # it has no statuses
-                found = [await client.until(partial(belongs, parent))]
-            else:
-                found = await client.idle(parent)
-            replies = [one for one in found if one["channel"] == channel]
-            ours = form(replies[0]["content"]) if replies else form({"idle of": found[-1]["parent_header"]["msg_type"]})
-            assert ours == theirs, (kind, channel)
 
 
 # --- kernels ---
