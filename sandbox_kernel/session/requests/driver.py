@@ -25,7 +25,7 @@ from .. import protocol
 from ..agent_messages import Oversized
 from ..hints import Hints
 from . import machine as commands
-from .machine import Machine
+from .machine import RequestMachine
 from .queue import PendingRequest
 
 LARGE, MEDIUM = 1 << 20, 1 << 15
@@ -110,7 +110,9 @@ class Requests:
         self._hints = hints or Hints(limits)
         self._defect = noted_in(emit)
         self._tasks = Tasks(self._defect)
-        self.machine = Machine(limits, policy, hints=self._hints, guards=guards, answers_questions=answers_questions)
+        self.machine = RequestMachine(
+            limits, policy, hints=self._hints, guards=guards, answers_questions=answers_questions
+        )
         self.queue = self.machine.queue
         self._going = self._stirred = self._is_closed = False
         self._steps = 0
@@ -122,17 +124,17 @@ class Requests:
         self._do: dict[type[Any], Callable[[Any], None]] = {
             commands.Deliver: self._deliver,
             commands.Transmit: self._transmit,
-            commands.Prepare: self._prepare,
+            commands.PrepareCell: self._prepare,
             commands.Settle: self._settle,
-            commands.Closed: self._closed,
-            commands.Audit: lambda command: emit(command.event, **command.fields),
-            commands.Begun: lambda command: None if recorder is None else recorder.cell_begun(),
-            commands.Done: lambda command: None if recorder is None else recorder.cell_done(*command),
+            commands.CloseRequest: self._closed,
+            commands.EmitEvent: lambda command: emit(command.event, **command.fields),
+            commands.NoteBegun: lambda command: None if recorder is None else recorder.cell_begun(),
+            commands.NoteDone: lambda command: None if recorder is None else recorder.cell_done(*command),
             commands.Answer: self._answer,
             commands.Interrupt: self._interrupt,
             commands.KillKernel: self._kill_kernel,
             commands.KillSandbox: self._kill_sandbox,
-            commands.Defect: lambda command: self._defect(*command),
+            commands.NoteDefect: lambda command: self._defect(*command),
         }
 
     def call_after_cells(self, hook: Hook) -> None:
@@ -152,8 +154,7 @@ class Requests:
         What is done may make something happen: that is one more round of this loop, and not ever deeper.
         """
         machine = self.machine
-        if not machine.frozen:
-            machine.now = asyncio.get_running_loop().time()
+        machine.at(asyncio.get_running_loop().time())
         if event is not None:
             event(*of, **more)
         self._stirred = self._stirred or stirred
@@ -329,7 +330,7 @@ class Requests:
         except ProtocolError as error:
             self.machine.undelivered(command, error)
 
-    def _prepare(self, command: commands.Prepare) -> None:
+    def _prepare(self, command: commands.PrepareCell) -> None:
         request = command.request
         if self._before_cell is None:
             self.machine.prepared(request)
@@ -394,13 +395,13 @@ class Requests:
         if sought and self._hints.beside is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
-                    request.beside = await asyncio.to_thread(self._hints.beside, list(sought))
+                    self.machine.found(request, await asyncio.to_thread(self._hints.beside, list(sought)))
         self._go(self._end, request)
 
     def _failed(self, request: PendingRequest, defect: BaseException) -> None:
         self._go(self.machine.fail, request, defect)
 
-    def _closed(self, command: commands.Closed) -> None:
+    def _closed(self, command: commands.CloseRequest) -> None:
         request = command.request
         self.machine.close(request)
         if request.is_execute and request.sent:

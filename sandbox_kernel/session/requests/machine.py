@@ -72,7 +72,7 @@ GO_ON = frozenset({"continue", "next", "stepIn", "stepOut", "disconnect", "termi
 # --- commands ---
 
 
-class Prepare(NamedTuple):
+class PrepareCell(NamedTuple):
     """Do what comes before a cell; then it is `prepared`."""
 
     request: PendingRequest
@@ -127,31 +127,31 @@ class KillSandbox(NamedTuple):
     error: SandboxError
 
 
-class Begun(NamedTuple):
+class NoteBegun(NamedTuple):
     """Note that the kernel has taken up a cell."""
 
 
-class Done(NamedTuple):
+class NoteDone(NamedTuple):
     """Note that a cell has its reply."""
 
     request: PendingRequest
     reply: Message | None
 
 
-class Closed(NamedTuple):
+class CloseRequest(NamedTuple):
     """Note that nothing is left of a request."""
 
     request: PendingRequest
 
 
-class Defect(NamedTuple):
+class NoteDefect(NamedTuple):
     """Note a defect of ours, met at a request."""
 
     what: str
     error: Exception
 
 
-class Audit(NamedTuple):
+class EmitEvent(NamedTuple):
     """Tell of an event."""
 
     event: str
@@ -159,7 +159,7 @@ class Audit(NamedTuple):
 
 
 Command = (
-    Prepare
+    PrepareCell
     | Transmit
     | Answer
     | Deliver
@@ -167,15 +167,15 @@ Command = (
     | Interrupt
     | KillKernel
     | KillSandbox
-    | Begun
-    | Done
-    | Closed
-    | Defect
-    | Audit
+    | NoteBegun
+    | NoteDone
+    | CloseRequest
+    | NoteDefect
+    | EmitEvent
 )
 
 
-class Machine:
+class RequestMachine:
     """See the module; one for a session's whole life, over all its kernels and containers."""
 
     def __init__(
@@ -191,7 +191,7 @@ class Machine:
         self.now = 0.0
         """When the event happens, in seconds of `time.monotonic`."""
         self.frozen = False
-        """Whether no time passes: then nobody sets it."""
+        """Whether no time passes."""
         self.commands: deque[Command] = deque()
         """What is to be done, in this order."""
         self.queue = RequestQueue()
@@ -226,6 +226,11 @@ class Machine:
         """Why the kernel is being killed, where no request is being ended."""
 
     # --- time ---
+
+    def at(self, now: float) -> None:
+        """Take the time of what happens next; while it is frozen, none passes."""
+        if not self.frozen:
+            self.now = now
 
     def next_time(self) -> float | None:
         """Return when `tick` has something to do; None is never."""
@@ -351,7 +356,7 @@ class Machine:
         for request in self.queue.take_sendable():
             if not self._guards or self._passes(request):
                 if request.is_execute:
-                    self.commands.append(Prepare(request))
+                    self.commands.append(PrepareCell(request))
                 else:
                     self._transmit(request)
 
@@ -612,7 +617,7 @@ class Machine:
                 request.started, request.limit_at = self.now, self.now + self._limits.cell_timeout
             elif request.is_execute:
                 self.kernel_worked = True
-                self.commands.append(Begun())
+                self.commands.append(NoteBegun())
             self._status("busy", request)
         elif state == "idle" and request.busy and not request.idle:
             self.queue.advance(request, Event.STOP)
@@ -715,11 +720,11 @@ class Machine:
             self._reply(request, reply)
         self._status("idle", request)
         if request.is_execute:
-            self.commands.append(Done(request, reply))
+            self.commands.append(NoteDone(request, reply))
         if failed and request.is_execute and request.message.content.get("stop_on_error", True):
             for waiting in self.queue.take_waiting_cells(request):
                 self.abort(waiting)
-        self.commands.append(Closed(request))
+        self.commands.append(CloseRequest(request))
 
     def abort(self, request: PendingRequest) -> None:
         """End a cell that does not run, since one before it failed, and say so from busy to idle."""
@@ -730,7 +735,11 @@ class Machine:
         self._status("busy", request)
         self._reply(request, host_words.aborted(request))
         self._status("idle", request)
-        self.commands.append(Closed(request))
+        self.commands.append(CloseRequest(request))
+
+    def found(self, request: PendingRequest, name: str | None) -> None:
+        """Note what lies beside the notebook of what a cell did not find."""
+        request.beside = name
 
     def close(self, request: PendingRequest) -> None:
         """Forget what was asked, answered and said: its front end has it all."""
@@ -743,7 +752,7 @@ class Machine:
         self._condemn_and_settle(request, SandboxError(EndCode.PLATFORM_FAILED, why))
 
     def _met(self, request: PendingRequest, defect: Exception) -> None:
-        self.commands.append(Defect(f"a {request.message.type}", defect))
+        self.commands.append(NoteDefect(f"a {request.message.type}", defect))
         self.fail(request, defect)
 
     def _look(self, request: PendingRequest) -> None:
@@ -1060,4 +1069,4 @@ class Machine:
             self._audit("dropped", **fields, last="no more of this is written in this session")
 
     def _audit(self, event: str, **fields: Any) -> None:
-        self.commands.append(Audit(event, fields))
+        self.commands.append(EmitEvent(event, fields))
