@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
@@ -21,6 +21,7 @@ from .execution import Execution, ExecutionError, Result
 from .file_copies import Progress
 from .files import Data
 from .folder_entries import Entries, EntryInfo, FileInfo, FileList
+from .keywords import SettingKeywords
 from .output_text import OutputMessage
 from .running_command import DEFAULT_SECONDS, CommandResult, ProcessInfo
 from .sandbox_paths import Name
@@ -614,7 +615,11 @@ class Sandbox(SandboxBase):
 
     @classmethod
     def list(
-        cls, query: SandboxQuery | None = None, *, metadata: Mapping[str, str] | None = None, **settings: Any
+        cls,
+        query: SandboxQuery | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        **settings: Unpack[SettingKeywords],
     ) -> builtins.list[SandboxInfo]:
         """Return the sandboxes of this process that run, and detached ones of this user, the newest first.
 
@@ -669,6 +674,6 @@ class Sandbox(SandboxBase):
         self._call(self._inner.set_timeout, timeout)
 
     @classmethod
-    def set_timeout_by_id(cls, sandbox_id: str, timeout: float, **settings: Any) -> None:
+    def set_timeout_by_id(cls, sandbox_id: str, timeout: float, **settings: Unpack[SettingKeywords]) -> None:
         """Do as `set_timeout` with a detached sandbox of this user's; `engine` names its broker."""
         in_a_loop(AsyncSandbox.set_timeout_by_id(sandbox_id, timeout, **settings))

@@ -28,6 +28,7 @@ from .execution import Execution
 from .file_copies import Progress, followed
 from .files import AsyncFiles, Steps
 from .folder_entries import FilesystemEvent, Watching
+from .keywords import SettingKeywords
 from .output_text import OutputMessage
 from .ownership import keeper
 from .running_command import DEFAULT_SECONDS, CommandResult, Following, Requests, late, limit_of, pieces
@@ -126,7 +127,7 @@ class SandboxBase:
         return self._end(AsyncSandbox.kill)
 
     @classmethod
-    def kill_by_id(cls, sandbox_id: str, **settings: Any) -> bool:
+    def kill_by_id(cls, sandbox_id: str, **settings: Unpack[SettingKeywords]) -> bool:
         """Do as `kill` with a sandbox of this process, or a detached one of this user's; `engine` names its broker."""
         found = cls._known.get(sandbox_id)
         return found.kill() if found is not None else in_a_loop(AsyncSandbox.kill_by_id(sandbox_id, **settings))

@@ -32,6 +32,7 @@ from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, Place
 from .instance import Instance, Origin
+from .keywords import SettingKeywords
 from .options import SandboxOptions
 from .output_text import OutputMessage
 from .ownership import keeper
@@ -588,7 +589,11 @@ class AsyncSandbox:
 
     @classmethod
     async def list(
-        cls, query: SandboxQuery | None = None, *, metadata: Mapping[str, str] | None = None, **settings: Any
+        cls,
+        query: SandboxQuery | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        **settings: Unpack[SettingKeywords],
     ) -> builtins.list[SandboxInfo]:
         """Return the sandboxes of this process that run, and detached ones of this user, the newest first.
 
@@ -697,7 +702,7 @@ class AsyncSandbox:
         await self._instance.ownership.extend(self._instance.session, limit)
 
     @classmethod
-    async def set_timeout_by_id(cls, sandbox_id: str, timeout: float, **settings: Any) -> None:
+    async def set_timeout_by_id(cls, sandbox_id: str, timeout: float, **settings: Unpack[SettingKeywords]) -> None:
         """Do as `set_timeout` with a detached sandbox of this user's; `engine` names its broker."""
         await keeper().extended(sandbox_id, seconds(timeout), settings)
 
@@ -712,7 +717,7 @@ class AsyncSandbox:
         return await self._instance.end()
 
     @classmethod
-    async def kill_by_id(cls, sandbox_id: str, **settings: Any) -> bool:
+    async def kill_by_id(cls, sandbox_id: str, **settings: Unpack[SettingKeywords]) -> bool:
         """Do as `kill` with a sandbox of this process, or a detached one of this user's; `engine` names its broker."""
         found = cls._known.get(sandbox_id)
         return await (keeper().ended(sandbox_id, settings) if found is None else found.kill())

@@ -54,7 +54,14 @@ from ...sdk.blocking_base import Caller
 from ...sdk.files import Place
 from ...sdk.folder_entries import AsyncWatchHandle, FileInfo
 from .e2b_arguments import hosted, opened, own, waited
-from .e2b_commands import AsyncCommandHandle, AsyncCommands, AsyncPty, CommandHandle, Commands, Pty
+from .e2b_commands import (
+    AsyncCommandHandle,
+    AsyncHostedCommands,
+    AsyncHostedPty,
+    CommandHandle,
+    HostedCommands,
+    HostedPty,
+)
 from .e2b_files import AsyncFilesystem, Filesystem, WatchHandle
 from .e2b_lists import AsyncSandboxPaginator, SandboxInfo, SandboxPaginator, SandboxQuery
 
@@ -184,14 +191,14 @@ class AsyncSandbox(_Hosted, client.AsyncSandbox):
         return AsyncFilesystem(Place(self._instance), FileLimits.of(self.settings.limits))
 
     @cached_property
-    def commands(self) -> AsyncCommands:
+    def commands(self) -> AsyncHostedCommands:
         """Its commands."""
-        return AsyncCommands(self.settings, self._instance.run_python)
+        return AsyncHostedCommands(self.settings, self._instance.run_python)
 
     @cached_property
-    def pty(self) -> AsyncPty:
+    def pty(self) -> AsyncHostedPty:
         """Its shells with a terminal."""
-        return AsyncPty(self.commands.requests)
+        return AsyncHostedPty(self.commands.requests)
 
     async def run_code(
         self,
@@ -318,14 +325,14 @@ class Sandbox(_Hosted, blocking.Sandbox):
         return Filesystem(self._inner.files, Caller(self._call))
 
     @cached_property
-    def commands(self) -> Commands:
+    def commands(self) -> HostedCommands:
         """Its commands."""
-        return Commands(self._inner.commands, Caller(self._call))
+        return HostedCommands(self._inner.commands, Caller(self._call))
 
     @cached_property
-    def pty(self) -> Pty:
+    def pty(self) -> HostedPty:
         """Its shells with a terminal."""
-        return Pty(self._inner.pty, Caller(self._call))
+        return HostedPty(self._inner.pty, Caller(self._call))
 
     def is_running(self, request_timeout: float | None = None) -> bool:
         """Return whether a container runs that was attested."""

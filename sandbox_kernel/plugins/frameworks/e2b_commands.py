@@ -22,7 +22,7 @@ class AsyncCommandHandle(commands.AsyncCommandHandle):
     close_stdin = hosted(commands.AsyncCommandHandle.close_stdin, "request_timeout")
 
 
-class AsyncCommands(commands.AsyncCommands):
+class AsyncHostedCommands(commands.AsyncCommands):
     """See `sandbox_kernel.sdk.commands.AsyncCommands`."""
 
     _handle = AsyncCommandHandle
@@ -35,7 +35,7 @@ class AsyncCommands(commands.AsyncCommands):
     close_stdin = hosted(commands.AsyncCommands.close_stdin, *PID)
 
 
-class AsyncPty(commands.AsyncPty):
+class AsyncHostedPty(commands.AsyncPty):
     """See `sandbox_kernel.sdk.commands.AsyncPty`."""
 
     _handle = AsyncCommandHandle
@@ -54,7 +54,7 @@ class CommandHandle(blocking_base.CommandHandle):
     close_stdin = hosted(blocking_base.CommandHandle.close_stdin, "request_timeout")
 
 
-class Commands(blocking.Commands):
+class HostedCommands(blocking.Commands):
     """See `sandbox_kernel.sdk.blocking.Commands`."""
 
     _handle = CommandHandle
@@ -67,7 +67,7 @@ class Commands(blocking.Commands):
     close_stdin = hosted(blocking.Commands.close_stdin, *PID)
 
 
-class Pty(blocking.Pty):
+class HostedPty(blocking.Pty):
     """See `sandbox_kernel.sdk.blocking.Pty`."""
 
     _handle = CommandHandle

@@ -60,7 +60,7 @@ class SandboxQuery(values.SandboxQuery):
         object.__setattr__(self, "image", self.image or self.template)
 
 
-class Page:
+class HostedPage:
     """Sandboxes, some at a time; iterating goes through what is left."""
 
     def __init__(self, ask: Callable[[], Any], limit: int | None, next_token: str | None, order: str | None) -> None:
@@ -90,8 +90,8 @@ class Page:
         return rows
 
 
-class SandboxPaginator(Page, Iterator[SandboxInfo]):
-    """See `Page`."""
+class SandboxPaginator(HostedPage, Iterator[SandboxInfo]):
+    """See `HostedPage`."""
 
     def __init__(self, ask: Callable[[], Any], *page: Any) -> None:
         super().__init__(ask, *page)
@@ -107,8 +107,8 @@ class SandboxPaginator(Page, Iterator[SandboxInfo]):
         raise StopIteration
 
 
-class AsyncSandboxPaginator(Page, AsyncIterator[SandboxInfo]):
-    """See `Page`."""
+class AsyncSandboxPaginator(HostedPage, AsyncIterator[SandboxInfo]):
+    """See `HostedPage`."""
 
     async def _filled(self) -> None:
         if self._rows is None:

@@ -88,7 +88,7 @@ async def test_what_nobody_owns_is_found_by_its_metadata_and_ended_by_its_id(dae
         sandbox = await kept(daemon, metadata={"user": user, "app": "chat"}, lifetime="20m")
         names.append(sandbox.id)
         await sandbox.detach()
-    assert await ids(daemon, metadata={"app": "chat"}, order="asc") == names
+    assert await ids(daemon, metadata={"app": "chat"}) == names[::-1]
     assert await ids(daemon, metadata={"user": "two"}) == names[1:]
     assert await ids(daemon, metadata={"user": "three"}) == []
     [info] = await AsyncSandbox.list(engine=daemon.address, metadata={"user": "one"})

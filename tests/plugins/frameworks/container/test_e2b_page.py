@@ -21,9 +21,9 @@ WORD = re.compile(r"`([\w.]+)`")
 OURS: dict[str, tuple[type, type]] = {
     "Sandbox": (e2b.Sandbox, e2b.AsyncSandbox),
     "SandboxPaginator": (e2b.SandboxPaginator, e2b.AsyncSandboxPaginator),
-    "Commands": (e2b_commands.Commands, e2b_commands.AsyncCommands),
+    "Commands": (e2b_commands.HostedCommands, e2b_commands.AsyncHostedCommands),
     "CommandHandle": (e2b.CommandHandle, e2b.AsyncCommandHandle),
-    "Pty": (e2b_commands.Pty, e2b_commands.AsyncPty),
+    "Pty": (e2b_commands.HostedPty, e2b_commands.AsyncHostedPty),
     "Filesystem": (e2b_files.Filesystem, e2b_files.AsyncFilesystem),
     "WatchHandle": (e2b.WatchHandle, e2b.AsyncWatchHandle),
 }
