@@ -137,8 +137,12 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
     )
 
 
+_NO_WORDS = re.compile(r"^(?:[ \t]*[~^]+[ \t]*|.{400,})\n", re.MULTILINE)
+"""Of a traceback, the code of a program that was given as an argument, and what underlines a part of it."""
+
+
 def _last_words(text: str) -> str:
-    return printable(text.strip()[-1000:], 1000)
+    return printable(_NO_WORDS.sub("", text).strip()[-1000:], 1000)
 
 
 MAX_NAMES = 50
