@@ -61,9 +61,11 @@ def switch_on(*, user: bool, prefix: str | None) -> Path:
 
 def row() -> Row:
     """Say whether the servers of this environment send the second wall: those that run, and the next one."""
+    from jupyter_core.paths import jupyter_config_path
+
     if not is_needed():
         return "skipped", "no Jupyter Server in this environment; the one in use may be in another", ""
-    enabled = _is_enabled()
+    enabled = _said(jupyter_config_path())
     running = [(url, _sends(url)) for url in _running()]
     missing = [url for url, sends in running if sends is False]
     found = "Jupyter Server sends our page policy" if enabled else "Jupyter Server does not send our page policy"
@@ -73,19 +75,30 @@ def row() -> Row:
             f", but not {', '.join(missing)}" if missing else ""
         )
     if not enabled:
-        return "note", found, f"sandbox-kernel setup, or: jupyter server extension enable {EXTENSION} --sys-prefix"
+        return "note", found, _switches_on()
     if missing:
         return "note", found, "start it again; if it is of another environment, install sandbox-kernel there"
     return "ok", found, ""
 
 
-def _is_enabled() -> bool:
-    """Return what Jupyter Server's own configuration says, of all places in which it looks."""
-    from jupyter_core.paths import jupyter_config_path
+def _said(folders: list[str]) -> bool | None:
+    """Return what Jupyter Server's own configuration says in these places, None if that is nothing."""
     from jupyter_server.extension.config import ExtensionConfigManager
 
-    manager: Any = ExtensionConfigManager(read_config_path=jupyter_config_path())
-    return bool(manager.get_jpserver_extensions().get(EXTENSION))
+    manager: Any = ExtensionConfigManager(read_config_path=folders)
+    said: bool | None = manager.get_jpserver_extensions().get(EXTENSION)
+    return said
+
+
+def _switches_on() -> str:
+    """Return the command that switches it on. Jupyter's own does so only in a place that names it already."""
+    from jupyter_core.paths import ENV_CONFIG_PATH, jupyter_config_dir, jupyter_config_path
+
+    flags = dict.fromkeys(ENV_CONFIG_PATH, "--sys-prefix") | {jupyter_config_dir(): "--user"}
+    for folder in jupyter_config_path():
+        if _said([folder]) is False:
+            return f"`jupyter server extension enable {EXTENSION} {flags.get(folder, '--system')}`"
+    return "`sandbox-kernel setup`"
 
 
 def _running() -> Iterator[str]:
