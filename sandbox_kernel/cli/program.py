@@ -7,7 +7,6 @@ import inspect
 import os
 import select
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from ..config.sources import SETTINGS, read_argv
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, EngineError, SandboxError
 from ..core.helper_processes import keep_ends_of_children
+from ..core.remedies import wrapped
 from ..plugins import index
 from ..plugins.api import Plugin
 from ..policy.safe_text import LogLines, ours
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse(sys.argv[1:] if argv is None else list(argv))
         return _said(int(options.run(options)))
     except SandboxError as error:
-        text = textwrap.fill(ours(f"sandbox-kernel: {error}"), 110, break_long_words=False)
+        text = wrapped(ours(f"sandbox-kernel: {error}"), 110)
         print(LogLines().feed(text), file=sys.stderr)
         return PLATFORM if isinstance(error, EngineError) else USAGE if isinstance(error, ConfigurationError) else WRONG
     except KeyboardInterrupt:

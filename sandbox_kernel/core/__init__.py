@@ -17,5 +17,6 @@
 - `time_zone`: The time zone of this machine.
 - `version`: The version of the package.
 - `package_files`: Where the package lies, and what it brings along besides code.
+- `remedies`: Commands in messages: what a person runs to mend what is wrong.
 - `kernel_command`: The command of a kernel of ours, as a kernelspec has it.
 """

@@ -412,7 +412,9 @@ _PIPE = "Look at what the code does: it writes to the sandbox's own pipe."
 _CODE = "Look at what the code does."
 _AGAIN = "Run it again: the next cell gets a new sandbox."
 _ASKED = "Nothing: somebody asked for it."
-_BUILD = "Build the image again: `sandbox-kernel doctor` says how."
+_BUILD = (
+    "See what it said last. An image needs Python 3.9 or newer and ipykernel: `sandbox-kernel doctor --image IMAGE`."
+)
 _MISSING = "Run the command that the message names."
 _WAIT = "Try again in a moment."
 _ENGINE = "Run `sandbox-kernel doctor`."
@@ -600,7 +602,7 @@ class EndCode(Code):
     BROKER_ENDED = (
         "failure",
         "the broker ended, and its detached sandboxes with it",
-        "Start `sandbox-kernel broker` again.",
+        "Start it again: `sandbox-kernel broker`.",
     )
     QUOTA_EXCEEDED = "limit", "this user has reached the broker's sandbox limit", "End one of them, or wait."
 
@@ -639,7 +641,7 @@ class EndCode(Code):
 
 
 _LIST = "See `sandbox-kernel snapshots`."
-_OWN = "Delete it (`sandbox-kernel snapshots delete NAME`), and check who can write there."
+_OWN = "Delete it, `sandbox-kernel snapshots delete NAME`, and check who can write there."
 _NEW = "Take a new snapshot, of another sandbox if need be."
 
 
@@ -685,7 +687,7 @@ class UsageCode(Code):
     NOT_ON_THIS_MACHINE = (
         "failure",
         "a setting cannot work on this machine",
-        "Change the setting, or install with --force.",
+        "Change the setting, or install it all the same: `sandbox-kernel install --force`.",
     )
     CONFIG_FILE_FAILED = "failure", "a config file cannot be read", _FIX
     MEMORY_TOO_SMALL = (
@@ -757,7 +759,7 @@ class HintCode(Code):
     DATASET_NOT_READABLE = (
         "notice",
         "cells have a user of their own, who sees of a dataset what others may read (docs/large-data.md).",
-        "On the host: chmod -R o+rX FOLDER, or leave it as it is.",
+        "On the host: `chmod -R o+rX FOLDER`, or leave it as it is.",
     )
     FILE_BESIDE = "notice", "{name} lies beside the notebook, where cells do not see it. {bring}", _BRING
     FILE_IN_UPLOADS = (
@@ -835,7 +837,7 @@ class HintCode(Code):
         "notice",
         "a folder of the sandbox is full. Limits: {scratch} in /mnt/data (scratch_size), {tmp} in /tmp (tmp_size), "
         "{shm} in /dev/shm (shm_size); in /mnt/volumes, the size that each volume was made with (docs/large-data.md).",
-        "Use less, raise the setting, or make a larger volume with `sandbox-kernel volumes create`.",
+        "Use less, raise the setting, or make a larger volume: `sandbox-kernel volumes create NAME --size 1G`.",
     )
     MEMORY_SHORT = (
         "notice",

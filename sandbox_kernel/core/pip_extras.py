@@ -11,7 +11,7 @@ _OF_AN_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)['"]""")
 
 
 def install_words(extra: str) -> str:
-    """Return the command that installs what an extra of this package brings, such as `pip install 'mcp>=2'`."""
+    """Return the command that installs what an extra of this package brings, such as "`pip install 'mcp>=2'`"."""
     try:
         wanted = metadata.requires(PROJECT) or []
     except metadata.PackageNotFoundError:
@@ -22,4 +22,4 @@ def install_words(extra: str) -> str:
         match = _OF_AN_EXTRA.search(marker)
         if match and match[1] == extra:
             found.append(shlex.quote(requirement.strip()))
-    return f"pip install {' '.join(found)}" if found else f"install {PROJECT} with its extra [{extra}]"
+    return f"`pip install {' '.join(found)}`" if found else f"install {PROJECT} with its extra [{extra}]"

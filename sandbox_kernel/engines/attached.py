@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import stat
 import time
 from collections.abc import Callable
@@ -204,7 +205,7 @@ def open_dataset(one: Attached, reader: int | None = None) -> int:
         raise _refused(one, f"{path}: {error.strerror}") from error
     if mode & (stat.S_IROTH | stat.S_IXOTH) != stat.S_IROTH | stat.S_IXOTH:
         os.close(fd)
-        why = f"others may not read {path}, and cells have a user of their own: chmod o+rx, and o+r for its files"
+        why = f"others may not read {path}, and cells have a user of their own: `chmod -R o+rX {shlex.quote(path)}`"
         raise _refused(one, why)
     return fd
 

@@ -7,10 +7,12 @@ installation of this package has an own one. Whether to believe it is another qu
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 
 from ..core.home_folder import home_folder
 from ..core.package_files import installation
+from ..core.remedies import own_as_root
 
 OPERATORS = "/run/sandbox-kernel/broker.sock"
 STAMP_DIGITS = 8
@@ -30,6 +32,13 @@ def own_folder() -> str:
     if _closed(runtime, uid):
         return f"{runtime}/sandbox-kernel"
     return f"{home_folder() or '/nonexistent'}/.local/state/sandbox-kernel"
+
+
+def starting(path: str) -> str:
+    """Return the command that starts a broker which listens there, and goes on as long as it serves."""
+    if path == OPERATORS:
+        return own_as_root("broker --for-all")
+    return f"sandbox-kernel broker --socket {shlex.quote(path)}"
 
 
 def operators_is_there() -> bool:

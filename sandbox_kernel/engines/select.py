@@ -44,8 +44,6 @@ class EngineProvider:
     """As the setting `engine` names it."""
     image_kind: Literal["image", "root"] = "image"
     """What `build` makes for it first: an image of Docker's, or a root, which is a folder."""
-    remedy = ""
-    """What to do where it cannot be used, for people; empty where the engine itself knows it."""
     is_shared = False
     """Whether its sandboxes are further kernels in another engine's: who looks at sandboxes looks at those of that."""
     is_emulated = False
@@ -78,6 +76,10 @@ class EngineProvider:
     def answers(self) -> bool:
         """Return whether "auto" may take it: it is here, and this user may use it."""
         return False
+
+    def remedy(self, address: str) -> str:
+        """Return what a person does where it cannot be used; empty where what it raises says all."""
+        return ""
 
     def address(self) -> str:
         """Return where it is asked if only its name is given, as the engine itself says it."""

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import stat
 import struct
 import subprocess
@@ -201,7 +202,9 @@ class Volumes:
         with _closing(folder):
             status = os.fstat(folder)
             if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                raise unusable(f"{self.folder} has to be this user's alone (chmod 700)")
+                raise unusable(
+                    f"{self.folder} has to be this user's alone: `chmod 700 {shlex.quote(str(self.folder))}`"
+                )
             try:
                 yield folder
             except OSError as error:

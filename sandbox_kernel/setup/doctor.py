@@ -12,13 +12,13 @@ import os
 import shlex
 import shutil
 import subprocess
-import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..config.sources import read_argv
 from ..config.table import SETTINGS
@@ -26,6 +26,7 @@ from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused, SandboxError
 from ..core.kernel_command import PROVISIONER, is_own
 from ..core.model import GIB, Settings, format_bytes
+from ..core.remedies import own_as_root, wrapped
 from ..engines import base
 from ..engines.image_names import BY_NAME, build_command
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
@@ -33,6 +34,9 @@ from ..engines.select import AUTO, begin, beneath, explained, make_engine, provi
 from ..plugins import index
 from ..policy.safe_text import ours
 from .install import NAME, check, flags, values_in
+
+if TYPE_CHECKING:
+    from jupyter_client.kernelspec import KernelSpec
 
 Status = Literal["ok", "note", "wrong", "skipped"]
 
@@ -70,11 +74,9 @@ def table(rows: list[Check], *, details: bool = False) -> str:
     lines = []
     for row in rows:
         indent = " " * (width + 9)
-        lines.append(
-            textwrap.fill(f"{_MARKS[row.status]:5}  {row.name:{width}}  {row.found}", 110, subsequent_indent=indent)
-        )
+        lines.append(wrapped(f"{_MARKS[row.status]:5}  {row.name:{width}}  {row.found}", 110, rest=indent))
         if row.remedy and row.status != "ok":
-            lines.append(textwrap.fill(f"remedy: {row.remedy}", 110, initial_indent=indent, subsequent_indent=indent))
+            lines.append(wrapped(f"remedy: {row.remedy}", 110, first=indent, rest=indent))
         for line in (one for one in row.details if details or not one.ok):
             mark = _MARKS["ok" if line.ok else "wrong"]
             lines.append(
@@ -169,7 +171,8 @@ def _place(engine: Inspectable) -> str:
 
 def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
     if not engine.address.startswith("unix://"):
-        return Check("engine", "wrong", str(error), provider(engine.address).remedy)
+        remedy = provider(engine.address).remedy(engine.address) or error.code.remedy
+        return Check("engine", "wrong", str(error), remedy)
     from .engine_setup import find_engine  # it knows what to do on which system; importing it takes a while
 
     status = find_engine(engine.address)
@@ -244,7 +247,9 @@ def _runtime(info: EngineInfo, wanted: str | None) -> Check:
             "runtime", "ok", f"{wanted or f'{info.default_runtime} (the default)'}; there are {', '.join(there)}"
         )
     remedy = (
-        "sandbox-kernel setup --gvisor" if wanted == "runsc" else 'add it to "runtimes" of the engine\'s daemon.json'
+        f"`{own_as_root('setup --gvisor')}`"
+        if wanted == "runsc"
+        else 'add it to "runtimes" of the engine\'s daemon.json'
     )
     return Check("runtime", "wrong", f"{wanted} is chosen; there are {', '.join(there)}", remedy)
 
@@ -252,7 +257,7 @@ def _runtime(info: EngineInfo, wanted: str | None) -> Check:
 def _gvisor(info: EngineInfo) -> Check:
     if "runsc" in info.runtimes:
         return Check("gvisor", "ok", 'available: --runtime runsc, or c.SandboxKernel.runtime = "runsc"')
-    return Check("gvisor", "note", "not a runtime of the engine", "optional: sandbox-kernel setup --gvisor")
+    return Check("gvisor", "note", "not a runtime of the engine", f"optional: `{own_as_root('setup --gvisor')}`")
 
 
 def _memory(info: EngineInfo, settings: Settings) -> Check:
@@ -281,7 +286,8 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
     try:
         found = await engine.image(name)
     except SandboxError:
-        remedy = build_command(name) or f"build or load {name}; it is never pulled"
+        command = build_command(name)
+        remedy = f"`{command}`" if command else f"build or load {name}; it is never pulled"
         return Check("image", "wrong", f"{name} is not there", remedy)
     text = f"{name}, {format_bytes(found.size_bytes)}, made {found.made}"
     if kind := BY_NAME.get(name):
@@ -289,7 +295,7 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
 
         current = chain(kind, None, None, architecture, fresh=False)[-1].digest
         if found.contents != current:
-            return Check("image", "note", f"{text}; this version would build another", build_command(name) or "")
+            return Check("image", "note", f"{text}; this version would build another", f"`{build_command(name)}`")
         text += ", current"
     return Check("image", "ok", text)
 
@@ -304,21 +310,20 @@ def _browser() -> Check:
 # --- a real start -----------------------------------------------------------------------------------------------------
 
 
-_OF_THE_IMAGE = frozenset({
+_UNKNOWN = frozenset({
     EndCode.NO_KERNEL_STARTS, EndCode.NO_REPORT, EndCode.NO_INTRODUCTION, EndCode.KERNEL_DIED, EndCode.SANDBOX_DIED,
     EndCode.PIPE_GONE,
 })  # fmt: skip
+"""Ends of a start that image, limits and machine can cause alike: nothing is proposed that might mend none of them."""
 _HERE = EndCode.ENGINE_FAILED.remedy
 """That of who has not run the doctor."""
 
 
 def start_remedy(error: SandboxError, settings: Settings) -> str:
-    """Return what to do about a start that failed: what its code says; what the image lacks, where that may be it."""
-    if error.code in _OF_THE_IMAGE:
-        image = settings.image
-        engine = settings.engine if settings.engine in index.engines() else "docker"
-        command = build_command(image, engine) if image in BY_NAME else None
-        return f"{command} --force" if command else f"the image {image} needs Python 3.9 or newer and ipykernel"
+    """Return what to do about a start that failed: what its code says, or what is known where that is nothing."""
+    if error.code in _UNKNOWN:
+        limits = f"{format_bytes(settings.limits.memory)} of memory and {settings.limits.pids} processes"
+        return f"{settings.image} has to bring Python 3.9 or newer and ipykernel; the sandbox had {limits}"
     if error.code.remedy != _HERE:
         return error.code.remedy
     return "the engine refuses it for the cause that it says; its log may say more"
@@ -360,27 +365,60 @@ def kernelspec_row(name: str, folder: Path | None = None, given: Mapping[str, ob
     """Check that front ends find the kernel, and that its command line works. `given` are settings of the check."""
     from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 
-    installs = shlex.join(["sandbox-kernel", "install", "--name", name, *flags(given)])
     try:
         found = KernelSpec.from_resource_dir(str(folder)) if folder else None
         spec = found or KernelSpecManager().get_kernel_spec(name)
     except NoSuchKernel:
-        return Check("kernelspec", "wrong", f"no kernel {name} is installed", installs)
+        return Check("kernelspec", "wrong", f"no kernel {name} is installed", _installs(name, given))
     except Exception as error:  # whatever a broken kernel.json leads to
         unreadable = f"the kernel.json of {name} cannot be read: {type(error).__name__}: {error}"
-        return Check("kernelspec", "wrong", unreadable, f"sandbox-kernel install --name {name}, with its flags")
+        broken = folder or Path(KernelSpecManager().find_kernel_specs().get(name, ""))
+        return Check("kernelspec", "wrong", unreadable, _installs(name, given, broken))
     where = f"{name} in {spec.resource_dir}"
-    anew = f"sandbox-kernel install --name {name}, with its flags"
+    anew = _installs(name, _readable(spec.argv) | dict(given), Path(spec.resource_dir))
     try:
         problem = _problem_of(list(spec.argv), spec.interrupt_mode)
     except SandboxError as error:
         problem = str(error)
         if isinstance(error, ConfigurationError) and error.setting in SETTINGS:
             problem = f"its setting {error.setting} is refused: {problem}"
-            anew = f"{anew} and another {SETTINGS[error.setting].flag}, or mend that in its kernel.json"
+            anew = f"{anew}, and another {SETTINGS[error.setting].flag} if it is to have one"
     if problem:
         return Check("kernelspec", "wrong", f"{where}: {problem}", anew)
     return Check("kernelspec", "ok", where)
+
+
+def _installs(name: str, values: Mapping[str, object], folder: Path | None = None) -> str:
+    """Return the command that installs a kernel with these settings; in place of the one in `folder`, if that is given.
+
+    Front ends look into several places: one that is installed elsewhere may come after the broken one.
+    """
+    from jupyter_core.paths import jupyter_data_dir
+
+    place: list[str] = []
+    if folder is not None and folder.parent == Path(jupyter_data_dir(), "kernels"):
+        place = ["--user"]
+    elif folder is not None and folder.parent.parts[-3:] == ("share", "jupyter", "kernels"):
+        place = ["--prefix", str(folder.parents[3])]
+    return f"`{shlex.join(['sandbox-kernel', 'install', '--name', name, *place, *flags(values)])}`"
+
+
+def _readable(argv: list[str]) -> dict[str, object]:
+    """Return the settings in a kernel's command, without those that no kernel takes."""
+    words = argv[argv.index("sandbox_kernel") + 1 :] if "sandbox_kernel" in argv else []
+    taken: dict[str, object] = {}
+    for word in words:
+        with suppress(ConfigurationError):
+            read_argv([word])
+            taken = read_argv([*flags(taken), word])[1]
+    while True:
+        try:
+            check(taken)
+        except ConfigurationError as error:
+            if taken.pop(str(error.setting), None) is None:
+                return {}
+        else:
+            return taken
 
 
 def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
@@ -414,7 +452,6 @@ def promise_rows() -> list[Check]:
     from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
     by_default = KernelProvisionerFactory.instance().default_provisioner_name == PROVISIONER
-    remedy = "sandbox-kernel install --name NAME --kernel KERNEL --image IMAGE writes one with our command"
     rows: list[Check] = []
     for place in dict.fromkeys([*KernelSpecManager().kernel_dirs, str(Path.home() / ".local/share/jupyter/kernels")]):
         for folder in sorted(file.parent for file in Path(place).glob("*/kernel.json")):
@@ -422,18 +459,28 @@ def promise_rows() -> list[Check]:
                 spec = KernelSpec.from_resource_dir(str(folder))
                 named = spec.metadata.get("kernel_provisioner", {}).get("provisioner_name")
                 # What `install` writes down says of which image it is.
-                promises = named == PROVISIONER or "image" in spec.metadata.get("sandbox_kernel", {})
+                about = spec.metadata.get("sandbox_kernel", {})
+                promises = named == PROVISIONER or "image" in about
                 config = spec.metadata.get("kernel_provisioner", {}).get("config", {}) if named == PROVISIONER else {}
                 lacking = config.keys() - values_in(spec.argv).keys() if is_own(spec.argv) else ()
+                remedy = _installs(folder.name, _promised(spec, about) | config, folder)
             except Exception:  # noqa: S112 (of others, or broken)
                 continue
             if lacking:
                 found = f"{folder}: VS Code and Zed do not read a provisioner's config: {', '.join(sorted(lacking))}"
-                rows.append(Check("kernelspecs", "note", found, "write these settings into its argv as well"))
+                rows.append(Check("kernelspecs", "note", found, remedy))
             elif not is_own(spec.argv) and (promises or (by_default and named is None)):
                 found = f"{folder}: VS Code and Zed start {shlex.join(spec.argv[:2])} ... on this machine"
                 rows.append(Check("kernelspecs", "wrong" if promises else "note", found, remedy))
     return rows
+
+
+def _promised(spec: KernelSpec, about: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that a kernelspec names besides its provisioner's, with the kernel that this would start."""
+    if is_own(spec.argv):
+        return _readable(spec.argv)
+    kernel = {} if spec.language.lower() == "python" else {"kernel": Path(spec.resource_dir).name}
+    return kernel | {name: about[name] for name in ("image", "kernel") if name in about}
 
 
 def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Check]:

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from contextlib import closing
@@ -21,7 +20,9 @@ from typing import Any
 
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
+from ..core.remedies import of_system, own_as_root, systemd_runs
 from ..engines.docker.discovery import addresses
+from ..engines.select import DOCKER, provider
 from .command_steps import Say, Steps, run, tail
 
 DAEMON_SETTINGS = Path("/etc/docker/daemon.json")
@@ -121,7 +122,7 @@ def _ask(host: str, seconds: float) -> EngineStatus:
         with closing(connect(host, seconds=seconds)) as client:
             version, info = client.version(), client.info()
     except (DockerException, RequestException, ValueError, OSError) as error:
-        return _unavailable(host, *_why(host, error))
+        return _unavailable(host, _why(host, error))
     podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
     return EngineStatus(
         available=True,
@@ -133,39 +134,17 @@ def _ask(host: str, seconds: float) -> EngineStatus:
     )
 
 
-def _why(host: str, error: Exception) -> tuple[str, bool]:
-    """Return why an engine cannot be used, and whether it is there and this user may not."""
+def _why(host: str, error: Exception) -> str:
     scheme, _, path = host.partition("://")
     if scheme == "unix" and not Path(path).exists():
-        return f"no container engine listens at {path}", False
+        return f"no container engine listens at {path}"
     if scheme == "unix" and not os.access(path, os.R_OK | os.W_OK):
-        return f"this user may not use the container engine at {path}", True
-    return f"the container engine at {host} does not answer: {str(error).splitlines()[0][:300]}", False
+        return f"this user may not use the container engine at {path}"
+    return f"the container engine at {host} does not answer: {str(error).splitlines()[0][:300]}"
 
 
-def _unavailable(host: str, problem: str, forbidden: bool = False) -> EngineStatus:
-    return EngineStatus(available=False, host=host, problem=problem, remedy=remedy(forbidden=forbidden))
-
-
-def remedy(*, forbidden: bool = False) -> str:
-    """Return what a person on this machine can do to have a container engine."""
-    if forbidden:
-        return "Run `sudo usermod -aG docker $USER` and log in again (who may use Docker is as good as root)"
-    if sys.platform == "darwin":
-        return "Start Docker Desktop (or colima or podman machine, with DOCKER_HOST set to its socket)"
-    if shutil.which("podman") and not shutil.which("dockerd"):
-        socket = "unix://$XDG_RUNTIME_DIR/podman/podman.sock"
-        return (
-            f"Run `systemctl --user start podman.socket`; if it is not found then, also `export DOCKER_HOST={socket}`"
-        )
-    if shutil.which("dockerd"):
-        start = "systemctl start docker" if systemd_runs() else "dockerd &"
-        return f"Start it: `sudo sandbox-kernel setup`, or `sudo {start}`"
-    if shutil.which("apt-get"):
-        return "Run `sudo sandbox-kernel setup`, or `sudo apt-get install docker.io mmdebstrap`"
-    if shutil.which("dnf"):
-        return "Run `sudo dnf install podman-docker` and `systemctl --user start podman.socket`"
-    return "Install Docker Engine or Podman with your distribution's package manager, and start it"
+def _unavailable(host: str, problem: str) -> EngineStatus:
+    return EngineStatus(available=False, host=host, problem=problem, remedy=provider(DOCKER).remedy(host))
 
 
 # --- installing on Debian and Ubuntu ----------------------------------------------------------------------------------
@@ -193,8 +172,8 @@ def ensure_mmdebstrap(progress: Say = print) -> str:
         if not _may_install():
             raise EngineError(
                 EndCode.ENGINE_NOT_SET_UP,
-                "mmdebstrap, which makes a root file system of Debian's packages, is not installed. "
-                "Run `sudo apt-get install mmdebstrap`, or let the engine pull debian:trixie-slim",
+                "mmdebstrap, which makes a root file system of Debian's packages, is not installed: "
+                f"{of_system('mmdebstrap')}, or let the engine pull debian:trixie-slim",
             )
         install_packages([*BOOTSTRAP_PACKAGES], Steps(progress))
     return str(shutil.which("mmdebstrap"))
@@ -212,11 +191,6 @@ def install_packages(names: list[str], steps: Steps) -> None:
         result = run(command, seconds=900)
     if result.returncode != 0:
         raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"`{' '.join(command)}` failed: {tail(result.stdout)}")
-
-
-def systemd_runs() -> bool:
-    """Say whether services are systemd's here, as sd_booted(3) tells it."""
-    return Path("/run/systemd/system").is_dir()
 
 
 def _may_install() -> bool:
@@ -266,7 +240,7 @@ def install_gvisor(progress: Say = print) -> EngineStatus:
     if not shutil.which("runsc"):
         if not _may_install():
             raise EngineUnavailable(
-                EndCode.ENGINE_NOT_SET_UP, "gVisor is not installed. Install the package runsc, as root"
+                EndCode.ENGINE_NOT_SET_UP, f"gVisor is not installed: `{own_as_root('setup --gvisor')}`"
             )
         install_packages(["runsc"], steps)
     before = DAEMON_SETTINGS.read_text() if DAEMON_SETTINGS.exists() else ""

@@ -151,7 +151,7 @@ def isolation_flags(python: str) -> list[str]:
     raise ConfigurationError(
         UsageCode.INSTALLATION_UNFIT,
         "this Python finds sandbox_kernel only in the current folder or through PYTHONPATH, which a kernel must not "
-        "look at; install it first (pip install -e . in a checkout)",
+        "look at; install it first (in a checkout, `pip install -e .`)",
         value=python,
     )
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Mapping
 
 from ..config.setting import Setting
 from ..config.table import GROUPS
 from ..core.codes import Code, Survived
+from ..core.remedies import wrapped
 
 SETTINGS_HEAD = """\
 # Settings
@@ -126,14 +126,14 @@ def codes_as_text(tables: Tables) -> str:
     """Return all codes for a terminal: the parts, in each what to do, and below that its codes."""
     found = []
     for part, codes in tables.items():
-        found += ["", textwrap.fill(f"{part.upper()}. {_about(part, codes)}", WIDTH)]
+        found += ["", wrapped(f"{part.upper()}. {_about(part, codes)}", WIDTH)]
         for head, members in _groups(codes):
             found += [_filled(head, 2), *(_filled(member, 4) for member in members)]
     return "\n".join(found[1:])
 
 
 def _filled(text: str, indent: int) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4))
+    return wrapped(text, WIDTH, first=" " * indent, rest=" " * (indent + 4))
 
 
 def _about(part: str, codes: type[Code]) -> str:

@@ -27,6 +27,7 @@ from sandbox_kernel.setup import doctor, image_build
 from sandbox_kernel.setup.doctor import Check, table
 from sandbox_kernel.setup.install import install
 from tests.support.engines import IMAGE, containers_of, new_spec
+from tests.support.remedies import only
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -136,7 +137,7 @@ async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.M
         monkeypatch.setattr(image_build, "chain", lambda *_, now=would_build, **__: [replace(stage, digest=now)])
         row = await doctor.image_row(engine, "sandbox-kernel:data", found["Architecture"])
         assert row.status == status
-        assert row.remedy == ("sandbox-kernel build" if status == "note" else "")
+        assert row.remedy == ("`sandbox-kernel build`" if status == "note" else "")
 
 
 class WritableRoot(DockerEngine):
@@ -306,7 +307,7 @@ def test_the_remedy_of_a_kernelspec_that_is_missing_installs_the_kernel_that_was
     given = ("--image", "sandbox-kernel:base", "--memory", "300M", "--cpus", "1")
     name = "sandbox-of-a-remedy"
     rows = {row["name"]: row for row in json.loads(run("--json", "--name", name, *given, **place).stdout)["checks"]}
-    remedy = shlex.split(rows["kernelspec"]["remedy"])
+    remedy = shlex.split(only(rows["kernelspec"]["remedy"]))
     assert remedy[:2] == ["sandbox-kernel", "install"]
     program = str(Path(sys.executable).with_name("sandbox-kernel"))
     done = subprocess.run(

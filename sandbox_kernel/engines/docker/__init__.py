@@ -45,6 +45,11 @@ class DockerProvider(EngineProvider):
 
         return discovery.answers()
 
+    def remedy(self, address: str) -> str:
+        from . import engine_errors
+
+        return engine_errors.remedy(address.removeprefix("unix://"))
+
     def address(self) -> str:
         from .discovery import socket_path
 

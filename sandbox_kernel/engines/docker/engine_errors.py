@@ -1,13 +1,18 @@
 """What an engine refuses, and how it fails, as errors of ours: whose fault it is and what to do. Here and nowhere else.
 
-Imports errors only.
+Imports errors, and where engines listen.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable, ImageMissing
+from ...core.remedies import as_root, own_as_root, systemd_runs, without_docker
 from ..image_names import build_command
+from . import discovery
 
 OF_OTHERS = "build or load it, as it is never pulled"
 
@@ -50,14 +55,21 @@ def refusal(status: int, message: str, body: object) -> EngineError:
         command = build_command(str(image))
         return ImageMissing(
             EndCode.IMAGE_MISSING,
-            f"there is no image {image!r}: {f'build it with: {command}' if command else OF_OTHERS}",
+            f"there is no image {image!r}: {f'build it with: `{command}`' if command else OF_OTHERS}",
             setting="image",
         )
     if "runtime" in text and ("unknown" in text or "not found" in text or "invalid" in text) and host.get("Runtime"):
+        named = str(host["Runtime"])
+        gets = "add it to /etc/docker/daemon.json and restart the engine"
+        gets = f"`{own_as_root('setup --gvisor')}`" if named == "runsc" else gets
         return EngineError(
-            EndCode.ENGINE_LACKS_RUNTIME,
-            f"the engine has no runtime {host['Runtime']!r}: add it to /etc/docker/daemon.json and restart the engine",
-            setting="runtime",
+            EndCode.ENGINE_LACKS_RUNTIME, f"the engine has no runtime {named!r}: {gets}", setting="runtime"
+        )
+    if 'exec: "python3": executable file not found' in text:
+        return EngineError(
+            EndCode.NO_KERNEL_STARTS,
+            "the image has no python3: one that cells run in needs Python 3.9 or newer and ipykernel",
+            setting="image",
         )
     if "seccomp profile" in text or "unknown mount option" in text:
         return EngineError(
@@ -73,14 +85,47 @@ def unavailable(path: str, error: OSError) -> EngineUnavailable:
     """Translate what the system says of a socket into what a person can do about it."""
     if isinstance(error, FileNotFoundError):
         code = EndCode.ENGINE_NOT_FOUND
-        why = f"there is no container engine at {path}: start it (systemctl start docker), or name its socket"
+        why = f"there is no container engine at {path}. {remedy(path)}"
     elif isinstance(error, PermissionError):
         code = EndCode.ENGINE_FORBIDDEN
-        why = f"{path} may not be opened by this user: join its group (usermod -aG docker USER), log in again"
+        why = f"{path} may not be opened by this user. {remedy(path)}"
     elif isinstance(error, ConnectionRefusedError):
         code = EndCode.ENGINE_UNAVAILABLE
-        why = f"nothing answers at {path}: start the container engine (systemctl start docker)"
+        why = f"nothing answers at {path}. {remedy(path)}"
     else:
         code = EndCode.ENGINE_LOST
         why = f"the connection to the container engine at {path} was lost ({error})"
     return EngineUnavailable(code, why, setting="engine")
+
+
+def remedy(path: str) -> str:
+    """Return what a person does here where no engine answers at a socket, or where this user may not ask it."""
+    import shutil
+
+    there = discovery.socket_path(None)
+    if there != path and discovery.answers():
+        named = os.environ.get("DOCKER_HOST", "").removeprefix("unix://") == path
+        instead = "`unset DOCKER_HOST`" if named else f"leave the setting engine out, or set engine = unix://{there}"
+        return f"An engine answers at {there}: {instead}"
+    if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
+        group = _group(path)
+        joins = f"`{as_root(f'usermod -aG {group} $USER')}`" if group else "Have its owner let this user in"
+        return f"{joins}, and log in again (who may use Docker is as good as root); {without_docker()}"
+    if sys.platform == "darwin":
+        return "Start Docker Desktop, colima or podman machine, with DOCKER_HOST set to its socket"
+    if shutil.which("dockerd"):
+        start = f", or `{as_root('systemctl start docker')}`" if systemd_runs() else ""
+        return f"Start it: `{own_as_root('setup --yes')}`{start}; {without_docker()}"
+    if shutil.which("apt-get"):
+        return f"Install and start it: `{own_as_root('setup --yes')}`; {without_docker()}"
+    return f"Install Docker Engine of docker.com, and start it; {without_docker()}"
+
+
+def _group(path: str) -> str | None:
+    """Return the group that may use a socket, None if that is root's or nobody's."""
+    import grp
+
+    try:
+        return None if (number := os.stat(path).st_gid) == 0 else grp.getgrgid(number).gr_name  # noqa: PTH116 (a string)
+    except (OSError, KeyError):
+        return "docker"

@@ -13,7 +13,6 @@ import platform
 import shlex
 import signal
 import sys
-import textwrap
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from ...config.sources import SETTINGS, from_files_for_all, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings, format_bytes
+from ...core.remedies import wrapped
 from ...files.file_rules import FileLimits, printable
 from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
@@ -199,7 +199,7 @@ def _close(
     if end.code:
         where = f" in cell {end.cell}" if end.cell is not None else ""
         reason = printable(end.reason, 1000)  # it may hold the words of a cell
-        text = textwrap.fill(f"sandbox-kernel: {end.kind}{where}: {reason}", 110, break_long_words=False)
+        text = wrapped(f"sandbox-kernel: {end.kind}{where}: {reason}", 110)
         terminal.say(f"{text}\nexit code {code}\n")
     terminal.finish(READER_SECONDS)
     return code

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import tempfile
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 from ...config.sources import SETTINGS
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
+from ...core.remedies import wrapped
 from ...files.file_rules import printable
 from ...files.host_paths import usable
 from .exit_codes import CODES, WEIGHT, Kind
@@ -243,7 +243,7 @@ class _Runs:
         place = f"[{self._count:{len(str(total))}}/{total}] {ended.seconds:7.1f} s  {kind:15}"
         lines = [f"{place}  {printable(ended.job.source)}"]
         if ended.code:
-            lines += textwrap.wrap(ended.reason, 100, break_long_words=False)
+            lines += wrapped(ended.reason, 100).split("\n")
         self._terminal.say("\n      ".join(lines) + "\n")
 
 

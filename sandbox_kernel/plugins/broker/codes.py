@@ -6,7 +6,7 @@ from enum import unique
 
 from ...core.codes import Code
 
-_START = "Start `sandbox-kernel broker`, or change engine."
+_START = "Start one where the message says, or change engine."
 _ENGINE = "Run `sandbox-kernel doctor`."
 _ALLOWED = "Ask for what its operator allows."
 
@@ -23,7 +23,11 @@ class BrokerCode(Code):
     BROKER_UNAVAILABLE = "failure", "no broker answers", _START
     BROKER_STRANGER = "violation", "another user listens at the broker's address", "Name another broker."
     BROKER_IMPROPER = "failure", "a message between a broker and its caller is malformed", _ENGINE
-    BROKER_OTHER_VERSION = "failure", "the broker is of another version of sandbox_kernel", _START
+    BROKER_OTHER_VERSION = (
+        "failure",
+        "the broker is of another version of sandbox_kernel",
+        "End that broker, and start one of this version.",
+    )
     BROKER_BUSY = "limit", "too many requests are waiting for the broker", "Try again in a moment."
     BROKER_DENIED = "limit", "the broker makes no such sandbox for this user", _ALLOWED
     BROKER_NO_PATHS = (

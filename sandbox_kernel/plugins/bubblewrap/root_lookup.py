@@ -121,7 +121,7 @@ def find(name: str) -> Root:
         raise ImageMissing(
             EndCode.IMAGE_MISSING,
             f"there is no root {name!r} for sandboxes without images"
-            + (f": build it with: {command}" if command else ""),
+            + (f": build it with: `{command}`" if command else ""),
             setting="image",
         )
     try:

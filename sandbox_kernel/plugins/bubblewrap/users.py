@@ -61,7 +61,7 @@ def absent(folder: str = "/etc") -> str | None:
     if programs() is None:
         return "newuidmap and newgidmap are missing (package uidmap or shadow-utils)"
     if len(ids(folder)) < FEWEST:
-        return f"{folder}/subuid and subgid have no {FEWEST} numbers in common for this user (usermod --add-subuids …)"
+        return f"{folder}/subuid and subgid have no {FEWEST} numbers in common for this user (subuid(5))"
     return None
 
 

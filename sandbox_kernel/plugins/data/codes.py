@@ -34,10 +34,10 @@ class DataCode(Code):
     VOLUME_HALF_FILLED = (
         "failure",
         "what was put into a new volume could not be removed, and is left as {name}",
-        "End what uses it, and `sandbox-kernel volumes rm {name} --yes`.",
+        "End what uses it, and `sandbox-kernel volumes rm NAME --yes`.",
     )
     VOLUME_NOT_EMPTY = (
         "failure",
         "the volume {name} has content, and is gone for good once it is removed",
-        "Give --yes as well.",
+        "To remove it with its content: `sandbox-kernel volumes rm NAME --yes`.",
     )

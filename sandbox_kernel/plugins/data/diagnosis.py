@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 
@@ -43,7 +44,7 @@ def _of_a_dataset(one: Attached) -> Iterator[Problem]:
         os.close(fd)
     if closed:
         words = f"dataset {one.name}: cells cannot read {len(closed)} of its entries, such as {closed[0]!r}"
-        yield Problem(words, f"chmod -R o+rX {one.source}, if they are to be read", certain=False)
+        yield Problem(words, f"`chmod -R o+rX {shlex.quote(one.source)}`, if they are to be read", certain=False)
 
 
 def _closed(folder: str) -> list[str]:

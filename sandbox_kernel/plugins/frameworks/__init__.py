@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def missing(package: str, error: ImportError) -> ImportError:
     """Return the error for a framework that is not there, or not in a version that its adapter knows."""
-    return ImportError(f"this adapter needs {package}: pip install {package} ({error})", name=error.name)
+    return ImportError(f"this adapter needs {package}: `pip install {package}` ({error})", name=error.name)
 
 
 def printed(execution: Execution) -> str:

@@ -166,7 +166,7 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
             if found.error is not None or absent:
                 raise ValueError(
                     f"not in the image: {', '.join(absent or names)}; packages are built into one beforehand "
-                    "(sandbox-kernel build --requirements), and its name is the setting image"
+                    "(`sandbox-kernel build --requirements FILE`), and its name is the setting image"
                 )
         return additional_imports
 

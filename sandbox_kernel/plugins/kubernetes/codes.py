@@ -9,7 +9,7 @@ from ...core.codes import Code
 _CHART = "Install the manifests of docs/kubernetes.md in the cluster, or have its operator do so."
 _ROOM = "Free room in the cluster, ask for less (memory, cpus), or try again later."
 _IMAGE = "Put the image where the cluster's nodes find it, and name it in the setting image."
-_CLUSTER = "Look at the cluster: sandbox-kernel doctor --engine kubernetes."
+_CLUSTER = "Look at the cluster: `sandbox-kernel doctor --engine kubernetes`."
 
 
 @unique

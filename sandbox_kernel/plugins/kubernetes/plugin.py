@@ -76,7 +76,6 @@ class KubernetesProvider(EngineProvider):
     """A namespace of a cluster."""
 
     name = "kubernetes"
-    remedy = "name a cluster: KUBECONFIG, or kubernetes_context"
     is_elsewhere = True
     excuses = MappingProxyType(
         {

@@ -12,6 +12,7 @@ import asyncio
 import ipaddress
 import os
 import re
+import shlex
 import socket
 import types
 from collections import Counter
@@ -203,7 +204,7 @@ def _read(path: Path, code: Code) -> list[str]:
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
             raise ConfigurationError(
                 code,
-                f"{path} can be read or changed by others: chmod 600",
+                f"{path} can be read or changed by others: `chmod 600 {shlex.quote(str(path))}`",
                 setting="token-file",
             )
         content = file.read(TOKEN_FILE_BYTES + 1)

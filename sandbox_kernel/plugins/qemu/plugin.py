@@ -53,7 +53,6 @@ class QemuProvider(EngineProvider):
     name = "qemu"
     is_emulated = True
     image_kind = "root"
-    remedy = "apt-get install --no-install-recommends qemu-system-x86"
     excuses = MappingProxyType(
         {
             "qemu": {"writable places": ("/dev/pts", _TERMINALS), "file system of a dataset": ("9p", _SHARED)},
@@ -69,6 +68,11 @@ class QemuProvider(EngineProvider):
         from .engine import QemuEngine
 
         return QemuEngine(preload=settings.get("preload", PRELOAD))
+
+    def remedy(self, address: str) -> str:
+        from .artifacts import install
+
+        return install()
 
     def build(self, root: str, *, force: bool, progress: Callable[[str], None]) -> str:
         from .build import build

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def _read(path: Path) -> tuple[Key, x509.Certificate] | None:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
-            raise ValueError(f"{path} can be read or changed by others: chmod 600")
+            raise ValueError(f"{path} can be read or changed by others: `chmod 600 {shlex.quote(str(path))}`")
         content = file.read(1 << 16)
     key, authority = load_pem_private_key(content, None), x509.load_pem_x509_certificate(content)
     if not isinstance(key, Key) or key.public_key() != authority.public_key():

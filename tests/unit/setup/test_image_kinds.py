@@ -14,7 +14,7 @@ import pytest
 from sandbox_kernel.cli.program import parse
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.engines.image_names import BY_NAME, Kind, build_command
 from sandbox_kernel.setup import image_build, image_kinds
@@ -183,11 +183,12 @@ def test_what_is_missing_has_the_command_that_makes_just_that(name: str, engine:
 @pytest.mark.parametrize(
     ("code", "given", "remedy"),
     [
-        (EndCode.NO_KERNEL_STARTS, {}, "sandbox-kernel build --force"),
-        (EndCode.NO_REPORT, {"image": "sandbox-kernel:r"}, "sandbox-kernel build --kind r --force"),
-        (EndCode.SANDBOX_DIED, {"engine": "unix:///run/x.sock"}, "sandbox-kernel build --force"),
-        (EndCode.PIPE_GONE, {"engine": "bubblewrap"}, "sandbox-kernel build --engine bubblewrap --force"),
-        (EndCode.KERNEL_DIED, {"image": "python:3"}, "the image python:3 needs Python 3.9 or newer and ipykernel"),
+        (
+            EndCode.NO_KERNEL_STARTS,
+            {"image": "python:3", "limits": Limits(memory=1 << 30, pids=40)},
+            "python:3 has to bring Python 3.9 or newer and ipykernel; "
+            "the sandbox had 1.0 GiB of memory and 40 processes",
+        ),
         (EndCode.ENGINE_FAILED, {}, "the engine refuses it for the cause that it says; its log may say more"),
         (EndCode.NO_TIME_ZONE, {}, EndCode.NO_TIME_ZONE.remedy),
     ],

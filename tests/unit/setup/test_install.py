@@ -276,6 +276,6 @@ def test_what_cannot_work_here_is_installed_only_by_force(tmp_path: Path) -> Non
 
 
 def test_the_packages_of_an_extra_are_named_as_every_index_knows_them() -> None:
-    assert install_words("mcp").startswith("pip install 'mcp")
+    assert install_words("mcp").startswith("`pip install 'mcp")
     assert "papermill" in install_words("run")
     assert install_words("none") == "install sandbox-kernel with its extra [none]"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.codes import EndCode
 from ....core.errors import EngineError, EngineUnavailable
 from ....core.helper_processes import start_apart
+from ....engines import broker_sockets
 from ..codes import BrokerCode
 from . import packets
 from .listener_trust import is_address, require_own_ground, user
@@ -61,7 +62,8 @@ async def connect(path: str, settings: BrokerSettings | None = None) -> socket.s
     except OSError as error:
         sock.close()
         raise EngineUnavailable(
-            BrokerCode.BROKER_UNAVAILABLE, f"no broker answers at {path}: {error.strerror or error}"
+            BrokerCode.BROKER_UNAVAILABLE,
+            f"no broker answers at {path}: {error.strerror or error}. Start one: `{broker_sockets.starting(path)}`",
         ) from error
     except BaseException:
         sock.close()

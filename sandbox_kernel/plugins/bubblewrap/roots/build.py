@@ -157,7 +157,8 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
 def state(name: str) -> State:
     """Say whether the root that an engine takes is there, and made of what this version would take."""
     kind = BY_NAME.get(name)
-    command = build_command(name, "bubblewrap") or "name the folder of a root that is there"
+    command = build_command(name, "bubblewrap")
+    command = f"`{command}`" if command else "name the folder of a root that is there"
     try:
         root = find_root(name)
     except ImageMissing:

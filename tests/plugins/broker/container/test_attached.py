@@ -94,7 +94,7 @@ async def test_what_a_user_cannot_read_by_himself_his_sandbox_cannot_either(for_
 async def test_a_folder_that_others_may_not_read_says_how_to_open_it(for_all: Daemon, folders: Path) -> None:
     (folders / "open").chmod(0o700)
     try:
-        with pytest.raises(ConfigurationError, match=r"chmod o\+rx"):
+        with pytest.raises(ConfigurationError, match=r"chmod -R o\+rX"):
             async with AsyncSandbox(engine=for_all.address, image=IMAGE, datasets="open"):
                 pass
     finally:

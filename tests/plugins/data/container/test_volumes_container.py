@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -27,8 +28,10 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.volumes import Volumes
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.data import volume_command
+from sandbox_kernel.plugins.data.codes import DataCode
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
+from tests.support.remedies import only
 from tests.support.roots import root_of_tests
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop devices and mounts")
@@ -165,10 +168,27 @@ def test_what_has_content_is_removed_with_yes_and_not_while_it_is_used(
         assert "is in use" in capsys.readouterr().err
     assert main(["volumes", "rm", "models"]) != 0
     assert "has content" in capsys.readouterr().err
+    removes = shlex.split(only(DataCode.VOLUME_NOT_EMPTY.remedy).replace("NAME", "models"))
     assert main(["volumes", "ls"]) == 0
     assert capsys.readouterr().out.startswith("models  1.0 MiB of 64.0 MiB  not in use")
-    assert main(["volumes", "rm", "models", "--yes"]) == 0
+    assert main(removes[1:]) == 0
     assert owned.list() == ()
+
+
+def test_what_a_refusal_of_a_volume_says_is_done(owned: Volumes, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one that is missing is made, those that are there are listed, and one is removed."""
+    owned.remove("models")
+    with pytest.raises(EngineError) as caught, sandbox("ro"):
+        pass
+    assert caught.value.code is EndCode.VOLUME_NOT_HERE
+    for code, name in ((EndCode.VOLUME_NOT_HERE, "models"), (EndCode.VOLUME_NOT_MADE, "small")):
+        assert main(shlex.split(only(code.remedy).replace("NAME", name))[1:]) == 0
+    with sandbox("ro") as one:
+        assert one.run_code("print(6 * 7)").logs.stdout == ["42\n"]
+    assert main(shlex.split(only(EndCode.VOLUME_NOT_OPENED.remedy))[1:]) == 0
+    assert capsys.readouterr().out.count("not in use") == 2
+    assert main(shlex.split(only(EndCode.VOLUME_QUOTA.remedy).replace("NAME", "small"))[1:]) == 0
+    assert [one.name for one in owned.list()] == ["models"]
 
 
 def part_of(owned: Volumes) -> str:

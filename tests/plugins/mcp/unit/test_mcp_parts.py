@@ -30,6 +30,7 @@ from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
 from sandbox_kernel.plugins.mcp.web_server import Place
 from sandbox_kernel.sdk.client import AsyncSandbox
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
+from tests.support.remedies import in_shell, only
 
 
 def blocks_of(execution: Execution, limits: AnswerLimits | None = None) -> list[dict[str, object]]:
@@ -209,13 +210,15 @@ def test_the_description_names_the_packages_of_the_default_image_and_of_no_other
 
 
 def test_a_token_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "token"
+    file = tmp_path / "a token"
     (made,) = tokens_of(file)
     assert tokens_of(file) == [made]
     for mode in (0o640, 0o604, 0o620):
         file.chmod(mode)
-        with pytest.raises(ConfigurationError, match="can be read or changed by others"):
+        with pytest.raises(ConfigurationError, match="can be read or changed by others") as caught:
             tokens_of(file)
+        assert in_shell(only(str(caught.value))).returncode == 0
+        assert tokens_of(file) == [made]
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "short\n", "with a space in it\n", "ünïcödë-tökën-of-length\n"])

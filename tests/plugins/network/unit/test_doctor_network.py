@@ -100,7 +100,7 @@ def test_the_package_that_secrets_need_is_found_missing(
     monkeypatch.setattr(plugin, "find_spec", lambda name: None)
     row = row_of(folder)
     assert row.status == "wrong"
-    assert row.remedy == "pip install 'cryptography>=44'"
+    assert row.remedy == "`pip install 'cryptography>=44'`"
 
 
 def test_a_kernel_without_a_network_has_no_row(tmp_path: Path) -> None:

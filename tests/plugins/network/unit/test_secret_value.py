@@ -19,6 +19,7 @@ from sandbox_kernel.plugins.network import secrets as placeholder
 from sandbox_kernel.plugins.network.secret_value import MIN_BITS, Value, bits, read
 from sandbox_kernel.plugins.network.settings import SecretSource
 from tests.support.cases import each
+from tests.support.remedies import in_shell, only
 
 KEY = "sk-live-8Jd02kQm3vXz71LpRt5W"
 
@@ -76,8 +77,10 @@ def test_a_variable_that_is_not_set_is_named() -> None:
 @pytest.mark.parametrize("mode", [0o604, 0o620, 0o666, 0o602, 0o601])
 def test_a_file_that_others_can_read_or_change_is_refused(file: Path, mode: int) -> None:
     file.chmod(mode)
-    with pytest.raises(ConfigurationError, match="others can read or change"):
+    with pytest.raises(ConfigurationError, match="others can read or change") as caught:
         read(source("file", str(file)), {})
+    assert in_shell(only(str(caught.value))).returncode == 0
+    assert read(source("file", str(file)), {}).reveal() == KEY.encode()
 
 
 def test_control_a_file_of_a_group_is_read(file: Path) -> None:
