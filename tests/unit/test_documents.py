@@ -34,7 +34,7 @@ MADE_BY_MAKE = {"output/", "output/lab/"}
 """Folders that a document may name although a checkout does not hold them."""
 
 OF_READERS = {"jupyter_sandbox_kernel_config.py", "NAME.ipynb", "notebook.ipynb", "pandas.py", "pip.py", "report.json"}
-OF_READERS |= {"kernel.json"}
+OF_READERS |= {"kernel.json", "analysis.ipynb", "requirements.txt"}
 OF_READERS |= {"jupyter_server_config.py", "jupyterhub_config.py", "script.py", "stopwatch.py", "small.py", "ration.py"}
 """Files that are the reader's, and not the repository's."""
 
@@ -125,7 +125,7 @@ def _checked_quickly() -> Iterator[None]:
 @pytest.mark.usefixtures("_checked_quickly")
 def test_a_command_is_one_that_works(line: str) -> None:
     """Its name and its flags are known, and its settings pass the checks that they pass at installation."""
-    options = parse(shlex.split(line.partition(" > ")[0])[1:])
+    options = parse(shlex.split(line.partition(" > ")[0].replace("$PWD", "/srv"))[1:])
     if options.takes_settings:
         check(options.values)
 
@@ -284,7 +284,7 @@ def test_no_page_installs_this_package_from_an_index() -> None:
         ("pipx run {} doctor", True),
         ("uvx --from {} x", True),
         ("pip install './{}[run]'", False),
-        ("pip install 'PATH/OF/THE/CHECKOUT[serve]'", False),
+        ("pip install '.[serve]'", False),
         ("pip install ./checkout && {} setup", False),
         ("/opt/{}/bin/pip install '/source[serve]' && {} doctor", False),
     ],
