@@ -18,7 +18,8 @@ async def test_every_snippet_of_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    first, *others = snippets("docs/sdk.md")
+    first, *others, snapshots = snippets("docs/sdk.md")
+    assert "sandbox.snapshot(" in snapshots  # which QEMU has: tests/plugins/qemu/container/test_snapshots.py
     await asyncio.to_thread(exec, first, names)
     assert len(others) >= 6
     for snippet in others:
