@@ -23,8 +23,8 @@ import pytest
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import EndCode, SnapshotCode, UsageCode
 from sandbox_kernel.core.remedies import of_system
-from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
 from sandbox_kernel.plugins import index
+from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from sandbox_kernel.setup.doctor import Check, kernelspec_row, promise_rows
 from tests.support import ROOT
 from tests.support.kernels import eventually
@@ -213,8 +213,8 @@ assert ctypes.CDLL(None).unshare(0x10000000) == 0
 print("ready", flush=True)
 sys.stdin.readline()
 Path("/proc/sys/user/max_user_namespaces").write_text("0")
-from sandbox_kernel.engines.bubblewrap import engine
-from sandbox_kernel.engines.bubblewrap.interface import bubblewrap_program
+from sandbox_kernel.plugins.bubblewrap import engine
+from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from tests.support.remedies import in_shell, only, printed_commands
 row = engine.conditions(bubblewrap_program())[0]
 print(row.met)
