@@ -58,7 +58,7 @@ RUN = {
     "container/test_image.py": {
         "test_own_requirements_are_added_to_base": ["sandbox-kernel build --requirements FILE"],
     },
-    "container/test_root_build.py": {
+    "bubblewrap: container/test_root_build.py": {
         "test_another_lock_makes_another_root_and_the_state_says_so": ["sandbox-kernel build{}{}"],
     },
     "container/engines/test_docker.py": {

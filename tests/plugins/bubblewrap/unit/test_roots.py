@@ -238,7 +238,7 @@ def test_a_fifo_has_no_place_in_a_root(data: Path) -> None:
 def test_a_root_is_missing_then_current_then_stale(data: Path) -> None:
     name = "sandbox-kernel:base"
     assert roots.state(name)[0] == "wrong"
-    assert roots.state(name)[2] == "sandbox-kernel build --engine bubblewrap --kind base"
+    assert roots.state(name)[2] == "`sandbox-kernel build --engine bubblewrap --kind base`"
     make(name, roots.plan_for("base").contents)
     assert roots.state(name)[::2] == ("ok", "")
     make(name, "sha256:of an older version")
