@@ -225,15 +225,25 @@ class Attached:
     kind: Literal["dataset", "volume"]
     name: str
     source: str = ""
-    """The absolute path of a dataset's folder, or of the folder that has the volume (`engines.volumes`). Empty: whoever
-    makes the sandbox knows the name; of a volume, it is one of this process's user."""
+    """The absolute path of a dataset's folder, or of the folder that has the volume. Empty: whoever makes the sandbox
+    knows the name; of a volume, it is one of this process's user."""
     writable: bool = False
     """Only a volume is."""
 
     @property
     def path(self) -> str:
         """Where cells see it."""
-        return f"{ATTACHED}/{self.kind}s/{self.name}"
+        return f"{ATTACHED}/{self.setting}/{self.name}"
+
+    @property
+    def setting(self) -> str:
+        """What asks for it."""
+        return f"{self.kind}s"
+
+    @property
+    def layered(self) -> bool:
+        """Whether a layer of the sandbox's own lies above a folder; else it is a file system of its own."""
+        return self.kind == "dataset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

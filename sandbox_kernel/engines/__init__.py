@@ -9,18 +9,14 @@
 - `owner_process`: Whose container it is: a process, told apart from a later one with its number.
 - `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
-- `file_watch`: What the machine's own kernel says of the files that a sandbox opens below its datasets.
 - `process_sample`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
 - `image_names`: Images and roots that this project builds, and the command that makes one.
 - `abilities`: What an engine can do with a sandbox that runs (pause, save, fork), and the seam of those that can.
 - `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
-- `attached`: What a sandbox has of the host's by an exception: its datasets and disks, opened while it starts.
-- `dataset_folder`: A dataset's folder, opened with the rights of the user whose sandbox it is for.
-- `disk_images`: Disks of a fixed size, of which nothing is left when nobody uses them.
+- `attachment`: The seam of what is mounted into a sandbox besides its own folders; a plugin knows what that is.
 - `user_ids`: The user ids that sandboxes have.
-- `volumes`: Disks with a name that outlive sandboxes, and who may use each just now.
 - `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
 - `broker_sockets`: Where a broker listens.

@@ -15,7 +15,7 @@ from ..core.model import MIB, SandboxSample, SandboxSpec
 from .base import Lendable
 
 if TYPE_CHECKING:
-    from .file_watch import FileWatch
+    from ..plugins.api import FileWatch
 
 
 class Ability(StrEnum):
@@ -106,10 +106,10 @@ class Reaping(Protocol):
 
 @runtime_checkable
 class Watched(Protocol):
-    """A container whose datasets are file systems of its own on this machine."""
+    """A container whose layers above folders are file systems of its own on this machine."""
 
     def watch_files(self) -> FileWatch | None:
-        """Hear which files of datasets it opens, from now on; None as long as it is not known where they are.
+        """Hear which files below them it opens, from now on; None as long as it is not known where they are.
 
         Raises `OSError` where this process may not.
         """

@@ -204,10 +204,10 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
     yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
-    volumes = {one.path for one in spec.attached if one.writable}
     wanted = protections(spec)
-    places = {place.path for place in wanted.writable if not place.readonly} | {one.path for one in wanted.disks}
-    yield only("writable places", {"/dev/shm"} | places | volumes, report.get("writable"))  # noqa: S108
+    places = {place.path for place in wanted.writable if not place.readonly}
+    places |= {one.path for one in wanted.mounts if one.writable}
+    yield only("writable places", {"/dev/shm"} | places, report.get("writable"))  # noqa: S108
     yield only("device nodes", DEVICES, report.get("devices"))
     yield only("environment variables", ENVIRONMENT | variables, report.get("environment"))
     yield same("host name", "sandbox", report.get("hostname"))
@@ -293,7 +293,7 @@ def _attached(one: Attached, mount: Mapping[str, Any], changed: tuple[int, int, 
     """What the sandbox has of the host's is the folder that was opened, and has no way out of it."""
     options = set(as_list(mount.get("options")))
     wanted = {"nosuid", "nodev", "rw" if one.writable else "ro"}
-    yield same(f"file system of a {one.kind}", "ext4" if one.kind == "volume" else "overlay", mount.get("type"))
+    yield same(f"file system of a {one.kind}", "overlay" if one.layered else "ext4", mount.get("type"))
     shown = ", ".join(sorted(map(str, options))) or "nothing"
     yield Check(f"options of a {one.kind}", ", ".join(sorted(wanted)), shown, wanted <= options)
     if changed is not None:

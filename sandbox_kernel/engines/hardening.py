@@ -127,6 +127,9 @@ class Disk(NamedTuple):
     size_bytes: int
     owner: int
     """User and group id."""
+    layered: bool = False
+    writable: bool = True
+    """Both as of `Attached`."""
 
 
 class Protections(NamedTuple):
@@ -175,6 +178,11 @@ class Protections(NamedTuple):
     core_bytes: int
     oom_score: int
     """When the host itself runs out of memory, what has more of it goes first; the host's own processes have 0."""
+
+    @property
+    def mounts(self) -> tuple[Attached | Disk, ...]:
+        """All that an engine mounts besides folders in memory."""
+        return (*self.attached, *self.disks)
 
 
 def cpu_quota(limits: Limits) -> int:

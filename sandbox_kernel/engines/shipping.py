@@ -27,7 +27,7 @@ from ..core.model import (
 )
 from ..core.package_files import PACKAGE
 from ..core.time_zone import of_machine
-from . import attached
+from . import attachment
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
 from .seccomp import rules
@@ -298,7 +298,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         inside=inside,
         kernel=settings.kernel,
     )
-    found = attached.of(settings)
+    found = attachment.of(settings)
     return SandboxSpec(
         session_id=session_id or os.urandom(16).hex(),
         image=settings.image,
@@ -306,7 +306,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         limits=settings.limits,
         command=command_of(options, settings.limits),
         limits_kept=settings.limits_kept,
-        uid=attached.owner(found) or new_uid(),
+        uid=attachment.owner(found) or new_uid(),
         made_of=options,
         attached=found,
     )

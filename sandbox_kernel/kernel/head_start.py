@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.helper_processes import keep_ends_of_children
-from ..engines.attached import may_wait
+from ..engines.attachment import may_wait
 from ..engines.preparations import Preparations
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec

@@ -12,7 +12,7 @@ from typing import Any
 from ..core.errors import SandboxError
 from ..core.model import PYTHON_KERNEL, format_bytes
 from ..core.version import __version__
-from ..engines import attached
+from ..engines import attachment
 from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.handshake import language_of
@@ -63,7 +63,7 @@ def _banner(session: Session, engine: str) -> str:
     reach = session.settings.reach
     where = "without network" if reach is None else f"that reaches nothing but {reach}"
     name = "IPython" if session.settings.kernel == PYTHON_KERNEL else session.settings.kernel
-    data = "".join(f"\nData: {one}." for one in attached.told(session.settings))
+    data = "".join(f"\nData: {one}." for one in attachment.told(session.settings))
     return f"{name} {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}{data}"
 
 
@@ -111,7 +111,7 @@ def _about(session: Session) -> dict[str, Any]:
         "network": list(settings.get("network", ())) or "none",
         "secrets": [secret.name for secret in settings.get("secrets", ())],
         "packages": list(settings.get("packages", ())) or "none",
-        "data": {one.path: "rw" if one.writable else "ro" for one in attached.of(settings)} or "none",
+        "data": {one.path: "rw" if one.writable else "ro" for one in attachment.of(settings)} or "none",
         "limits": asdict(settings.limits) | {"file_limit": files.file_bytes, "folder_limit": files.total_bytes},
     }
 

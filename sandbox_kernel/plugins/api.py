@@ -449,6 +449,8 @@ class Plugin:
     """Return what signs a statement with the key that the settings name. Raises `ConfigurationError` if none can be."""
     token_review: Callable[[Settings, str], TokenReview] | None = None
     """Return what asks whose bearer tokens are, for an audience."""
+    attachments: Callable[[], object] | None = None
+    """Return what it knows of what is mounted into sandboxes, a `sandbox_kernel.engines.attachment.Attachments`."""
     sdk: Callable[[Any], Any] | None = None
     """Makes what methods of the SDK call for one sandbox, of its `sandbox_kernel.sdk.instance.Instance`."""
     diagnose: Callable[[Settings, Mapping[str, str]], Diagnosis] | None = None

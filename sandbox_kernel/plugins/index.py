@@ -212,6 +212,16 @@ def plugin(name: str, setting: str | None = None) -> Plugin:
     raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting=setting)
 
 
+def attachments(setting: str | None = None) -> Plugin:
+    """Return the plugin that opens what is mounted into sandboxes. Raises `ConfigurationError` if it is not here."""
+    return plugin("data", setting)
+
+
+def attaching(settings: Settings) -> str | None:
+    """Return the first setting that names something for `attachments` to open; None if none does."""
+    return next((name for name, off in SERVICES["data"].items() if settings.get(name, off) != off), None)
+
+
 def token_review(setting: str) -> Plugin:
     """Return the plugin that asks whose a token is, for `setting`. Raises `ConfigurationError` if it is not here."""
     return plugin("kubernetes", setting)

@@ -35,7 +35,7 @@ from .plugin_parts import Services
 from .requests.driver import Front, Requests
 
 if TYPE_CHECKING:
-    from ..engines.file_watch import FileWatch
+    from ..plugins.api import FileWatch
 
 
 class Idleness:

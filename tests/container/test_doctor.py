@@ -18,7 +18,7 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines.attached import Held
+from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
@@ -143,7 +143,9 @@ async def test_an_image_of_another_version_is_worth_a_note(monkeypatch: pytest.M
 class WritableRoot(DockerEngine):
     """An engine that leaves one protection out."""
 
-    async def start_body(self, session_id: str, body: dict[str, Any], held: Held | None = None) -> DockerContainer:
+    async def start_body(
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+    ) -> DockerContainer:
         body["HostConfig"]["ReadonlyRootfs"] = False
         return await super().start_body(session_id, body, held)
 
@@ -164,7 +166,9 @@ async def test_a_missing_protection_is_named() -> None:
 class AsPodman(DockerEngine):
     """An engine that answers to a create what Podman 5.4 does; `make test-modern` asks the real one."""
 
-    async def start_body(self, session_id: str, body: dict[str, Any], held: Held | None = None) -> DockerContainer:
+    async def start_body(
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+    ) -> DockerContainer:
         raise refusal(500, 'container create: opening seccomp profile failed: open {"defaultAction":', body)
 
 
@@ -190,7 +194,9 @@ class StartsNothing(DockerEngine):
 
     options: tuple[str, ...] = ()
 
-    async def start_body(self, session_id: str, body: dict[str, Any], held: Held | None = None) -> DockerContainer:
+    async def start_body(
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+    ) -> DockerContainer:
         body["HostConfig"]["Tmpfs"]["/tmp"] = "uid=none"
         return await super().start_body(session_id, body, held)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from ...core.model import SandboxSpec
 from ...core.version import __version__
-from .. import attached, container_reaper
-from ..attached import Held
+from .. import attachment, container_reaper
+from ..attachment import Attachment
 from ..owner_process import Owner, host_name
 from .arguments import LABEL, container_arguments, digest
 
@@ -35,7 +35,7 @@ class Ahead:
     since: float
     """When the engine was asked, in seconds since 1970: what happens to the container is told from then on."""
     body: dict[str, Any]
-    held: Held
+    held: Attachment
     """What the container is started with."""
     socket: socket.socket
 
@@ -77,12 +77,12 @@ def create_target(name: str) -> str:
     return f"/containers/create?name={name}"
 
 
-def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Held]:
+def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Attachment]:
     """Return the body of the request that creates a container for `spec`, and what has to be open until it runs.
 
     Raises `ConfigurationError` and `EngineError` for what cannot be opened.
     """
-    held = attached.hold(spec)
+    held = attachment.hold(spec)
     body = container_arguments(spec, held.names)
     body["Labels"] |= {
         f"{LABEL}.spec": digest(spec),

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.model import Attached, SandboxSpec
-from ..attached import EMPTY
-from ..hardening import Protections, Tmpfs, protections
+from ..attachment import EMPTY
+from ..hardening import Disk, Protections, Tmpfs, protections
 from ..seccomp import EPERM, Condition, Rule
 
 LABEL = "sandbox-kernel"
@@ -27,7 +27,7 @@ NOT_OPENED: Mapping[str, str] = {}
 def container_arguments(spec: SandboxSpec, opened: Mapping[str, str] = NOT_OPENED) -> dict[str, Any]:
     """Return the body of the engine's request that creates a container (Docker Engine API 1.41).
 
-    `opened` says what is mounted at each path that is the host's by an exception (`engines.attached`).
+    `opened` says what is mounted at each path that is the host's by an exception (`engines.attachment`).
     """
     wanted = protections(spec)
     host = _host(wanted, opened)
@@ -74,15 +74,7 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         "CgroupnsMode": "private" if "cgroup" in own else "host",
         "ReadonlyRootfs": not wanted.writable_root,
         "Binds": sorted(wanted.host_folders),
-        "Mounts": [
-            *(_dataset(one, opened) for one in wanted.attached if one.kind == "dataset"),
-            *(
-                _disk(one.path, opened, "rw" if one.writable else "ro")
-                for one in wanted.attached
-                if one.kind == "volume"
-            ),
-            *(_disk(one.path, opened) for one in wanted.disks),
-        ],
+        "Mounts": [_mount(one, opened) for one in wanted.mounts],
         "Devices": sorted(wanted.devices),
         "MaskedPaths": list(wanted.masked_paths),
         "ReadonlyPaths": list(wanted.readonly_paths),
@@ -121,17 +113,16 @@ def _options(place: Tmpfs) -> str:
     return f"{mode},nosuid,nodev,exec,size={place.size_bytes},nr_inodes={place.files},mode={place.mode:04o}{owner}"
 
 
-def _dataset(one: Attached, opened: Mapping[str, str]) -> dict[str, Any]:
+def _mount(one: Attached | Disk, opened: Mapping[str, str]) -> dict[str, Any]:
     """An overlay is a file system of the sandbox's own: what is a socket, a lock or a watch below is none in it.
 
     It takes two folders when there is none to write to.
     """
-    folders = f"lowerdir={opened.get(one.path, one.path)}:{opened.get(EMPTY, EMPTY)}"
-    return _volume(one.path, "overlay", "overlay", f"ro,nosuid,nodev,noexec,noatime,{folders}")
-
-
-def _disk(path: str, opened: Mapping[str, str], mode: str = "rw") -> dict[str, Any]:
-    return _volume(path, "ext4", opened.get(path, path), f"{mode},nosuid,nodev,noatime")
+    if one.layered:
+        folders = f"lowerdir={opened.get(one.path, one.path)}:{opened.get(EMPTY, EMPTY)}"
+        return _volume(one.path, "overlay", "overlay", f"ro,nosuid,nodev,noexec,noatime,{folders}")
+    mode = "rw" if one.writable else "ro"
+    return _volume(one.path, "ext4", opened.get(one.path, one.path), f"{mode},nosuid,nodev,noatime")
 
 
 def _volume(path: str, kind: str, device: str, options: str) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, EngineUnavailable
-from ...core.model import DATASETS, SIGKILLED, ExitReason, SandboxSample, SandboxSpec
+from ...core.model import ATTACHED, SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
-from ..attached import Held
+from ..attachment import Attachment, watch
 from ..attestation import as_list, at, checks, demand, only, same, short
 from ..base import Check, Handover, Inspection
 from ..cgroups import limit_sockets, sockets_line
@@ -32,7 +32,7 @@ from .arguments import LABEL, container_arguments, digest, logical
 from .engine_errors import odd
 
 if TYPE_CHECKING:
-    from ..file_watch import FileWatch
+    from ...plugins.api import FileWatch
 
 ENGINE_EMPTY = (
     *("VolumesFrom", "Links", "ExtraHosts", "PortBindings", "PublishAllPorts", "DeviceRequests", "DeviceCgroupRules"),
@@ -99,10 +99,10 @@ GVISOR = "runsc"
 
 
 def mounted_here(inspected: Mapping[str, Any]) -> tuple[dict[str, str], bool]:
-    """Return where the engine's machine has each dataset, by its path in the sandbox; and whether gVisor opens them."""
+    """Return where the engine's machine has what is attached, by its path inside; and whether gVisor opens it."""
     found = as_list(inspected.get("Mounts"))
     pairs = ((one.get("Destination"), one.get("Source")) for one in found if isinstance(one, Mapping))
-    places = {str(path): str(place) for path, place in pairs if str(path).startswith(DATASETS) and place}
+    places = {str(path): str(place) for path, place in pairs if str(path).startswith(f"{ATTACHED}/") and place}
     return places, at(inspected, "HostConfig", "Runtime") == GVISOR
 
 
@@ -165,10 +165,10 @@ class DockerContainer(OverPipe):
         pipe: Pipe,
         events: Connection,
         since: float,
-        held: Held | None = None,
+        held: Attachment | None = None,
     ) -> None:
         """`held` is what it was started with, and closed with its end."""
-        self._held = held or Held()
+        self._held = held or Attachment()
         self.id = identity
         self.image_id: str | None = None
         self.held = True
@@ -409,13 +409,11 @@ class DockerContainer(OverPipe):
         return await asyncio.to_thread(of_cgroup, self._places)
 
     def watch_files(self) -> FileWatch | None:
-        """Hear which files of datasets it opens. Raises OSError, also if the engine is on another machine."""
-        if self._mounted is None or not self._mounted[0]:
+        """Hear which files it opens of the host's. Raises OSError, also if the engine is on another machine."""
+        if self._mounted is None:
             return None
-        from ..file_watch import FileWatch  # most sandboxes are not watched
-
         places, partial = self._mounted
-        return FileWatch(places, partial=partial)
+        return watch(places, partial=partial)
 
     def _forget_limits(self) -> None:
         self._finding.cancel()

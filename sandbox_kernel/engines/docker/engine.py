@@ -19,7 +19,7 @@ from ...core.model import SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..attached import Held, made_aside, opens_disks
+from ..attachment import Attachment, made_aside, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, Owner, host_name
@@ -212,16 +212,18 @@ class DockerEngine(DockerApi):
             body, held = creation(spec)
         return await self.start_body(spec.session_id, body, held)
 
-    async def start_body(self, session_id: str, body: dict[str, Any], held: Held | None = None) -> DockerContainer:
+    async def start_body(
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+    ) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
         name = Owner.of(self.owner_pid).container_name(session_id)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
-        return await self._start(session_id, name, since, creating, held or Held())
+        return await self._start(session_id, name, since, creating, held or Attachment())
 
     async def _start(
-        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]], held: Held
+        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]], held: Attachment
     ) -> DockerContainer:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.

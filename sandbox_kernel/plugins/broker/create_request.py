@@ -16,7 +16,7 @@ from typing import Any
 from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
 from ...core.model import KERNEL_NAME, AgentOptions, Attached, Limits, LimitsKept, SandboxSpec
-from ...engines import attached
+from ...engines import attachment
 from ...engines.shipping import command_of
 from ...engines.user_ids import new_uid
 from .client import packets
@@ -77,7 +77,7 @@ class CreateRequest:
             limits=self.limits,
             command=command_of(self.options, self.limits, warm=warm, preload=preload),
             limits_kept=self.limits_kept,
-            uid=attached.owner(self.attached) or new_uid(),
+            uid=attachment.owner(self.attached) or new_uid(),
             made_of=self.options,
             attached=self.attached,
             reader=self.reader,

@@ -10,11 +10,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded
 from ...core.tasks import Tasks
-from ...engines import disk_images, volumes
-from ...engines.volumes import Quota, Volume, Volumes
+from ...engines.attachment import Quota, Volume, VolumeFolder, provider
 from .ceilings import Policy
 from .client.network_caller import NetworkCaller, User
 from .codes import BrokerCode
@@ -43,23 +41,22 @@ class UserVolumes:
         if isinstance(uid, NetworkCaller):
             return ""  # none of these folders
         own = self._policy().of(uid).own and uid == os.geteuid()
-        return "" if own else volumes.of_owner(self._folder, uid).folder
+        return "" if own else f"{self._folder}/{uid}"
 
-    def of(self, uid: User) -> Volumes:
+    def of(self, uid: User) -> VolumeFolder:
         """Return a user's volumes. Raises `EngineError` for a caller of the network, who has none."""
         if isinstance(uid, NetworkCaller):
             raise EngineError(BrokerCode.BROKER_NO_DATA, setting="volumes")
-        return volumes.at(self.source(uid))
+        return provider("volumes").volumes(self.source(uid))
 
     async def list(self, uid: User) -> tuple[Volume, ...]:
         """Return a user's volumes. This and what follows raise `EngineError`."""
         return await self._done(uid, self.of(uid).list)
 
-    async def create(self, uid: User, name: str, size: int | None) -> None:
+    async def create(self, uid: User, name: str, size: int | None, *, exist_ok: bool = False) -> None:
         """Make an empty volume, of the largest size that is usual and allowed if no `size` is said."""
         own, quota = self.of(uid), self._quota(uid)
-        wanted = min(volumes.DEFAULT_BYTES, quota.total_bytes) if size is None else size
-        await self._done(uid, lambda: own.create(name, wanted, quota=quota))
+        await self._done(uid, lambda: own.create(name, size, quota=quota, exist_ok=exist_ok))
 
     async def remove(self, uid: User, name: str) -> None:
         own = self.of(uid)
@@ -80,8 +77,7 @@ class UserVolumes:
         if not names:
             yield
             return
-        if (why := disk_images.available()) is not None:
-            raise volumes.unusable(why)
+        provider("volumes").check_volumes()
         if self._starting[uid] >= WAITING:
             raise QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{WAITING} starts of one user with volumes")
         self._starting[uid] += 1
@@ -98,11 +94,7 @@ class UserVolumes:
         """Make those that an order writes to and that are not there yet, within the user's ceiling."""
         written = {one.name for one in order.attached if one.kind == "volume" and one.writable}
         for name in sorted(written - {one.name for one in await self.list(uid)} if written else ()):
-            try:
-                await self.create(uid, name, None)
-            except EngineError as error:
-                if error.code is not EndCode.VOLUME_EXISTS:
-                    raise
+            await self.create(uid, name, None, exist_ok=True)
 
     def _quota(self, uid: User) -> Quota:
         ceiling = self._policy().of(uid)
@@ -110,7 +102,7 @@ class UserVolumes:
             by = ceiling.by("volumes")
             raise QuotaExceeded(BrokerCode.BROKER_DENIED, limit="none", setting="volumes", set_by=by)
         most, size = ceiling.volumes, ceiling.volumes_size
-        return Quota(volumes.MAX_VOLUMES if most is None else most, NO_LIMIT if size is None else size)
+        return Quota(NO_LIMIT if most is None else most, NO_LIMIT if size is None else size)
 
     async def _done(self, uid: User, work: Callable[[], T]) -> T:
         """Do work on files outside of the loop. It goes on without who asked for it, and counts until it is done."""

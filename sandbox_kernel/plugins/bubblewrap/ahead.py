@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SCRATCH, SandboxSpec
-from ...engines import attached, cgroups
+from ...engines import attachment, cgroups
 from ...engines.cgroups import Group, NoCgroup
 from ...engines.hardening import Protections, protections
 from ...engines.owner_process import Owner
@@ -78,9 +78,9 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
             setting="image",
         )
     if spec.attached and not layers:
-        raise engine_errors.no_layers("it does so to the root")
+        raise engine_errors.no_layers(spec, "it does so to the root")
     has_folder = scratch_folder.takes_its_place(spec)
-    held = attached.hold(spec, disks=not has_folder)
+    held = attachment.hold(spec, disks=not has_folder)
     group, name = None, ""
     try:
         group = group_for(spec, protections(spec), cgroup=cgroup)

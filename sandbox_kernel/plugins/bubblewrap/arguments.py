@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import HOME, SCRATCH
-from ...engines.attached import EMPTY
+from ...engines.attachment import EMPTY
 from ...engines.hardening import Protections, Tmpfs, accounts
 from .root_lookup import ETC, Root
 
@@ -56,7 +56,7 @@ class Machine(NamedTuple):
     layers: frozenset[str] = frozenset()
     """Of the places where a root is bound, those that get a layer of the sandbox's own."""
     opened: Mapping[str, str] = NOT_OPENED
-    """Paths of what is mounted at each path that is the host's by an exception (`engines.attached`)."""
+    """Paths of what is mounted at each path that is the host's by an exception (`engines.attachment`)."""
 
 
 class Descriptors(NamedTuple):
@@ -113,7 +113,7 @@ def refuse(wanted: Protections, machine: Machine) -> None:
             "new_privileges": not wanted.new_privileges,
             "networks": not wanted.networks,
             "host_folders": not wanted.host_folders,
-            "volumes": all(one.kind == "dataset" or one.path in machine.opened for one in wanted.attached),
+            "volumes": all(one.layered or one.path in machine.opened for one in wanted.attached),
             "scratch on a disk": all(disk.path in machine.opened for disk in wanted.disks),
             "devices": not wanted.devices,
             "writable_root": not wanted.writable_root,
@@ -179,15 +179,15 @@ def _root(root: Root, descriptors: Descriptors, layers: frozenset[str]) -> list[
 
 
 def _attached(wanted: Protections, opened: Mapping[str, str]) -> list[str]:
-    """An overlay of two folders has nothing to write to, and its root is the dataset's own: its times, its rights.
+    """An overlay of two folders has nothing to write to, and its root is the folder's own: its times, its rights.
 
-    A volume is a file system of its own already.
+    What has no layer is a file system of its own already.
     """
     words: list[str] = []
     for place in sorted({one.path.rpartition("/")[0] for one in wanted.attached}):
         words += _folder(place, "0755")
     for one in wanted.attached:
-        if one.kind == "volume":
+        if not one.layered:
             words += ["--bind" if one.writable else "--ro-bind", opened[one.path], one.path]
             continue
         words += ["--overlay-src", opened[EMPTY], "--overlay-src", opened[one.path], "--ro-overlay", one.path]

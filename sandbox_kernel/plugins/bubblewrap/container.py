@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
 from ...core.helper_processes import start_helper
-from ...core.model import DATASETS, SIGKILLED, ExitReason, SandboxSample, SandboxSpec
+from ...core.model import ATTACHED, SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ...engines.abilities import NONE, PAUSE, Ability
+from ...engines.attachment import watch
 from ...engines.attestation import checks, demand
 from ...engines.base import Check, Handover, Inspection
 from ...engines.cgroups import Freezer, Group
@@ -38,7 +39,7 @@ from .root_lookup import Root, find
 from .watch import FolderWatch, MayUse, UsageWatch, confine, family, sample_of_family
 
 if TYPE_CHECKING:
-    from ...engines.file_watch import FileWatch
+    from ..api import FileWatch
 
 
 class CgroupPause:
@@ -138,14 +139,10 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         return await asyncio.to_thread(of_cgroup, places, self._launched.pid)
 
     def watch_files(self) -> FileWatch | None:
-        """Hear which files of datasets it opens. Raises OSError, for an ordinary user always."""
+        """Hear which files it opens of the host's. Raises OSError, for an ordinary user always."""
         root = f"/proc/{self._first}/root"
-        places = {path: f"{root}{path}" for path in self._launched.opened if path.startswith(DATASETS)}
-        if not places or not self._first:
-            return None
-        from ...engines.file_watch import FileWatch  # most sandboxes are not watched
-
-        return FileWatch(places, partial=False)
+        places = {path: f"{root}{path}" for path in self._launched.opened if path.startswith(f"{ATTACHED}/")}
+        return watch(places, partial=False) if self._first else None
 
     # --- the pipe ---------------------------------------------------------------------------------------------------
 

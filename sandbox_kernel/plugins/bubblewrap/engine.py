@@ -18,7 +18,7 @@ from ...core.remedies import as_root
 from ...core.tasks import Tasks
 from ...engines import cgroups
 from ...engines.abilities import PAUSE
-from ...engines.attached import made_aside, opens_disks
+from ...engines.attachment import made_aside, opens_disks
 from ...engines.inspectable import Condition
 from ...engines.limit_watch import Place
 from ...engines.pipe import Pipe
@@ -194,7 +194,7 @@ class BubblewrapEngine:
         except engine_errors.NoLayers as error:
             self._layers = False
             if spec.attached:
-                raise engine_errors.no_layers(str(error)) from error
+                raise engine_errors.no_layers(spec, str(error)) from error
             begun = await self._begun(spec)
             return await self._running(begun)
 

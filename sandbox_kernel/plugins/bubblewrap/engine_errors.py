@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from ...core.codes import EndCode
-from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxError
-from ...core.model import ATTACHED
+from ...core.errors import EngineError, EngineUnavailable, SandboxError
+from ...core.model import ATTACHED, SandboxSpec
 from ...core.remedies import bubblewrap, systemd_runs
-from ...engines.attached import lacking
+from ...engines import attachment
 
 PREFIX = "bwrap: "
 
@@ -62,9 +62,12 @@ def without_cgroup() -> str:
     return f"{own}{accept}" if systemd_runs() and os.geteuid() else accept
 
 
-def no_layers(why: str) -> EngineError:
-    """A dataset is given as a layer, or not at all."""
-    return lacking("datasets", f"bubblewrap 0.11 and Linux 5.11 are needed for layers, and there are none here ({why})")
+def no_layers(spec: SandboxSpec, why: str) -> EngineError:
+    """What a sandbox has of the host's is given as a layer, or not at all."""
+    setting = spec.attached[0].setting
+    return attachment.lacking(
+        setting, f"bubblewrap 0.11 and Linux 5.11 are needed for layers, and there are none here ({why})"
+    )
 
 
 def refusal(said: str) -> SandboxError:
@@ -73,12 +76,12 @@ def refusal(said: str) -> SandboxError:
     words = text.removeprefix(PREFIX)
     low = words.lower()
     if "overlay mount on /newroot" + ATTACHED in words:
-        code, name = EndCode.DATASET_NOT_OPENED, words.partition(f"/newroot{ATTACHED}/datasets/")[2].partition(" ")[0]
+        path = words.partition("/newroot")[2].partition(" ")[0]
         why = "something is mounted below it, or its file system takes no layer above it"
         why += (
             f" ({words.rpartition(': ')[2][:100]}): name a folder without mounts below, on a local disk, or use Docker"
         )
-        return ConfigurationError(code, f"{code.note(name=name).text}: {why}", setting="datasets")
+        return attachment.provider().not_layered(path, why)
     if "overlay" in low:
         return NoLayers(EndCode.ENGINE_FAILED, f"no layer can be put above the root: {words[:500]}")
     if "namespace" in low or "uid map" in low or "gid map" in low or "loopback" in low:

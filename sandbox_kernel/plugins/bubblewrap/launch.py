@@ -29,7 +29,7 @@ from ...core.model import SCRATCH, SandboxSpec
 from ...core.version import __version__
 from ...engines import seccomp
 from ...engines import seccomp_program as system_calls
-from ...engines.attached import Held
+from ...engines.attachment import Attachment
 from ...engines.cgroups import Group
 from ...engines.hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ...engines.owner_process import Owner
@@ -76,7 +76,7 @@ class Launched:
     """The descriptor that bubblewrap was given of a namespace of users, if it was given one."""
     opened: Mapping[str, str] = field(default_factory=dict)
     """What it was started with of the host's by an exception, by its paths."""
-    held: Held = field(default_factory=Held)
+    held: Attachment = field(default_factory=Attachment)
     """The same as it was opened; nothing for a sandbox that was taken over."""
     disks: Mapping[str, str] = field(default_factory=dict)
     """Where it has a disk, and the numbers of its root's device and inode."""
@@ -127,7 +127,7 @@ def launch(
     guest: Guest | None = None,
     *,
     layers: bool = False,
-    attached: Held | None = None,
+    attached: Attachment | None = None,
     name: str | None = None,
 ) -> tuple[Launched, socket.socket]:
     """Start bubblewrap for `spec`; return what is known of it, and the owner's end of the pipe.
@@ -138,7 +138,7 @@ def launch(
     wanted, more, variable, niceness, pipe, gate = guest or Guest(walls(spec), (), MARK)
     above = frozenset(target for source, target in root.binds if layers and os.path.isdir(source))  # noqa: PTH112 (a string)
     name = name or new_name(spec, group)
-    opened, devices, disks = _given(attached or Held())
+    opened, devices, disks = _given(attached or Attachment())
     folder = scratch_folder.of(opened, SCRATCH)
     mine, theirs = pipe or way()
     held: list[int] = []
@@ -206,7 +206,7 @@ def launch(
     for fd in (descriptors.filter, descriptors.status, errors_end[1], *descriptors.etc.values(), *spaces):
         os.close(fd)
     known = (name, spec.session_id, process.pid, monitor, errors_end[0], status, group, descriptors)
-    return Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Held(), disks), mine
+    return Launched(*known, own.host_uid, above, own.descriptor, opened, attached or Attachment(), disks), mine
 
 
 def walls(spec: SandboxSpec) -> Protections:
@@ -295,7 +295,7 @@ def _mounted() -> tuple[str, ...]:
     return tuple(sorted(place for place in places if place.startswith(below)))
 
 
-def _given(held: Held) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+def _given(held: Attachment) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return where bubblewrap finds what was opened, which of it are devices, and what tells the root of disks apart.
 
     bubblewrap would leave descriptors to the sandbox, so it looks a path up again, and the attestation compares what it

@@ -2,7 +2,6 @@
 
 A thread takes a mount namespace of its own, mounts them there, and starts bubblewrap, which inherits it. So no mount is
 ever the machine's, and the system takes all of them back when bubblewrap has ended, whoever was killed before.
-Imports errors and the disks; starts what it is given.
 """
 
 from __future__ import annotations
@@ -73,11 +72,11 @@ def _mount_all(devices: Mapping[str, str]) -> None:
             except OSError as error:
                 if error.errno not in {errno.EACCES, errno.EROFS}:
                     raise
-                mount(os.fsencode(devices[path]), place, b"ext4", flags | _RDONLY)  # a volume that is only read
+                mount(os.fsencode(devices[path]), place, b"ext4", flags | _RDONLY)  # a file system that is only read
     except OSError as error:
-        from ...engines.disk_images import refused
+        from ...engines.attachment import no_disk
 
-        raise refused(f"it cannot be mounted: {error.strerror}") from error
+        raise no_disk(f"it cannot be mounted: {error.strerror}") from error
 
 
 def _done(result: int, what: str) -> None:

@@ -53,9 +53,9 @@ def takes_its_place(spec: SandboxSpec) -> bool:
     if spec.limits.scratch != "disk" or os.geteuid() == 0:
         return False
     if spec.limits_kept != "best-effort":
-        from ...engines import disk_images
+        from ...engines import attachment
 
-        raise disk_images.refused(
+        raise attachment.no_disk(
             "only root can make one: use a broker that root runs, or accept a folder, whose size is looked at and not "
             "enforced, with limits = best-effort"
         )
@@ -64,23 +64,23 @@ def takes_its_place(spec: SandboxSpec) -> bool:
 
 def make(name: str, size: int, place: str | None = None) -> int:
     """Return a descriptor of a new folder for the sandbox `name`, for its path alone. Raises `EngineError`."""
-    from ...engines import disk_images
+    from ...engines import attachment
 
     above = place or PLACE
-    if disk_images.kind_of(above) not in ON_DISK:
-        raise disk_images.refused(f"{above} is not on a disk of this machine, so there is no folder, either")
+    if attachment.file_system(above) not in ON_DISK:
+        raise attachment.no_disk(f"{above} is not on a disk of this machine, so there is no folder, either")
     outer = f"{above}/{name}"
     try:
         os.mkdir(outer, 0o700)  # noqa: PTH102 (a string)
         os.mkdir(f"{outer}/{INSIDE}", 0o700)  # noqa: PTH102 (a string)
         fd = os.open(f"{outer}/{INSIDE}", _NAMED)
     except OSError as error:
-        raise disk_images.refused(f"no folder can be made in {above}: {error.strerror}") from error
+        raise attachment.no_disk(f"no folder can be made in {above}: {error.strerror}") from error
     space = room(f"{outer}/{INSIDE}")
     if space.free - space.least < size:
         os.close(fd)
         remove(outer)
-        raise disk_images.no_room(size, max(0, space.free - space.least))
+        raise attachment.no_room(size, max(0, space.free - space.least))
     return fd
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from ...core.errors import SandboxError
 from ...core.model import Attached, Settings
-from ...engines import attached, disk_images, volumes
 from ...engines.select import is_service
 from ..api import Diagnosis, Problem
+from . import attached, volumes
 
 MAX_FILES = 1000
 """That are looked at in the first level of a dataset."""
@@ -61,8 +61,7 @@ def _closed(folder: str) -> list[str]:
 
 def _of_a_volume(one: Attached) -> Iterator[Problem]:
     try:
-        if (why := disk_images.available()) is not None:
-            raise volumes.unusable(why)
+        volumes.check()
         if not one.writable:
             volumes.of_user().size(one.name)
     except SandboxError as error:

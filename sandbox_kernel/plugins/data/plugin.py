@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ...core.model import Settings
 from ..api import Command, Diagnosis, Plugin, SessionHandle, SessionService
 from .codes import DataCode
+
+if TYPE_CHECKING:
+    from ...engines.attachment import Attachments
 
 
 def service(settings: Settings, session: SessionHandle) -> SessionService:
@@ -29,6 +33,13 @@ def diagnose(settings: Settings, environment: Mapping[str, str]) -> Diagnosis:
     from .diagnosis import diagnosis
 
     return diagnosis(settings)
+
+
+def attachments() -> Attachments:
+    """Return what engines ask about data."""
+    from . import attached
+
+    return attached
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +67,7 @@ PLUGIN = Plugin(
     service=service,
     no_snapshot=no_snapshot,
     diagnose=diagnose,
+    attachments=attachments,
     commands=(
         Command(
             name="volumes",

@@ -23,11 +23,12 @@ from ...core.codes import Code, EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError
 from ...core.model import GIB, MIB, Settings, format_bytes
 from ...core.package_files import PACKAGE
-from ...engines import disk_images, volumes
+from ...engines.attachment import Volume
 from ...engines.select import is_service, make_engine
-from ...engines.volumes import Volume, VolumeKeeper, Volumes
 from ...files.file_rules import printable
+from . import disk_images, volumes
 from .codes import DataCode
+from .volumes import VolumeKeeper, Volumes
 
 ACTIONS = ("ls", "create", "rm", "export", "import")
 PIECE_BYTES = 16 * MIB
@@ -102,8 +103,7 @@ def _kept(options: argparse.Namespace) -> Volumes | _OfBroker:
         if not isinstance(engine, VolumeKeeper):
             raise volumes.unusable(f"{options.engine} keeps none")
         return _OfBroker(engine)
-    if (why := disk_images.available()) is not None:
-        raise volumes.unusable(why)
+    volumes.check()
     return volumes.of_user()
 
 

@@ -10,7 +10,7 @@ import re
 from ...config.sources import SETTINGS
 from ...core.model import SCRATCH, Limits, Settings, format_bytes
 from ...core.package_files import brought
-from ...engines import attached
+from ...engines import attachment
 from ...files.file_rules import FileLimits
 from .clients import ServerLimits
 
@@ -113,7 +113,7 @@ def _disk(limits: Limits) -> str:
 
 
 def _data(settings: Settings) -> str:
-    places = attached.told(settings)
+    places = attachment.told(settings)
     return f"Data is at {', '.join(places)}." if places else "Nothing of any other computer is there."
 
 

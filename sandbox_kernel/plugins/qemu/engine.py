@@ -16,8 +16,7 @@ from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
 from ...core.tasks import Tasks, made_in_thread
-from ...engines import disk_images
-from ...engines.attached import Held, hold, lacking
+from ...engines.attachment import Attachment, hold, lacking, provider
 from ...engines.hardening import protections
 from ...engines.inspectable import Condition
 from ...engines.pipe import Pipe
@@ -299,14 +298,15 @@ class QemuEngine(BubblewrapEngine):
 
 def refuse(spec: SandboxSpec) -> None:
     """Raise `EngineError` for what no machine has: the host would mount a disk that a hostile one may have written."""
-    if any(one.kind == "volume" for one in spec.attached):
-        raise lacking("volumes")
+    for one in spec.attached:
+        if not one.layered:
+            raise lacking(one.setting)
 
 
 class _Opened(NamedTuple):
     """What a machine has of the host's, open."""
 
-    held: Held
+    held: Attachment
     disk: int | None
     """The file of its second disk."""
 
@@ -316,7 +316,7 @@ def _opened(spec: SandboxSpec) -> _Opened:
     held = hold(spec, disks=False)
     try:
         disks = protections(spec).disks
-        return _Opened(held, disk_images.image(disks[0].size_bytes, disks[0].owner) if disks else None)
+        return _Opened(held, provider("scratch").disk_image(disks[0].size_bytes, disks[0].owner) if disks else None)
     except BaseException:
         held.close()
         raise

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...core.model import SandboxSpec
-from ...engines.attached import Held
+from ...engines.attachment import Attachment
 from ..bubblewrap.interface import Guest, Launched, Root, Way, group_for, launch, way
 from . import hardware, profile
 from .artifacts import Machine
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
         state: int | None = None,
         gate: int | None = None,
         disk: int | None = None,
-        held: Held | None = None,
+        held: Attachment | None = None,
     ) -> tuple[Launched, RunningConfig, socket.socket]:
         """Start QEMU, from a state if an open file of one is given; return what it is, and our end of its monitor.
 

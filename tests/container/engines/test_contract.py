@@ -25,9 +25,9 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import HOME, MIB, AgentOptions, SandboxSpec
-from sandbox_kernel.engines import disk_images
 from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container, Handover
+from sandbox_kernel.plugins.data import disk_images
 from tests.support import ROOT
 from tests.support.datasets import a_folder, dataset
 from tests.support.disks import loops_of, size_of_its_own

@@ -26,8 +26,8 @@ from .listener_trust import is_address, is_own, path_of
 
 if TYPE_CHECKING:
     from ....engines import base
+    from ....engines.attachment import Volume
     from ....engines.inspectable import Condition, Crowd, EngineInfo, ImageInfo, Listed, Shown
-    from ....engines.volumes import Volume
     from ..settings import BrokerSettings
 
 START_SECONDS = 60.0
@@ -158,7 +158,7 @@ class BrokerEngine:
 
     async def volumes(self) -> tuple[Volume, ...]:
         """Return this user's volumes at the broker. This and what follows raise `EngineError`."""
-        from ....engines.volumes import Volume
+        from ....engines.attachment import Volume
 
         rows = (await self._query("volumes", seconds=VOLUME_SECONDS))["rows"]
         return tuple(Volume(str(name), int(size), used, str(users)) for name, size, used, users in rows)

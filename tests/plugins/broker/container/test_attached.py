@@ -19,9 +19,9 @@ from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded
 from sandbox_kernel.core.model import MIB
-from sandbox_kernel.engines import disk_images
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.codes import BrokerCode
+from sandbox_kernel.plugins.data import disk_images
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.broker.container.test_broker import as_nobody, asking, spec
 from tests.plugins.broker.container.test_detached_threats import ask

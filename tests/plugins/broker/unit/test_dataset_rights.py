@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.engines import dataset_folder
-from sandbox_kernel.engines.dataset_folder import UnfitFolderError, opened, opened_as
+from sandbox_kernel.plugins.data import dataset_folder
+from sandbox_kernel.plugins.data.dataset_folder import UnfitFolderError, opened, opened_as
 from tests.support.kernels import eventually
 
 NOBODY = 65534

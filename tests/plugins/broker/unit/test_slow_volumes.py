@@ -16,8 +16,7 @@ import pytest
 
 from sandbox_kernel.core.errors import QuotaExceeded
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
-from sandbox_kernel.engines import disk_images
-from sandbox_kernel.engines.attached import Held, hold, made_aside
+from sandbox_kernel.engines.attachment import Attachment, hold, made_aside
 from sandbox_kernel.plugins.broker import create_request, daemon, user_volumes
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client import packets
@@ -25,6 +24,7 @@ from sandbox_kernel.plugins.broker.client.listener_trust import Peer
 from sandbox_kernel.plugins.broker.create_request import CreateRequest
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.user_volumes import UserVolumes
+from sandbox_kernel.plugins.data import disk_images
 from tests.support.patience import within
 
 pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=str(disk_images.available()))
@@ -43,7 +43,7 @@ class Engine:
     address = "an engine"
 
     async def start(self, spec: SandboxSpec) -> None:
-        (await made_aside(lambda: hold(spec), Held.close)).close()
+        (await made_aside(lambda: hold(spec), Attachment.close)).close()
         raise StartedError
 
 

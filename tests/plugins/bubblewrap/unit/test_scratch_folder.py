@@ -11,6 +11,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
+from sandbox_kernel.engines.attachment import file_system
 from sandbox_kernel.plugins.bubblewrap import scratch_folder
 from sandbox_kernel.plugins.bubblewrap.scratch_folder import INSIDE, OverLimitError, remove
 
@@ -145,9 +146,7 @@ def test_there_is_none_in_memory() -> None:
 
 
 def test_one_that_the_disk_has_no_room_for_is_refused(tmp_path: Path) -> None:
-    from sandbox_kernel.engines import disk_images
-
-    if disk_images.kind_of(str(tmp_path)) not in scratch_folder.ON_DISK:
+    if file_system(str(tmp_path)) not in scratch_folder.ON_DISK:
         pytest.skip("the tests' own folder is not on a disk")
     with pytest.raises(EngineError, match="that are free") as raised:
         scratch_folder.make(NAME, 1 << 60, str(tmp_path))

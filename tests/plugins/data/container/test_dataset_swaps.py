@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed
-from sandbox_kernel.engines import attached
+from sandbox_kernel.engines import attachment
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.plugins.bubblewrap import launch
 from tests.plugins.data.container.test_dataset_threats import WALLS
@@ -41,14 +41,14 @@ def change_names(monkeypatch: pytest.MonkeyPatch, wall: str, change: Callable[[d
 
         monkeypatch.setattr(launch, "machine", with_another)
         return
-    hold = attached.hold
+    hold = attachment.hold
 
-    def other(spec: Any, **which: bool) -> attached.Held:
+    def other(spec: Any, **which: bool) -> attachment.Attachment:
         held = hold(spec, **which)
         change(held.names)
         return held
 
-    monkeypatch.setattr(attached, "hold", other)
+    monkeypatch.setattr(attachment, "hold", other)
 
 
 async def _attested(wall: str, folder: Path) -> None:
@@ -85,15 +85,15 @@ async def test_a_folder_that_is_swapped_before_the_mount_is_still_the_one(
     with a_folder("wanted") as folder, a_folder("private") as private:
         (folder / "whose").write_text("wanted")
         (private / "whose").write_text("private")
-        hold = attached.hold
+        hold = attachment.hold
 
-        def swapped(spec: Any, **which: bool) -> attached.Held:
+        def swapped(spec: Any, **which: bool) -> attachment.Attachment:
             held = hold(spec, **which)
             folder.rename(folder.parent / "moved")
             folder.symlink_to(private)
             return held
 
-        monkeypatch.setattr(attached, "hold", swapped)
+        monkeypatch.setattr(attachment, "hold", swapped)
         container: Container = await WALLS[wall].make().start(WALLS[wall].spec(READS, attached=dataset(folder)))
         try:
             assert json.loads(await receive_line(container)) == "wanted"

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.data import generate
 from sandbox_kernel.core.codes import HintCode
-from sandbox_kernel.engines import volumes
+from sandbox_kernel.plugins.data import volumes
 from tests.support import ROOT
 from tests.support.pages import snippets
 

@@ -13,9 +13,9 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.cli import main
-from sandbox_kernel.engines.file_watch import BATCH
 from sandbox_kernel.plugins.data import reads
 from sandbox_kernel.plugins.data.codes import DataCode
+from sandbox_kernel.plugins.data.file_watch import BATCH
 from sandbox_kernel.plugins.record import keys, verification
 from tests.support.batch import SCRIPT, command, run, write
 from tests.support.datasets import a_folder

@@ -14,9 +14,9 @@ from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
-from sandbox_kernel.engines import disk_images, volumes
-from sandbox_kernel.engines.disk_images import Device
-from sandbox_kernel.engines.volumes import Volumes
+from sandbox_kernel.plugins.data import disk_images, volumes
+from sandbox_kernel.plugins.data.disk_images import Device
+from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.engines import disk_images
+from sandbox_kernel.plugins.data import disk_images
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
 

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.model import SPILL
-from sandbox_kernel.engines import disk_images
+from sandbox_kernel.plugins.data import disk_images
 
 pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=f"no disks: {disk_images.available()}")
 

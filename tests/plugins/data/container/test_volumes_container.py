@@ -22,13 +22,13 @@ from sandbox_kernel.cli.program import main
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.core.model import MIB, SCRATCH, Attached, Limits, SandboxSpec
-from sandbox_kernel.engines import attached, volumes
+from sandbox_kernel.engines import attachment
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.volumes import Volumes
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
-from sandbox_kernel.plugins.data import volume_command
+from sandbox_kernel.plugins.data import volume_command, volumes
 from sandbox_kernel.plugins.data.codes import DataCode
+from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
 from tests.support.remedies import only
@@ -246,7 +246,7 @@ def test_an_import_that_fails_while_its_device_lingers_makes_no_volume(
 def test_an_import_that_is_killed_leaves_nothing_of_that_name(tmp_path: Path, owned: Volumes) -> None:
     os.mkfifo(tmp_path / "archive")
     code = (
-        "import sys; from sandbox_kernel.cli.program import main; from sandbox_kernel.engines import volumes\n"
+        "import sys; from sandbox_kernel.cli.program import main; from sandbox_kernel.plugins.data import volumes\n"
         "volumes.default_folder = lambda: sys.argv[1]\n"
         "main(['volumes', 'import', 'copy', sys.argv[2], '--size', '64M', '--engine', 'docker'])"
     )
@@ -279,7 +279,7 @@ async def test_a_disk_of_another_name_is_refused_on_docker(
         uid=owned.uid(),
         attached=attached_to,
     )
-    hold = attached.hold
+    hold = attachment.hold
 
     async def lines() -> list[Check]:
         container = await engine.start(spec)
@@ -291,12 +291,12 @@ async def test_a_disk_of_another_name_is_refused_on_docker(
     assert [one.ok for one in await lines()] == [True]
     other = owned.attach("other", writable=True)
 
-    def another(spec: SandboxSpec) -> attached.Held:
+    def another(spec: SandboxSpec) -> attachment.Attachment:
         held = hold(spec)
         held.names[place] = other.path
         return held
 
-    monkeypatch.setattr(attached, "hold", another)
+    monkeypatch.setattr(attachment, "hold", another)
     try:
         assert [one.ok for one in await lines()] == [False]
     finally:

@@ -17,7 +17,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
-from sandbox_kernel.engines.volumes import Volumes
+from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.container.test_engine_lost import DISK_BYTES, IMAGE, OwnEngine
 from tests.support.engines import Bubblewrap, Docker
 from tests.support.kernels import eventually
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has loop de
 WRITER = """
 import sys
 from sandbox_kernel import Sandbox
-from sandbox_kernel.engines import volumes
+from sandbox_kernel.plugins.data import volumes
 volumes.default_folder = lambda: sys.argv[1]
 sandbox = Sandbox(engine=sys.argv[2], image=sys.argv[3], volumes={"models": "rw"})
 sandbox.run_code('''

@@ -15,7 +15,8 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Attached
-from sandbox_kernel.engines.attached import Held, open_dataset
+from sandbox_kernel.engines.attachment import Attachment
+from sandbox_kernel.plugins.data.attached import open_dataset
 
 NOBODY = 65534
 DETACH = 2
@@ -89,7 +90,7 @@ def test_what_a_user_alone_may_look_at_is_refused_and_no_descriptor_of_it_is_lef
 
 
 def test_control_what_root_may_look_at_too_is_opened(mounted: Callable[[str], Path]) -> None:
-    held = Held()
+    held = Attachment()
     one = Attached(kind="dataset", name="data", source=str(mounted(",allow_other")))
     held.keep(one.path, open_dataset(one, NOBODY))
     assert list(held.changed()) == [one.path]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Attached, Limits, SandboxSpec
-from sandbox_kernel.engines import attached
-from sandbox_kernel.engines.attached import may_wait
-from sandbox_kernel.engines.dataset_folder import UnfitFolderError, opened, opened_as
+from sandbox_kernel.engines.attachment import may_wait
+from sandbox_kernel.plugins.data import attached
+from sandbox_kernel.plugins.data.dataset_folder import UnfitFolderError, opened, opened_as
 
 
 def account(home: Path) -> pwd.struct_passwd:
@@ -53,7 +53,7 @@ def test_a_home_that_is_named_through_a_link_is_none_either(
 
 MOUNTED = """
 import os, pwd, subprocess, sys
-from sandbox_kernel.engines.dataset_folder import UnfitFolderError, opened
+from sandbox_kernel.plugins.data.dataset_folder import UnfitFolderError, opened
 place = sys.argv[1]
 home = f"{place}/home/somebody"
 account = pwd.struct_passwd(("somebody", "x", os.geteuid(), os.getegid(), "", home, "/bin/sh"))

@@ -17,11 +17,11 @@ import pytest
 from sandbox_kernel.core.codes import Code, EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
-from sandbox_kernel.engines import disk_images
-from sandbox_kernel.engines import volumes as volumes_module
-from sandbox_kernel.engines.attached import hold
+from sandbox_kernel.engines.attachment import Quota, hold
 from sandbox_kernel.engines.user_ids import UID_RANGE, new_uid
-from sandbox_kernel.engines.volumes import Quota, Volumes, of_owner
+from sandbox_kernel.plugins.data import disk_images
+from sandbox_kernel.plugins.data import volumes as volumes_module
+from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.remedies import in_shell, only
 
 SIZE = 32 * MIB
@@ -267,7 +267,7 @@ def test_a_folder_that_others_may_open_is_not_used(volumes: Volumes, tmp_path: P
 
 
 def test_owners_have_folders_and_user_ids_of_their_own(tmp_path: Path) -> None:
-    first, second = (of_owner(str(tmp_path / "volumes"), owner) for owner in (1001, 1002))
+    first, second = (Volumes(f"{tmp_path}/volumes/{owner}") for owner in (1001, 1002))
     first.create("models", SIZE)
     assert [one.name for one in first.list()] == ["models"]
     assert second.list() == ()
@@ -307,7 +307,7 @@ def test_what_cannot_be_made_leaves_nothing(volumes: Volumes) -> None:
 def test_a_volume_that_is_not_there_is_made_to_be_written_to_and_not_to_be_read(
     volumes: Volumes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_kernel.engines.volumes.DEFAULT_BYTES", SIZE)
+    monkeypatch.setattr("sandbox_kernel.plugins.data.volumes.DEFAULT_BYTES", SIZE)
     refusal(EndCode.VOLUME_NOT_HERE, volumes.attach, "models", writable=False)
     assert not Path(volumes.folder).exists()
     os.close(volumes.attach("models", writable=True).fd)
@@ -317,7 +317,7 @@ def test_a_volume_that_is_not_there_is_made_to_be_written_to_and_not_to_be_read(
 READ_ONLY = """
 import subprocess, sys
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines.volumes import Volumes
+from sandbox_kernel.plugins.data.volumes import Volumes
 mine = Volumes(sys.argv[1])
 subprocess.run(["mount", "--bind", mine.folder, mine.folder], check=True)
 subprocess.run(["mount", "-o", f"remount,bind,{sys.argv[2]}", mine.folder], check=True)

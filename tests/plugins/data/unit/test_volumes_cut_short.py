@@ -13,8 +13,8 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
-from sandbox_kernel.engines import disk_images
-from sandbox_kernel.engines.volumes import Volumes
+from sandbox_kernel.plugins.data import disk_images
+from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=f"no disks: {disk_images.available()}")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=f"no
 SIZE = 16 * MIB
 WORK = """
 import os, signal, sys
-from sandbox_kernel.engines import disk_images, volumes
+from sandbox_kernel.plugins.data import disk_images, volumes
 
 folder, what, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 step = 0

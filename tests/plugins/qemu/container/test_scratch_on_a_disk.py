@@ -13,8 +13,8 @@ import pytest
 from sandbox_kernel.core.codes import SnapshotCode
 from sandbox_kernel.core.errors import AbilityMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
-from sandbox_kernel.engines import disk_images
 from sandbox_kernel.engines.abilities import Ability, demand
+from sandbox_kernel.plugins.data import disk_images
 from tests.plugins.qemu.container.test_machines import machine_of
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.support.engines import ONLY, REPORT, SMALL, receive_line, report_sources

@@ -23,7 +23,7 @@ import pytest
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import cgroups, hardening, shipping
-from sandbox_kernel.engines.attached import Held
+from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
@@ -316,7 +316,7 @@ def weaken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
                 with outside:
                     yield found
 
-        def weakened_creation(spec: Any) -> tuple[dict[str, Any], Held]:
+        def weakened_creation(spec: Any) -> tuple[dict[str, Any], Attachment]:
             body, held = real(spec)
             weakened.change(body, given)
             return body, held

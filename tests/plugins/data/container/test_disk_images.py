@@ -15,7 +15,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import GIB, MIB
-from sandbox_kernel.engines import disk_images
+from sandbox_kernel.plugins.data import disk_images
 from tests.support import ROOT
 from tests.support.disks import loops_of, size_of_its_own
 
@@ -34,7 +34,7 @@ def run(code: str, *arguments: str, under: tuple[str, ...] = ()) -> subprocess.C
     """Run lines in a process of their own, with `disk_images` and `EngineError` imported."""
     head = (
         "import os, signal, sys\nfrom sandbox_kernel.core.errors import EngineError\n"
-        "from sandbox_kernel.engines import disk_images\n"
+        "from sandbox_kernel.plugins.data import disk_images\n"
     )
     return subprocess.run(
         [*under, sys.executable, "-c", head + code, *arguments],

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines import disk_images
 from sandbox_kernel.engines.base import Engine
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.plugins.data import disk_images
 from tests.support import ROOT
 from tests.support.disks import loops_of, size_of_its_own
 from tests.support.engines import SMALL, Bubblewrap, Docker

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from ..core.model import DATASETS, OpenedFile
+from ...core.model import DATASETS, OpenedFile
 
 _CLOEXEC, _NONBLOCK = 0x1, 0x2
 _ADD, _FLUSH, _WHOLE_FILE_SYSTEM = 0x1, 0x80, 0x100

@@ -3,7 +3,6 @@
 A volume is a file of a fixed size with an ext4 file system, in a folder that only this process's user can open. Cells
 write to it through the machine's ext4, never to its blocks, so the machine may mount it. Who uses one has a lock on the
 open file that its loop device shows: the lock lasts for as long as the device, whoever was killed in between.
-Imports errors, core and the disks; no engine's words.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from ..core.codes import EndCode, Note
-from ..core.errors import EngineError
-from ..core.helper_processes import environment_of_helpers
-from ..core.home_folder import home_folder
-from ..core.model import DATA_NAME, GIB, format_bytes
+from ...core.codes import EndCode, Note
+from ...core.errors import EngineError
+from ...core.helper_processes import environment_of_helpers
+from ...core.home_folder import home_folder
+from ...core.model import DATA_NAME, GIB, format_bytes
+from ...engines.attachment import Quota, Volume
+from ...engines.user_ids import UID_RANGE, new_uid
 from . import disk_images
-from .user_ids import UID_RANGE, new_uid
 
 DEFAULT_BYTES = 10 * GIB
 """Of a volume that is made because a sandbox asks to write to it."""
@@ -49,25 +49,6 @@ _REPAIRED = (0, 1)
 _SUPERBLOCK, _MAGIC = 1024, 0xEF53
 _VALID, _HAS_ERRORS = 1, 2
 _NEEDS_RECOVERY = 4
-
-
-class Quota(NamedTuple):
-    """What one owner may have."""
-
-    volumes: int
-    total_bytes: int
-    """Of their largest sizes, whatever is in them."""
-
-
-class Volume(NamedTuple):
-    """A volume as a list shows it."""
-
-    name: str
-    size_bytes: int
-    used_bytes: int | None
-    """As its file system said when it was last written to; None if that is no file system."""
-    used_by: str
-    """Who uses it just now, for people; empty: no sandbox."""
 
 
 @runtime_checkable
@@ -132,12 +113,28 @@ class Volumes:
         with self._opened_folder(name) as folder, _closing(self._open(folder, name, os.O_RDONLY)) as fd:
             return os.fstat(fd).st_size
 
-    def create(self, name: str, size: int = DEFAULT_BYTES, *, quota: Quota | None = None) -> None:
-        """Make an empty volume and reserve its room. Raises `EngineError`: it is there, or there is no room for it."""
+    def create(self, name: str, size: int | None = None, *, quota: Quota | None = None, exist_ok: bool = False) -> None:
+        """Make an empty volume and reserve its room.
+
+        Args:
+            name: Of the volume.
+            size: In bytes; None is the usual one, or as much as the quota allows.
+            quota: What its owner may have; None is no limit.
+            exist_ok: Whether a volume of that name is left as it is.
+
+        Raises:
+            EngineError: It is there, or there is no room for it.
+        """
         _check(name)
         uid = self.uid()
+        if size is None:
+            size = DEFAULT_BYTES if quota is None else min(DEFAULT_BYTES, quota.total_bytes)
         with self._opened_folder(create=True) as folder, self._alone(folder):
-            self._create(folder, name, size, uid, quota)
+            try:
+                self._create(folder, name, size, uid, quota)
+            except EngineError as error:
+                if not exist_ok or error.code is not EndCode.VOLUME_EXISTS:
+                    raise
 
     def remove(self, name: str) -> None:
         """Remove a volume with its content. Raises `EngineError`: it is not there, or in use."""
@@ -167,8 +164,7 @@ class Volumes:
         For as long as the device is there, others may read a volume that is read, and not use one that is written to.
         Raises `EngineError`.
         """
-        if (why := disk_images.available()) is not None:
-            raise unusable(why)
+        check()
         uid = self.uid() if writable else 0
         with self._opened_folder(name, create=writable) as folder, self._alone(folder):
             if create and writable and not _is_there(folder, name):
@@ -339,14 +335,15 @@ def of_user() -> Volumes:
     return Volumes(default_folder())
 
 
-def of_owner(folder: str, owner: int) -> Volumes:
-    """Return the volumes that a process has for a user of its own choice, below a folder of its own."""
-    return Volumes(f"{folder}/{owner}")
-
-
 def at(source: str) -> Volumes:
     """Return the volumes in a folder, as `Attached.source` names it; empty: those of this process's user."""
     return Volumes(source) if source else of_user()
+
+
+def check() -> None:
+    """Raise `EngineError` if this process cannot use volumes."""
+    if (why := disk_images.available()) is not None:
+        raise unusable(why)
 
 
 def users(fd: int) -> str:

@@ -5,7 +5,6 @@ The file of a disk for scratch has no name any more when the sandbox starts, and
 mount: so nothing is left, whoever was killed in between. Root's alone, as loop devices and mounts are; what is another
 program's disk, as QEMU's, is a file and anybody's. A device makes no holes in its file: their room would be the host's
 again, to be taken by others.
-Imports errors and core; no engine's words.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..core.codes import EndCode
-from ..core.errors import EngineError
-from ..core.helper_processes import environment_of_helpers
-from ..core.model import MIB, format_bytes
+from ...core.errors import EngineError
+from ...core.helper_processes import environment_of_helpers
+from ...core.model import MIB, format_bytes
+from ...engines.attachment import file_system, no_disk, no_room
 
 LEAST_BYTES = 16 * MIB
 """Of a disk: a file system takes some of it for itself."""
@@ -81,7 +79,7 @@ def scratch(size: int, owner: int) -> Device:
     Raises `EngineError`: this machine cannot make one, or its disk has no room for it.
     """
     if (why := available()) is not None:
-        raise refused(why)
+        raise no_disk(why)
     fd = image(size, owner)
     try:
         return attach(fd)
@@ -103,7 +101,7 @@ def image(size: int, owner: int) -> int:
 def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
     """Reserve `size` bytes for an empty file and write an empty file system to it. Raises `EngineError`."""
     if (why := cannot_make()) is not None:
-        raise refused(why)
+        raise no_disk(why)
     _reserve(fd, size)
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={owner}:{owner}"
     place = f"/proc/self/fd/{fd}"
@@ -142,13 +140,8 @@ def attach(fd: int, *, writable: bool = True) -> Device:
                 else:
                     return Device(path, device)
     except OSError as error:
-        raise refused(f"a loop device cannot be had: {error}") from error
-    raise refused("a loop device cannot be had: others take each that is free")
-
-
-def refused(why: str) -> EngineError:
-    """Return the error for a disk that cannot be made."""
-    return EngineError(EndCode.DISK_NOT_MADE, f"{EndCode.DISK_NOT_MADE.text}: {why}", setting="scratch")
+        raise no_disk(f"a loop device cannot be had: {error}") from error
+    raise no_disk("a loop device cannot be had: others take each that is free")
 
 
 def _configure(device: int, fd: int, flags: int) -> None:
@@ -188,7 +181,7 @@ def reserve_again(fd: int) -> None:
 def _reserve(fd: int, size: int) -> None:
     """Have the host's disk keep that room; look first whether there is as much: trying takes all there is."""
     if size < LEAST_BYTES:
-        raise refused(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
+        raise no_disk(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
     if size > (free := _free(fd)):
         raise no_room(size, free)
     _allocate(fd, size)
@@ -202,7 +195,7 @@ def _allocate(fd: int, size: int) -> None:
     code = ctypes.get_errno()
     if code in {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}:
         raise no_room(size, _free(fd))
-    raise refused(f"the host's file system cannot reserve room: {os.strerror(code)}")
+    raise no_disk(f"the host's file system cannot reserve room: {os.strerror(code)}")
 
 
 def _free(fd: int) -> int:
@@ -210,32 +203,12 @@ def _free(fd: int) -> int:
     return space.f_bavail * space.f_frsize
 
 
-def no_room(size: int, free: int) -> EngineError:
-    """Return the error for what the host's disk has no room for."""
-    return EngineError(
-        EndCode.DISK_NOT_MADE,
-        "the host's disk has no room for it",
-        limit=f"{format_bytes(free)} that are free",
-        value=format_bytes(size),
-        setting="scratch_size",
-    )
-
-
 def folder(folders: Sequence[str] = FOLDERS) -> str:
     """Return the first of some folders that is on a disk. Raises `EngineError`."""
     for path in folders:
-        if os.path.isdir(path) and kind_of(path) not in _OF_MEMORY:  # noqa: PTH112 (a string)
+        if os.path.isdir(path) and file_system(path) not in _OF_MEMORY:  # noqa: PTH112 (a string)
             return path
-    raise refused(f"{' and '.join(folders)} are in memory, or not there")
-
-
-def kind_of(path: str) -> int | None:
-    """Return of which kind a folder's file system is, which is the first word of what statfs(2) says; None: of none."""
-    said = ctypes.create_string_buffer(512)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.statfs(os.fsencode(path), said) != 0:
-        return None
-    return int.from_bytes(said.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+    raise no_disk(f"{' and '.join(folders)} are in memory, or not there")
 
 
 def _unnamed() -> int:
@@ -248,14 +221,14 @@ def _unnamed() -> int:
     try:  # not every file system can
         fd, path = tempfile.mkstemp(prefix="sandbox-kernel-", dir=place)
     except OSError as error:
-        raise refused(f"no file can be made in {place}: {error}") from error
+        raise no_disk(f"no file can be made in {place}: {error}") from error
     os.unlink(path)  # noqa: PTH108 (a string)
     return fd
 
 
 def _run(words: list[str | None], fd: int) -> None:
     if words[0] is None:
-        raise refused("debugfs is not installed (Debian: e2fsprogs)")
+        raise no_disk("debugfs is not installed (Debian: e2fsprogs)")
     try:
         done = subprocess.run(
             [*filter(None, words)],
@@ -267,9 +240,9 @@ def _run(words: list[str | None], fd: int) -> None:
             env=environment_of_helpers(),
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise refused(f"{words[0]} does not run: {error}") from error
+        raise no_disk(f"{words[0]} does not run: {error}") from error
     if done.returncode != 0:
-        raise refused(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}")
+        raise no_disk(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[:200]}")
 
 
 @contextmanager
