@@ -339,6 +339,7 @@ def test_the_engine_is_asked_before_the_kernel_imports_what_it_needs_then() -> N
         *HEAVY,
     }
     assert not [name for name in found if name.startswith(("sandbox_kernel.policy", "sandbox_kernel.session"))]
+    assert not [name for name in found if name.startswith("sandbox_kernel.plugins.data.") and "settings" not in name]
 
 
 def test_a_kernel_process_brings_zmq_and_nothing_else_that_is_heavy() -> None:
