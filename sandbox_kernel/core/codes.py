@@ -539,46 +539,10 @@ class EndCode(Code):
         "this engine gives no sandbox {what}",
         "Use Docker or bubblewrap, or leave the setting out.",
     )
-    DATASET_NOT_OPENED = (
-        "failure",
-        "the dataset {name} cannot be given to a sandbox",
-        "Name a folder that this user and others may read.",
-    )
     DISK_NOT_MADE = (
         "failure",
         "no disk can be made for the sandbox",
         "Use a broker that root runs, engine = qemu, or scratch = memory; with bubblewrap, limits = best-effort.",
-    )
-    VOLUMES_UNUSABLE = (
-        "failure",
-        "no volumes can be used here",
-        "Use a broker that root runs; a folder that is named here has to be writable, and its user's alone.",
-    )
-    VOLUME_NOT_HERE = (
-        "failure",
-        "there is no volume {name}",
-        "Make it with `sandbox-kernel volumes create NAME`, or ask for it with rw.",
-    )
-    VOLUME_NOT_OPENED = (
-        "failure",
-        "the volume {name} cannot be given to a sandbox",
-        "Look at it with `sandbox-kernel volumes ls`.",
-    )
-    VOLUME_NOT_MADE = (
-        "failure",
-        "the volume {name} cannot be made",
-        "Make a smaller one: `sandbox-kernel volumes create NAME --size 1G`.",
-    )
-    VOLUME_EXISTS = "failure", "there is a volume {name}, and letters count in either case", "Choose another name."
-    VOLUME_IN_USE = (
-        "failure",
-        "the volume {name} is in use: one sandbox at a time writes to it, or many read it",
-        "End the other sandbox, or wait for its end.",
-    )
-    VOLUME_QUOTA = (
-        "limit",
-        "the volume {name} is more than this user may have",
-        "Remove another one with `sandbox-kernel volumes rm NAME`, or make a smaller one.",
     )
     ENGINE_NOT_SET_UP = "failure", "an engine, or what it needs, cannot be set up", _FOLLOW
     CONTAINER_BEING_REMOVED = "notice", "the container is being removed", _ASKED

@@ -10,7 +10,7 @@ Engines ask for it by `sandbox_kernel.engines.attachment`, and mount it.
 - `file_watch`: What the machine's own kernel says of the files that a sandbox opens below its datasets.
 - `diagnosis`: What a session would miss of its datasets and volumes, for the doctor.
 - `reads`: The record of reads: which cell opened which file of a dataset.
-- `codes`: What goes wrong with archives of volumes, and what the record of reads misses.
+- `codes`: What goes wrong with datasets and volumes, and what the record of reads misses.
 - `settings`: How datasets and volumes are written.
 - `volume_command`: The command `volumes`.
 """

@@ -19,6 +19,7 @@ from ...core.model import DATASETS, Attached, SandboxSpec, Settings
 from ...engines.attachment import EMPTY
 from ...engines.hardening import protections
 from . import dataset_folder
+from .codes import DataCode
 
 if TYPE_CHECKING:
     from ...engines.attachment import Attachment
@@ -209,5 +210,5 @@ def _is_own(fd: int, user: int) -> bool:
 
 
 def _refused(name: str, why: str) -> ConfigurationError:
-    code = EndCode.DATASET_NOT_OPENED
+    code = DataCode.DATASET_NOT_OPENED
     return ConfigurationError(code, f"{code.note(name=name).text}: {why}", setting="datasets")

@@ -1,4 +1,4 @@
-"""The codes of data: of archives of volumes, and of the record of reads. Imports code only."""
+"""The codes of data: of datasets, volumes and their archives, and of the record of reads. Imports code only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,44 @@ from ...core.codes import Code
 
 @unique
 class DataCode(Code):
-    """What goes wrong with volumes (docs/large-data.md), and what the record of reads misses (docs/record.md)."""
+    """What goes wrong with data (docs/large-data.md), and what the record of reads misses (docs/record.md)."""
 
+    DATASET_NOT_OPENED = (
+        "failure",
+        "the dataset {name} cannot be given to a sandbox",
+        "Name a folder that this user and others may read.",
+    )
+    VOLUMES_UNUSABLE = (
+        "failure",
+        "no volumes can be used here",
+        "Use a broker that root runs; a folder that is named here has to be writable, and its user's alone.",
+    )
+    VOLUME_NOT_HERE = (
+        "failure",
+        "there is no volume {name}",
+        "Make it with `sandbox-kernel volumes create NAME`, or ask for it with rw.",
+    )
+    VOLUME_NOT_OPENED = (
+        "failure",
+        "the volume {name} cannot be given to a sandbox",
+        "Look at it with `sandbox-kernel volumes ls`.",
+    )
+    VOLUME_NOT_MADE = (
+        "failure",
+        "the volume {name} cannot be made",
+        "Make a smaller one: `sandbox-kernel volumes create NAME --size 1G`.",
+    )
+    VOLUME_EXISTS = "failure", "there is a volume {name}, and letters count in either case", "Choose another name."
+    VOLUME_IN_USE = (
+        "failure",
+        "the volume {name} is in use: one sandbox at a time writes to it, or many read it",
+        "End the other sandbox, or wait for its end.",
+    )
+    VOLUME_QUOTA = (
+        "limit",
+        "the volume {name} is more than this user may have",
+        "Remove another one with `sandbox-kernel volumes rm NAME`, or make a smaller one.",
+    )
     READS_NOT_SEEN = (
         "notice",
         "what the sandbox reads of its datasets is not recorded: this machine does not show it",

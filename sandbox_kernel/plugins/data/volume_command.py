@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...config.forms import size
-from ...core.codes import Code, EndCode, UsageCode
+from ...core.codes import Code, UsageCode
 from ...core.errors import ConfigurationError, EngineError
 from ...core.model import GIB, MIB, Settings, format_bytes
 from ...core.package_files import PACKAGE
@@ -84,7 +84,7 @@ class _OfBroker:
         for one in self.list():
             if one.name == name:
                 return one.size_bytes
-        raise EngineError(EndCode.VOLUME_NOT_HERE.note(name=name), setting="volumes")
+        raise EngineError(DataCode.VOLUME_NOT_HERE.note(name=name), setting="volumes")
 
     def create(self, name: str, size: int | None = None) -> None:
         asyncio.run(self._keeper.create_volume(name, size))
@@ -159,7 +159,7 @@ def _import(options: argparse.Namespace) -> int:
     """Fill a volume of another name first: one that is cut off here is never taken for what was asked for."""
     mine = _kept(options)
     if same := [one.name for one in mine.list() if one.name.lower() == options.name.lower()]:
-        raise EngineError(EndCode.VOLUME_EXISTS.note(name=same[0]), setting="volumes")
+        raise EngineError(DataCode.VOLUME_EXISTS.note(name=same[0]), setting="volumes")
     part = f"{options.name[:40]}.part-{secrets.token_hex(4)}"
     with _from(options) as file:
         mine.create(part, *_size(options))
@@ -186,7 +186,7 @@ def _removed(mine: Volumes | _OfBroker, name: str) -> bool:
         try:
             mine.remove(name)
         except EngineError as error:
-            if error.code is not EndCode.VOLUME_IN_USE or time.monotonic() > until:
+            if error.code is not DataCode.VOLUME_IN_USE or time.monotonic() > until:
                 return False
             time.sleep(PAUSE_SECONDS)
         else:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
-from ...core.codes import EndCode, Note
+from ...core.codes import Note
 from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.home_folder import home_folder
@@ -29,6 +29,7 @@ from ...core.model import DATA_NAME, GIB, format_bytes
 from ...engines.attachment import Quota, Volume
 from ...engines.user_ids import UID_RANGE, new_uid
 from . import disk_images
+from .codes import DataCode
 
 DEFAULT_BYTES = 10 * GIB
 """Of a volume that is made because a sandbox asks to write to it."""
@@ -133,7 +134,7 @@ class Volumes:
             try:
                 self._create(folder, name, size, uid, quota)
             except EngineError as error:
-                if not exist_ok or error.code is not EndCode.VOLUME_EXISTS:
+                if not exist_ok or error.code is not DataCode.VOLUME_EXISTS:
                     raise
 
     def remove(self, name: str) -> None:
@@ -192,7 +193,7 @@ class Volumes:
                 os.makedirs(self.folder, 0o700, exist_ok=True)  # noqa: PTH103 (a string)
             folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise EngineError(EndCode.VOLUME_NOT_HERE.note(name=name or ""), setting="volumes") from error
+            raise EngineError(DataCode.VOLUME_NOT_HERE.note(name=name or ""), setting="volumes") from error
         except OSError as error:
             raise unusable(f"{self.folder}: {error.strerror}") from error
         with _closing(folder):
@@ -226,13 +227,13 @@ class Volumes:
         """Refuse a name that a volume has, and return all that there are."""
         names = self._names(folder)
         if same := [one for one in names if one.lower() == name.lower()]:
-            raise EngineError(EndCode.VOLUME_EXISTS.note(name=same[0]), setting="volumes")
+            raise EngineError(DataCode.VOLUME_EXISTS.note(name=same[0]), setting="volumes")
         return names
 
     def _create(self, folder: int, name: str, size: int, uid: int, quota: Quota | None) -> None:
         names = self._check_free(folder, name)
         if len(names) >= MAX_VOLUMES:
-            raise EngineError(EndCode.VOLUME_QUOTA.note(name=name), limit=f"{MAX_VOLUMES} volumes", setting="volumes")
+            raise EngineError(DataCode.VOLUME_QUOTA.note(name=name), limit=f"{MAX_VOLUMES} volumes", setting="volumes")
         if quota is not None:
             self._check_quota(folder, names, name, size, quota)
         try:
@@ -261,14 +262,14 @@ class Volumes:
             (total > quota.total_bytes, f"{format_bytes(quota.total_bytes)} of all volumes", format_bytes(total)),
         ):
             if over:
-                raise EngineError(EndCode.VOLUME_QUOTA.note(name=name), limit=limit, value=value, setting="volumes")
+                raise EngineError(DataCode.VOLUME_QUOTA.note(name=name), limit=limit, value=value, setting="volumes")
 
     def _open(self, folder: int, name: str, flags: int) -> int:
         """Open the file of a volume, which has to be a file of this user's with one name."""
         try:
             fd = os.open(name + _SUFFIX, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         except FileNotFoundError as error:
-            raise EngineError(EndCode.VOLUME_NOT_HERE.note(name=name), setting="volumes") from error
+            raise EngineError(DataCode.VOLUME_NOT_HERE.note(name=name), setting="volumes") from error
         except OSError as error:
             raise _no_volume(name, f"its file cannot be opened: {error.strerror}") from error
         status = os.fstat(fd)
@@ -285,7 +286,7 @@ class Volumes:
     def _lock(self, fd: int, name: str, *, writable: bool) -> None:
         if not _locked(fd, fcntl.LOCK_EX if writable else fcntl.LOCK_SH):
             note = Note(
-                EndCode.VOLUME_IN_USE, f"{EndCode.VOLUME_IN_USE.note(name=name).text}: {users(fd) or 'unknown'}"
+                DataCode.VOLUME_IN_USE, f"{DataCode.VOLUME_IN_USE.note(name=name).text}: {users(fd) or 'unknown'}"
             )
             raise EngineError(note, setting="volumes")
 
@@ -370,18 +371,18 @@ def users(fd: int) -> str:
 
 def unusable(why: str) -> EngineError:
     """Return the error for volumes that cannot be used here at all."""
-    return EngineError(EndCode.VOLUMES_UNUSABLE, f"{EndCode.VOLUMES_UNUSABLE.text}: {why}", setting="volumes")
+    return EngineError(DataCode.VOLUMES_UNUSABLE, f"{DataCode.VOLUMES_UNUSABLE.text}: {why}", setting="volumes")
 
 
 def not_made(name: str, why: str, limit: str | None = None, value: str | None = None) -> EngineError:
     """Return the error for a volume that cannot be made."""
-    words = f"{EndCode.VOLUME_NOT_MADE.note(name=name).text}: {why}"
-    return EngineError(EndCode.VOLUME_NOT_MADE, words, limit=limit, value=value, setting="volumes")
+    words = f"{DataCode.VOLUME_NOT_MADE.note(name=name).text}: {why}"
+    return EngineError(DataCode.VOLUME_NOT_MADE, words, limit=limit, value=value, setting="volumes")
 
 
 def _no_volume(name: str, why: str, limit: str | None = None, value: str | None = None) -> EngineError:
-    words = f"{EndCode.VOLUME_NOT_OPENED.note(name=name).text}: {why}"
-    return EngineError(EndCode.VOLUME_NOT_OPENED, words, limit=limit, value=value, setting="volumes")
+    words = f"{DataCode.VOLUME_NOT_OPENED.note(name=name).text}: {why}"
+    return EngineError(DataCode.VOLUME_NOT_OPENED, words, limit=limit, value=value, setting="volumes")
 
 
 def _check(name: str) -> None:

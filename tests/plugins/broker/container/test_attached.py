@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import AsyncSandbox
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.data import disk_images
+from sandbox_kernel.plugins.data.codes import DataCode
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.broker.container.test_broker import as_nobody, asking, spec
 from tests.plugins.broker.container.test_detached_threats import ask
@@ -222,7 +222,7 @@ async def test_a_volume_is_its_user_s_alone_within_the_quota_and_outlives_the_br
             assert (await sandbox.run_code("open('/mnt/volumes/models/word', 'w').write('kept')")).text == "4"
             with pytest.raises(EngineError) as caught:  # somebody writes it
                 await daemon.engine().remove_volume("models")
-            assert caught.value.code is EndCode.VOLUME_IN_USE
+            assert caught.value.code is DataCode.VOLUME_IN_USE
             daemon.kill()
     with a_broker(*options) as daemon:
         daemon.folder.chmod(0o755)
@@ -237,7 +237,7 @@ async def test_a_volume_is_its_user_s_alone_within_the_quota_and_outlives_the_br
         assert (row.name, row.size_bytes) == ("models", 48 * MIB)
         with pytest.raises(EngineError) as caught:
             await AsyncSandbox(engine=daemon.address, image=IMAGE, volumes="more:rw").start()
-        assert (caught.value.code, caught.value.limit) == (EndCode.VOLUME_QUOTA, "48.0 MiB of all volumes")
+        assert (caught.value.code, caught.value.limit) == (DataCode.VOLUME_QUOTA, "48.0 MiB of all volumes")
         listed, read, removed, written, again = await as_nobody(
             daemon,
             {"op": "volumes"},

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.plugins.data import disk_images, volumes
+from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.disk_images import Device
 from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.engines import IMAGE
@@ -147,4 +147,4 @@ def test_a_volume_with_holes_for_which_there_is_no_room_is_not_opened(
     monkeypatch.setattr(disk_images, "_free", lambda _: MIB)
     with pytest.raises(EngineError, match="the host's disk has no room for it") as raised:
         owned.attach("models", writable=True)
-    assert (raised.value.code, raised.value.limit) == (EndCode.VOLUME_NOT_OPENED, "1.0 MiB that are free")
+    assert (raised.value.code, raised.value.limit) == (DataCode.VOLUME_NOT_OPENED, "1.0 MiB that are free")

@@ -19,7 +19,6 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.cli.program import main
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.core.model import MIB, SCRATCH, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attachment
@@ -67,7 +66,7 @@ def test_what_one_session_writes_others_read_and_do_not_change(wall: str, owned:
         for mode in ("rw", "ro"):
             with pytest.raises(SandboxError) as caught, sandbox(mode, engine, runtime=runtime) as other:
                 other.run_code("1")
-            assert caught.value.code is EndCode.VOLUME_IN_USE
+            assert caught.value.code is DataCode.VOLUME_IN_USE
     with sandbox("ro", engine, runtime=runtime) as one, sandbox("ro", engine, runtime=runtime) as two:
         for each in (one, two):
             assert each.run_code("open('/mnt/volumes/models/a').read()").text == "'kept'"
@@ -180,14 +179,14 @@ def test_what_a_refusal_of_a_volume_says_is_done(owned: Volumes, capsys: pytest.
     owned.remove("models")
     with pytest.raises(EngineError) as caught, sandbox("ro"):
         pass
-    assert caught.value.code is EndCode.VOLUME_NOT_HERE
-    for code, name in ((EndCode.VOLUME_NOT_HERE, "models"), (EndCode.VOLUME_NOT_MADE, "small")):
+    assert caught.value.code is DataCode.VOLUME_NOT_HERE
+    for code, name in ((DataCode.VOLUME_NOT_HERE, "models"), (DataCode.VOLUME_NOT_MADE, "small")):
         assert main(shlex.split(only(code.remedy).replace("NAME", name))[1:]) == 0
     with sandbox("ro") as one:
         assert one.run_code("print(6 * 7)").logs.stdout == ["42\n"]
-    assert main(shlex.split(only(EndCode.VOLUME_NOT_OPENED.remedy))[1:]) == 0
+    assert main(shlex.split(only(DataCode.VOLUME_NOT_OPENED.remedy))[1:]) == 0
     assert capsys.readouterr().out.count("not in use") == 2
-    assert main(shlex.split(only(EndCode.VOLUME_QUOTA.remedy).replace("NAME", "small"))[1:]) == 0
+    assert main(shlex.split(only(DataCode.VOLUME_QUOTA.remedy).replace("NAME", "small"))[1:]) == 0
     assert [one.name for one in owned.list()] == ["models"]
 
 
@@ -239,7 +238,7 @@ def test_an_import_that_fails_while_its_device_lingers_makes_no_volume(
     os.close(lingers.pop())
     with pytest.raises(SandboxError) as caught, Sandbox(engine="docker", image=IMAGE, volumes={"copy": "ro"}) as one:
         one.run_code("1")
-    assert caught.value.code is EndCode.VOLUME_NOT_HERE
+    assert caught.value.code is DataCode.VOLUME_NOT_HERE
     assert main(["volumes", "rm", part, "--yes"]) == 0
 
 

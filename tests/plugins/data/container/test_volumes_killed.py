@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
+from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.container.test_engine_lost import DISK_BYTES, IMAGE, OwnEngine
 from tests.support.engines import Bubblewrap, Docker
@@ -91,7 +91,7 @@ def test_what_was_synced_is_there_after_its_process_was_killed_in_mid_write(
         assert writer.stdout.readline() == "synced\n"
         with pytest.raises(EngineError) as caught:  # the control: it is written to
             volumes.attach("models", writable=False)
-        assert caught.value.code is EndCode.VOLUME_IN_USE
+        assert caught.value.code is DataCode.VOLUME_IN_USE
         writer.kill()
     eventually(lambda: not devices_of(volumes), 30, "the machine has let go of it")
     assert kept_in(volumes) == "kept"
@@ -118,7 +118,7 @@ def test_what_was_synced_is_there_after_all_were_killed_in_mid_write(own_engine:
     # The machine still has it mounted where Docker left it, so nobody else gets it.
     with pytest.raises(EngineError) as caught:
         volumes.attach("models", writable=False)
-    assert caught.value.code is EndCode.VOLUME_IN_USE
+    assert caught.value.code is DataCode.VOLUME_IN_USE
     own_engine.start()
 
     eventually(lambda: not devices_of(volumes), 60, "Docker has let go of what it had mounted")

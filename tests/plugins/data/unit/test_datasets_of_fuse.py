@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Attached
 from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.plugins.data.attached import open_dataset
+from sandbox_kernel.plugins.data.codes import DataCode
 
 NOBODY = 65534
 DETACH = 2
@@ -85,7 +85,7 @@ def test_what_a_user_alone_may_look_at_is_refused_and_no_descriptor_of_it_is_lef
     for _ in range(3):
         with pytest.raises(ConfigurationError, match="Permission denied") as raised:
             open_dataset(one, NOBODY)
-        assert raised.value.code is EndCode.DATASET_NOT_OPENED
+        assert raised.value.code is DataCode.DATASET_NOT_OPENED
     assert descriptors() == before
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.codes import Code, EndCode
+from sandbox_kernel.core.codes import Code
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines.attachment import Quota, hold
 from sandbox_kernel.engines.user_ids import UID_RANGE, new_uid
 from sandbox_kernel.plugins.data import disk_images
 from sandbox_kernel.plugins.data import volumes as volumes_module
+from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.remedies import in_shell, only
 
@@ -53,7 +54,7 @@ def files_of(volumes: Volumes) -> list[str]:
     return sorted(one.name for one in Path(volumes.folder).iterdir())
 
 
-def refusal(code: EndCode, call: object, *arguments: object, **named: object) -> EngineError:
+def refusal(code: DataCode, call: object, *arguments: object, **named: object) -> EngineError:
     with pytest.raises(EngineError) as caught:
         call(*arguments, **named)  # type: ignore[operator]
     assert caught.value.code is code, caught.value
@@ -62,7 +63,7 @@ def refusal(code: EndCode, call: object, *arguments: object, **named: object) ->
 
 def test_a_sandbox_of_a_broker_s_user_makes_none_that_no_quota_has_seen(volumes: Volumes) -> None:
     one = Attached(kind="volume", name="models", source=volumes.folder, writable=True)
-    refusal(EndCode.VOLUME_NOT_HERE, hold, spec_with(one, volumes.uid()))
+    refusal(DataCode.VOLUME_NOT_HERE, hold, spec_with(one, volumes.uid()))
     assert not volumes.list()
     volumes.create("models", SIZE, quota=Quota(1, SIZE))  # the control: what was made within it is opened
     hold(spec_with(one, volumes.uid())).close()
@@ -94,15 +95,15 @@ def test_one_writes_or_many_read(volumes: Volumes) -> None:
     volumes.create("models", SIZE)
     writer = volumes.attach("models", writable=True)
     for writable in (True, False):
-        error = refusal(EndCode.VOLUME_IN_USE, volumes.attach, "models", writable=writable)
+        error = refusal(DataCode.VOLUME_IN_USE, volumes.attach, "models", writable=writable)
         assert f"written to by a sandbox of process {os.getpid()}" in error.message
-    refusal(EndCode.VOLUME_IN_USE, volumes.remove, "models")
+    refusal(DataCode.VOLUME_IN_USE, volumes.remove, "models")
     os.close(writer.fd)
 
     readers = [volumes.attach("models", writable=False) for _ in range(3)]
-    assert "read by 3" in refusal(EndCode.VOLUME_IN_USE, volumes.attach, "models", writable=True).message
+    assert "read by 3" in refusal(DataCode.VOLUME_IN_USE, volumes.attach, "models", writable=True).message
     assert volumes.list()[0].used_by.startswith("read by 3")
-    refusal(EndCode.VOLUME_IN_USE, volumes.remove, "models")
+    refusal(DataCode.VOLUME_IN_USE, volumes.remove, "models")
     for reader in readers:
         os.close(reader.fd)
     volumes.remove("models")
@@ -123,7 +124,7 @@ def test_of_a_hundred_readers_and_a_writer_either_all_of_one_kind_have_it(volume
     devices = [one for one in found if isinstance(one, disk_images.Device)]
     for one in devices:
         os.close(one.fd)
-    assert {one for one in found if isinstance(one, Code)} <= {EndCode.VOLUME_IN_USE}
+    assert {one for one in found if isinstance(one, Code)} <= {DataCode.VOLUME_IN_USE}
     writes = isinstance(found[50], disk_images.Device)
     assert len(devices) == (1 if writes else 100)
 
@@ -131,7 +132,7 @@ def test_of_a_hundred_readers_and_a_writer_either_all_of_one_kind_have_it(volume
 def test_a_lock_lasts_as_long_as_the_mount_and_not_as_the_process(volumes: Volumes, place: Path) -> None:
     volumes.create("models", SIZE)
     mount(volumes.attach("models", writable=True), place, "rw")  # and closes the descriptor
-    refusal(EndCode.VOLUME_IN_USE, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_IN_USE, volumes.attach, "models", writable=False)
     subprocess.run(["umount", place], check=True)
     os.close(volumes.attach("models", writable=False).fd)
 
@@ -171,7 +172,7 @@ def test_a_file_system_that_cannot_be_repaired_is_not_mounted(volumes: Volumes) 
     volumes.create("models", SIZE)
     with Path(volumes.folder, "models.ext4").open("r+b") as file:
         file.write(os.urandom(8 * MIB))
-    refused = refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=True)
+    refused = refusal(DataCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=True)
     assert only(refused.message) == f"e2fsck -f {volumes.folder}/models.ext4"
 
 
@@ -180,15 +181,15 @@ def test_a_file_system_that_cannot_be_repaired_is_not_mounted(volumes: Volumes) 
 )
 def test_names_lead_nowhere(volumes: Volumes, name: str) -> None:
     for call in (volumes.create, volumes.size, volumes.remove):
-        assert "a name has letters" in refusal(EndCode.VOLUME_NOT_OPENED, call, name).message
+        assert "a name has letters" in refusal(DataCode.VOLUME_NOT_OPENED, call, name).message
 
 
 def test_a_volume_gets_no_name_that_another_has(volumes: Volumes) -> None:
     for name in ("models", "other"):
         volumes.create(name, SIZE)
-    refusal(EndCode.VOLUME_EXISTS, volumes.rename, "models", "Other")
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.rename, "models", "../models")
-    refusal(EndCode.VOLUME_NOT_HERE, volumes.rename, "nobody", "new")
+    refusal(DataCode.VOLUME_EXISTS, volumes.rename, "models", "Other")
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.rename, "models", "../models")
+    refusal(DataCode.VOLUME_NOT_HERE, volumes.rename, "nobody", "new")
     volumes.rename("models", "new")
     assert [one.name for one in volumes.list()] == ["new", "other"]
 
@@ -219,16 +220,16 @@ def test_what_says_whose_volumes_they_are_is_written_before_it_has_its_name(
 @pytest.mark.parametrize("name", ["\uff4dodels", "model\u017f", "models\u200b", "m\u043edels", "models\u0663"])
 def test_no_name_looks_like_another_s(volumes: Volumes, name: str) -> None:
     volumes.create("models", SIZE)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.create, name, SIZE)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.rename, "models", name)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.create, name, SIZE)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.rename, "models", name)
     assert [one.name for one in volumes.list()] == ["models"]
 
 
 def test_names_differ_in_more_than_the_case(volumes: Volumes) -> None:
     volumes.create("models", SIZE)
-    assert "models" in refusal(EndCode.VOLUME_EXISTS, volumes.create, "Models", SIZE).message
-    refusal(EndCode.VOLUME_EXISTS, volumes.attach, "MODELS", writable=True)
-    refusal(EndCode.VOLUME_NOT_HERE, volumes.attach, "Models", writable=False)
+    assert "models" in refusal(DataCode.VOLUME_EXISTS, volumes.create, "Models", SIZE).message
+    refusal(DataCode.VOLUME_EXISTS, volumes.attach, "MODELS", writable=True)
+    refusal(DataCode.VOLUME_NOT_HERE, volumes.attach, "Models", writable=False)
 
 
 def test_a_link_in_the_folder_is_no_volume(volumes: Volumes, tmp_path: Path) -> None:
@@ -238,31 +239,31 @@ def test_a_link_in_the_folder_is_no_volume(volumes: Volumes, tmp_path: Path) -> 
     os.close(volumes.attach("models", writable=False).fd)  # the control
     file.rename(elsewhere)
     file.symlink_to(elsewhere)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
     file.unlink()
     file.hardlink_to(elsewhere)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
     file.unlink()
     os.mkfifo(file, 0o600)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
     file.unlink()
     elsewhere.rename(file)
     file.chmod(0o640)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
     file.chmod(0o600)
     os.chown(file, 1, 1)
-    refusal(EndCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_OPENED, volumes.attach, "models", writable=False)
 
 
 def test_a_folder_that_others_may_open_is_not_used(volumes: Volumes, tmp_path: Path) -> None:
     volumes.create("models", SIZE)
     Path(volumes.folder).chmod(0o710)
-    refusal(EndCode.VOLUMES_UNUSABLE, volumes.attach, "models", writable=False)
-    refused = refusal(EndCode.VOLUMES_UNUSABLE, volumes.create, "others", SIZE)
+    refusal(DataCode.VOLUMES_UNUSABLE, volumes.attach, "models", writable=False)
+    refused = refusal(DataCode.VOLUMES_UNUSABLE, volumes.create, "others", SIZE)
     assert in_shell(only(refused.message)).returncode == 0
     linked = tmp_path / "linked"
     linked.symlink_to(volumes.folder)
-    refusal(EndCode.VOLUMES_UNUSABLE, Volumes(str(linked)).size, "models")
+    refusal(DataCode.VOLUMES_UNUSABLE, Volumes(str(linked)).size, "models")
     assert Volumes(volumes.folder).size("models") == SIZE
 
 
@@ -271,7 +272,7 @@ def test_owners_have_folders_and_user_ids_of_their_own(tmp_path: Path) -> None:
     first.create("models", SIZE)
     assert [one.name for one in first.list()] == ["models"]
     assert second.list() == ()
-    refusal(EndCode.VOLUME_NOT_HERE, second.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_HERE, second.attach, "models", writable=False)
     low, high = UID_RANGE
     assert first.uid() == first.uid() != second.uid()
     assert all(low <= one.uid() < high for one in (first, second))
@@ -280,24 +281,24 @@ def test_owners_have_folders_and_user_ids_of_their_own(tmp_path: Path) -> None:
 def test_an_owner_file_with_another_user_id_is_refused(volumes: Volumes) -> None:
     volumes.create("models", SIZE)
     Path(volumes.folder, "owner").write_text("0\n")
-    refusal(EndCode.VOLUMES_UNUSABLE, volumes.attach, "models", writable=True)
+    refusal(DataCode.VOLUMES_UNUSABLE, volumes.attach, "models", writable=True)
 
 
 def test_a_quota_counts_largest_sizes_and_numbers(volumes: Volumes) -> None:
     quota = Quota(volumes=2, total_bytes=3 * SIZE)
     volumes.create("a", SIZE, quota=quota)
-    error = refusal(EndCode.VOLUME_QUOTA, volumes.create, "b", 2 * SIZE + 4096, quota=quota)
+    error = refusal(DataCode.VOLUME_QUOTA, volumes.create, "b", 2 * SIZE + 4096, quota=quota)
     assert (error.limit, error.setting) == ("96.0 MiB of all volumes", "volumes")
     volumes.create("b", SIZE, quota=quota)
-    assert refusal(EndCode.VOLUME_QUOTA, volumes.create, "c", SIZE, quota=quota).limit == "2 volumes"
+    assert refusal(DataCode.VOLUME_QUOTA, volumes.create, "c", SIZE, quota=quota).limit == "2 volumes"
     volumes.remove("a")
     volumes.create("c", SIZE, quota=quota)
 
 
 def test_what_cannot_be_made_leaves_nothing(volumes: Volumes) -> None:
-    error = refusal(EndCode.VOLUME_NOT_MADE, volumes.create, "models", 1 << 60)
+    error = refusal(DataCode.VOLUME_NOT_MADE, volumes.create, "models", 1 << 60)
     assert error.setting == "volumes"
-    refusal(EndCode.VOLUME_NOT_MADE, volumes.create, "models", 4096)
+    refusal(DataCode.VOLUME_NOT_MADE, volumes.create, "models", 4096)
     assert files_of(volumes) == ["owner"]
     Path(volumes.folder, ".new").write_text("of a process that was killed")
     volumes.create("models", SIZE)
@@ -308,7 +309,7 @@ def test_a_volume_that_is_not_there_is_made_to_be_written_to_and_not_to_be_read(
     volumes: Volumes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox_kernel.plugins.data.volumes.DEFAULT_BYTES", SIZE)
-    refusal(EndCode.VOLUME_NOT_HERE, volumes.attach, "models", writable=False)
+    refusal(DataCode.VOLUME_NOT_HERE, volumes.attach, "models", writable=False)
     assert not Path(volumes.folder).exists()
     os.close(volumes.attach("models", writable=True).fd)
     assert volumes.size("models") == SIZE
@@ -358,8 +359,8 @@ def test_an_owner_that_is_no_file_is_refused_with_the_folder_s_name(volumes: Vol
         return
     owner.symlink_to("elsewhere") if kind == "link" else owner.mkdir()
     for call in (volumes.uid, lambda: volumes.attach("models", writable=True)):
-        assert f"{volumes.folder}: " in refusal(EndCode.VOLUMES_UNUSABLE, call).message
-    refusal(EndCode.VOLUMES_UNUSABLE, volumes.create, "models", SIZE)
+        assert f"{volumes.folder}: " in refusal(DataCode.VOLUMES_UNUSABLE, call).message
+    refusal(DataCode.VOLUMES_UNUSABLE, volumes.create, "models", SIZE)
     assert files_of(volumes) == ["owner"]
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.plugins.data import disk_images
+from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support import ROOT
 
@@ -69,7 +69,7 @@ def test_the_next_one_has_the_volume_or_makes_it_and_nothing_else_is_left(
         assert names in ([], ["models"])
         with pytest.raises(EngineError) as raised:
             mine.remove("other")  # whatever is asked for, what was cut short is removed
-        assert raised.value.code is EndCode.VOLUME_NOT_HERE
+        assert raised.value.code is DataCode.VOLUME_NOT_HERE
         assert not (folder / ".new").exists()
         if not names:
             mine.create("models", SIZE)
