@@ -234,7 +234,7 @@ def named(text: str) -> set[str]:
 @functools.cache
 def is_there(name: str) -> bool:
     """Return whether a dotted name is a module, a package, or something that one of them defines."""
-    place, *rest = ROOT, *name.replace(".integrations.", ".plugins.frameworks.").split(".")
+    place, *rest = ROOT, *name.split(".")
     while rest and (place / rest[0]).is_dir():
         place /= rest.pop(0)
     module = ".".join([*place.relative_to(ROOT).parts, *rest[:1]])
@@ -248,7 +248,7 @@ def scripts(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w.*{}/-])\w[\w/]*\.py\b|(?<=[}/])\w+\.py\b", text))
 
 
-WRITTEN_WRONG = {"sandbox_kernel.Sandboxx", "sandbox_kernel.integrations.nothing"}
+WRITTEN_WRONG = {"sandbox_kernel.Sandboxx", "sandbox_kernel.plugins.frameworks.nothing"}
 """By tests, on purpose."""
 OF_USERS = {f"{name}.py" for name in ("pandas", "script", "setup", "sitecustomize", "usercustomize")}
 OF_USERS |= {"jupyter_server_config.py", "jupyter_sandbox_kernel_config.py"}
