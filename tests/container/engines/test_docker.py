@@ -224,8 +224,8 @@ def test_importing_the_engine_loads_nothing_heavy() -> None:
     assert not loaded & {"docker", "requests", "urllib3", "http.client", "email", "jupyter_client", "zmq", "traitlets"}
 
 
-async def test_no_engine_says_how_to_start_one(make_spec: MakeSpec, tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match="start it"):
+async def test_no_engine_says_where_one_answers(make_spec: MakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailable, match=r"An engine answers at .*: leave the setting engine out"):
         await DockerEngine(f"unix://{tmp_path}/none.sock").start(make_spec())
 
 

@@ -68,13 +68,22 @@ def devices_of(volumes: Volumes) -> list[str]:
 
 
 def kept_in(volumes: Volumes) -> str:
-    """Return the text that was synced, from the volume itself."""
+    """Return the text that was synced, from the volume itself, once nobody holds it: its sandbox ends by itself."""
+    eventually(lambda: _is_free(volumes), 30, "its sandbox has let go of it")
     device = volumes.attach("models", writable=False)
     try:
         words = ["debugfs", "-R", "cat /synced", device.path]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
     finally:
         os.close(device.fd)
+
+
+def _is_free(volumes: Volumes) -> bool:
+    try:
+        os.close(volumes.attach("models", writable=False).fd)
+    except EngineError as error:
+        return error.code is not DataCode.VOLUME_IN_USE
+    return True
 
 
 @pytest.mark.parametrize("engine", [DOCKER, BUBBLEWRAP], ids=lambda one: one.name)

@@ -29,7 +29,7 @@ def test_an_adapter_without_its_framework_says_what_to_install(adapter: str, pac
     name = MODULES.get(package, package.replace("-", "_"))
     done = python("import sys", f"sys.modules[{name!r}] = None", f"import sandbox_kernel.plugins.frameworks.{adapter}")
     assert done.returncode == 1
-    assert f"ImportError: this adapter needs {package}: pip install {package}" in done.stderr
+    assert f"ImportError: this adapter needs {package}: `pip install {package}`" in done.stderr
 
 
 def test_what_the_adapters_share_imports_no_framework() -> None:
