@@ -187,6 +187,7 @@ def packed(name: str, folder: Path) -> Path:
     return wheel.parent
 
 
+@pytest.mark.long
 @needs_bubblewrap
 def test_a_user_without_a_cgroup_accepts_less(place: Place) -> None:
     """The file system of cgroups is covered: none can be made."""
@@ -347,6 +348,7 @@ def test_a_setting_that_cannot_work_here_is_installed_all_the_same(place: Place)
     assert (done.returncode, "Installed kernelspec" in done.stdout) == (0, True)
 
 
+@pytest.mark.long
 def test_a_server_that_sends_no_page_policy_is_told_to(place: Place) -> None:
     """In an environment where an installation has not switched it on."""
     look = (
