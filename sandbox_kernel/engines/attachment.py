@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
@@ -19,12 +19,8 @@ from ..core.model import ATTACHED, Attached, SandboxSpec, Settings, format_bytes
 from ..plugins import index
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ..core.errors import ConfigurationError
     from ..plugins.api import FileWatch
-
-Made = TypeVar("Made")
 
 EMPTY = "empty"
 """Among what is opened: an empty folder, which an overlay needs below another one."""
@@ -207,23 +203,6 @@ def watch(places: Mapping[str, str], *, partial: bool) -> FileWatch | None:
     `places` says where this process reaches what is mounted at each path; `partial` is as for `FileWatch`.
     """
     return provider().watch(places, partial=partial) if places else None
-
-
-async def made_aside(make: Callable[[], Made], undo: Callable[[Made], object]) -> Made:
-    """Return what `make` returns, made in a thread; if this is cancelled meanwhile, it is undone when it is there."""
-    import asyncio
-
-    making = asyncio.ensure_future(asyncio.to_thread(make))
-
-    def done(made: asyncio.Future[Made]) -> None:
-        if not made.cancelled() and made.exception() is None:
-            undo(made.result())
-
-    try:
-        return await asyncio.shield(making)
-    except asyncio.CancelledError:
-        making.add_done_callback(done)
-        raise
 
 
 # --- errors, and what they are decided by -----------------------------------------------------------------------------

@@ -170,8 +170,6 @@ PROTOCOL_VERSION = "5.4"
 
 MAX_ID = 256
 """Characters of an id, a name or a type; jupyter_client's are 36 to 80 long."""
-LARGE = 1 << 16
-"""Bytes from which it pays to know early that a text is plain."""
 MAX_HEADER = 1 << 16
 """Bytes of a header, a parent header or metadata: looked at before they are parsed."""
 MEMORY_FACTOR = 3

@@ -16,10 +16,10 @@ from urllib.parse import quote
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.model import SandboxSample, SandboxSpec
-from ...core.tasks import Tasks
+from ...core.tasks import Tasks, made_in_thread
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..attachment import Attachment, made_aside, opens_disks
+from ..attachment import Attachment, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, Owner, host_name
@@ -207,7 +207,7 @@ class DockerEngine(DockerApi):
         if ahead is not None:
             ahead.give_up()
         if opens_disks(spec):
-            body, held = await made_aside(lambda: creation(spec), lambda made: made[1].close())
+            body, held = await made_in_thread(lambda: creation(spec), lambda made: made[1].close())
         else:
             body, held = creation(spec)
         return await self.start_body(spec.session_id, body, held)

@@ -15,10 +15,10 @@ from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSample, SandboxSpec
 from ...core.remedies import as_root
-from ...core.tasks import Tasks
+from ...core.tasks import Tasks, made_in_thread
 from ...engines import cgroups
 from ...engines.abilities import PAUSE
-from ...engines.attachment import made_aside, opens_disks
+from ...engines.attachment import opens_disks
 from ...engines.inspectable import Condition
 from ...engines.limit_watch import Place
 from ...engines.pipe import Pipe
@@ -202,7 +202,7 @@ class BubblewrapEngine:
         def start() -> Begun:
             return begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
 
-        return await made_aside(start, Begun.give_up) if opens_disks(spec) else start()
+        return await made_in_thread(start, Begun.give_up) if opens_disks(spec) else start()
 
     async def _running(self, begun: Begun) -> BubblewrapContainer:
         container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(begun.spec))

@@ -20,7 +20,7 @@ from ...core.errors import ProtocolError, SandboxError
 from ...core.model import Limits, Message
 from ...core.tasks import Tasks, noted_in
 from ...plugins.api import CellGuard
-from ...policy import OutputPolicy
+from ...policy import OutputPolicy, Verdict
 from .. import protocol
 from ..agent_messages import Oversized
 from ..hints import Hints
@@ -103,7 +103,6 @@ class Requests:
         self._limits = limits
         self._port = port
         self._fronts = [front]
-        self._emit = emit
         self._before_cell = before_cell
         self._hooks = [] if after_cell is None else [after_cell]
         self.observers: list[Observer] = list(observers)
@@ -307,11 +306,11 @@ class Requests:
         What it becomes in memory counts as well as what came: a cell may send many messages, and a program keeps them.
         """
         verdict = await asyncio.to_thread(self.machine.judge, message) if size >= MEDIUM else None
-        self._go(self.machine.receive, message, max(size, message.memory // MEMORY_FACTOR), verdict)
+        self.receive(message, max(size, message.memory // MEMORY_FACTOR), verdict)
 
-    def receive(self, message: Message, size: int) -> None:
-        """Take a decoded message of the kernel, of `size` bytes on the wire."""
-        self._go(self.machine.receive, message, size)
+    def receive(self, message: Message, size: int, verdict: Verdict | None = None) -> None:
+        """Take a decoded message of the kernel, which counts as `size` bytes; `verdict` is what was judged of it."""
+        self._go(self.machine.receive, message, size, verdict)
 
     def oversized(self, message: Oversized | None, size: int) -> None:
         """End the cell that sent a message which its agent did not even pass on; its word came in `size` bytes."""

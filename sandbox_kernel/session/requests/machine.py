@@ -652,7 +652,7 @@ class RequestMachine:
             request.held_bytes = 32 * size if small else json_memory.kept(protocol.dumps(passed.content))
         except ProtocolError as error:
             return self._ours(request, error)
-        if sum(one.held_bytes for one in self.queue.flying.values()) > MAX_REPLY:
+        if self.queue.held_bytes > MAX_REPLY:
             request.held_bytes = 0
             limit, value = f"{format_bytes(MAX_REPLY)} of memory", f"{format_bytes(size)} as it came"
             return self._ours(request, OutputLimit(EndCode.REPLY_TOO_LARGE, limit=limit, value=value))
@@ -810,7 +810,7 @@ class RequestMachine:
             failure = host_words.failure_of(request) if failed else None
             hint = None if failure is None else self._hints.of_failure(failure, request.beside)
             code = str(request.message.content.get("code", ""))
-            self.notices += [*([hint] if hint else []), *self._hints.of_code(code)][: MAX_NOTICES - len(self.notices)]
+            self.notice(*([hint] if hint else []), *self._hints.of_code(code))
         return reply
 
     # --- ends from outside: an interrupt, then a new kernel, then the end of the sandbox, each bounded in time ---
@@ -1046,7 +1046,7 @@ class RequestMachine:
         asked = request.message.content if request is not None else None
         message = replace(message, parent=parent_of(request))
         try:
-            place = host_words.place_of(request) if request is not None and message.channel == "iopub" else None
+            place = host_words.place_of(request) if message.channel == "iopub" else None
             return self.policy.apply(message, place, asked)
         except RecursionError:
             return Verdict(None, (OutputCode.TOO_DEEP.note(),))

@@ -16,7 +16,8 @@ import pytest
 
 from sandbox_kernel.core.errors import QuotaExceeded
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
-from sandbox_kernel.engines.attachment import Attachment, hold, made_aside
+from sandbox_kernel.core.tasks import made_in_thread
+from sandbox_kernel.engines.attachment import Attachment, hold
 from sandbox_kernel.plugins.broker import create_request, daemon, user_volumes
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client import packets
@@ -43,7 +44,7 @@ class Engine:
     address = "an engine"
 
     async def start(self, spec: SandboxSpec) -> None:
-        (await made_aside(lambda: hold(spec), Attachment.close)).close()
+        (await made_in_thread(lambda: hold(spec), Attachment.close)).close()
         raise StartedError
 
 
