@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
-from unittest.mock import patch
 
 import orjson
 from jupyter_client.session import json_packer, json_unpacker
@@ -23,11 +21,6 @@ from ..words import REQUESTS, SNIPPETS, TYPES
 
 KINDS = (wire.IOPUB, wire.SHELL, wire.CONTROL, wire.STDIN, wire.AGENT, 0, 77)
 TREE, DUPLICATE, RAW, BUFFER, STOP = range(5)
-
-
-def prepared() -> AbstractContextManager[object]:
-    """Small inputs are to be large ones too."""
-    return patch.object(protocol, "LARGE", 64)
 
 
 def run(data: bytes) -> None:
