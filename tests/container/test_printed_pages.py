@@ -46,7 +46,7 @@ NOT_RUN = {
     },
     "docs/gpt-oss.md": {"vllm serve": "a large model; tests/frameworks/test_gpt_oss.py has its tool alone"},
     "docs/install.md": {
-        "sandbox-kernel build --engine bubblewrap": "takes minutes: tests/unit/setup/test_roots.py",
+        "sandbox-kernel build --engine bubblewrap": "takes minutes: tests/plugins/bubblewrap/unit/test_roots.py",
         "python: c.Sandbox": CONFIG,
     },
     "docs/integrations.md": {"python: ": FRAMEWORKS},
@@ -66,7 +66,7 @@ NOT_RUN = {
         "systemctl": SYSTEMD,
         "docker image ls": "removes images that others on this machine use",
     },
-    "docs/provisioner.md": {"sandbox-kernel install": LANGUAGES},
+    "docs/provisioner.md": {"sandbox-kernel install": LANGUAGES, "python: c.SandboxKernels": CONFIG},
     "docs/qemu.md": {"": QEMU},
     "docs/sdk.md": {"python: name = sandbox.snapshot": QEMU},
     "docs/secrets.md": {"python: c.Sandbox": CONFIG},
