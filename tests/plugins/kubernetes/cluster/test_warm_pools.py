@@ -90,6 +90,7 @@ def controller() -> Iterator[None]:
 def empty() -> Iterator[None]:
     yield
     kubectl(f"--namespace={NAMESPACE}", "delete", "sandboxwarmpools,sandboxtemplates,sandboxclaims", "--all")
+    kubectl(f"--namespace={NAMESPACE}", "wait", "--for=delete", "pods", "--all", "--timeout=90s")
 
 
 async def test_a_pod_that_waits_is_claimed_and_its_claim_goes_with_the_sandbox() -> None:
