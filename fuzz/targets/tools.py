@@ -15,6 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Literal, TypedDict, cast
 
+from sandbox_kernel.core.events import SessionEvent, ToolCalled, ToolRefused
 from sandbox_kernel.plugins.api import Cell, Stream
 from sandbox_kernel.plugins.tools.codes import ToolCode
 from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
@@ -68,10 +69,11 @@ class Silent:
 
     def hold_clock(self, cell: str, *, held: bool) -> None: ...
 
-    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
-        require(fields["tool"] in (None, "search", "store"), fields)
-        require(len(fields["reason"]) < 4000, fields["reason"])
-        self.bounded += event == "tool"
+    def emit(self, event: SessionEvent) -> None:
+        assert isinstance(event, ToolCalled)  # noqa: S101 (for the type: it tells of nothing else)
+        require(event.tool in (None, "search", "store"), event)
+        require(len(event.reason) < 4000, event.reason)
+        self.bounded += not isinstance(event, ToolRefused)
 
     def tell(self, text: str) -> None:
         require(len(text) < 4000, text)

@@ -25,16 +25,6 @@ def log_defect(name: str, error: BaseException) -> None:
     logging.getLogger("sandbox_kernel").error("a defect, met in %s", name, exc_info=error)
 
 
-def noted_in(emit: Callable[..., None]) -> Report:
-    """Return a report that writes to the log, and an event."""
-
-    def report(name: str, error: BaseException) -> None:
-        log_defect(name, error)
-        emit("defect", type=name, reason=repr(error))
-
-    return report
-
-
 async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:
     """Return what `make` returns, which works in a thread; where the caller gives up, that is undone once it is there.
 

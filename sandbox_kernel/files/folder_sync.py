@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..core.codes import Code, FileCode
 from ..core.errors import FileRefused
+from ..core.events import Emit, FileNotTransferred, FileTransferred
 from ..core.model import Settings, format_bytes
 from .file_rules import (
     HABITS,
@@ -61,7 +62,7 @@ _OTHER_KIND = FileCode.NOT_A_FILE.note(what="no regular file")
 class Folders:
     """Both folders of one session; either may be missing."""
 
-    def __init__(self, settings: Settings, ask: Ask, emit: Callable[..., None] = lambda event, **fields: None) -> None:
+    def __init__(self, settings: Settings, ask: Ask, emit: Emit = lambda event: None) -> None:
         limits = FileLimits.of(settings.limits)
         self._ask = ask
         self._emit = emit
@@ -90,9 +91,9 @@ class Folders:
         async def copy() -> list[str]:
             report = await side.sync(self._ask)
             for path, size in report.copied:
-                self._emit("file", op=op, path=path, bytes=size, sha256=report.sha256.get(path))
+                self._emit(FileTransferred(op=op, path=path, bytes=size, sha256=report.sha256.get(path)))
             for one in report.refusals:
-                self._emit("file_refused", op=op, path=one.path, code=one.code.code, reason=one.reason)
+                self._emit(FileNotTransferred(op=op, path=one.path, code=one.code, reason=one.reason))
             return _notes(report, refusal) + _renamed(report)
 
         return copy

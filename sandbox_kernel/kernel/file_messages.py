@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 from ..core.codes import EndCode, FileCode, MessageCode, Survived
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
+from ..core.events import Emit, FileNotTransferred, FileTransferred, UploadDropped, noted_in
 from ..core.model import SCRATCH, Message, format_bytes
-from ..core.tasks import Tasks, noted_in
+from ..core.tasks import Tasks
 from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES, check_name, check_size, printable
 from ..files.scratch_files import Ask, Stamp
@@ -130,7 +131,7 @@ class FileMessages:
         self,
         started: Callable[[], Awaitable[str]],
         ask: Ask,
-        emit: Callable[..., None],
+        emit: Emit,
         *,
         limit: int,
         unsent_bytes: Callable[[], int] = lambda: 0,
@@ -223,7 +224,8 @@ class FileMessages:
             upload.timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._went_quiet, token)
             return {"path": path, "upload": token, "offset": upload.offset, "final": False}, []
         del self._uploads[token]
-        self._emit("file", op="write", path=printable(path), bytes=upload.offset, sha256=upload.digest.hexdigest())
+        digest = upload.digest.hexdigest()
+        self._emit(FileTransferred(op="write", path=printable(path), bytes=upload.offset, sha256=digest))
         self._arrived(path, stamp)
         return {"path": path, "offset": upload.offset, "final": True, "etag": _etag(stamp)}, []
 
@@ -293,7 +295,7 @@ class FileMessages:
         if etag and etag != _etag(stamp):
             raise FileRefused(FileCode.CHANGED.note(done="read"))
         if not etag:  # the others go on with a read that stands in the audit
-            self._emit("file", op="read", path=printable(path), bytes=stamp.size)
+            self._emit(FileTransferred(op="read", path=printable(path), bytes=stamp.size))
         final = offset + len(data) >= stamp.size
         content: dict[str, Any] = {"path": path, "offset": offset, "size": stamp.size, "final": final}
         content["etag"] = _etag(stamp)
@@ -338,7 +340,7 @@ class FileMessages:
         check_name(path)
         await self._started()
         await change(self._ask, path)
-        self._emit("file", op=op, path=printable(path))
+        self._emit(FileTransferred(op=op, path=printable(path)))
         return {"path": path}, []
 
     # --- what goes wrong ---
@@ -346,7 +348,7 @@ class FileMessages:
     def _refuse(self, request: Message, fields: Fields, error: SandboxError) -> Answer:
         path = fields.given.get("path")
         path = path if isinstance(path, str) else type(path).__name__  # JSON may nest deeper than Python writes it
-        self._emit("file_refused", type=request.type, path=printable(path), code=error.code.code, reason=str(error))
+        self._emit(FileNotTransferred(type=request.type, path=printable(path), code=error.code, reason=str(error)))
         content = {"status": "error", "ename": error.name, "evalue": str(error), "traceback": [], "version": VERSION}
         return content | {
             "code": error.code.code,
@@ -358,7 +360,7 @@ class FileMessages:
     def _went_quiet(self, token: str) -> None:
         """Remove the part of a file whose client is gone."""
         upload = self._uploads[token]
-        self._emit("file_dropped", path=printable(upload.path), bytes=upload.offset)
+        self._emit(UploadDropped(path=printable(upload.path), bytes=upload.offset))
         self._tasks.start(self._discard(token), "removing a part of a file")
 
     async def _discard(self, token: str) -> None:

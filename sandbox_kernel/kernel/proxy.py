@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import Survived
 from ..core.errors import ConfigurationError, SandboxError
+from ..core.events import ContainersReaped, ReapFailed, SandboxNotKept, noted_in
 from ..core.model import Message, SandboxSpec, Settings
-from ..core.tasks import Tasks, noted_in
+from ..core.tasks import Tasks
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
 from ..session import protocol
@@ -316,7 +317,7 @@ class Proxy:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
                 await handover.leave(self.session, self.meeting_place, known, listeners=heard, ports=open_ones)
         except (SandboxError, TimeoutError, OSError) as error:
-            self.emit("not_kept", reason=str(error) or "the sandbox did not park in time")
+            self.emit(SandboxNotKept(reason=str(error) or "the sandbox did not park in time"))
         finally:
             for fd in open_ones.values():
                 os.close(fd)
@@ -326,9 +327,9 @@ class Proxy:
         await self.session.settled()
         try:
             if count := await self.session.engine.reap():
-                self.emit("reaped", containers=count)
+                self.emit(ContainersReaped(containers=count))
         except (SandboxError, TimeoutError, OSError) as error:
-            self.emit("reap_failed", reason=str(error))
+            self.emit(ReapFailed(reason=str(error)))
 
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:

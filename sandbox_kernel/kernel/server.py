@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from ..core.codes import MessageCode
 from ..core.errors import ProtocolError, SandboxError
+from ..core.events import RequestRefused, noted_in
 from ..core.model import Message
-from ..core.tasks import noted_in
 from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.requests.queue import PendingRequest
@@ -184,7 +184,7 @@ class KernelServer:
     def _refuse(self, request: Message, client: bytes) -> None:
         """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""
         error = ProtocolError(MessageCode.WRONG_CHANNEL.note(type=request.type, channel=request.channel))
-        self._session.emit("refused", reason=error.message, code=error.code.code)
+        self._session.emit(RequestRefused(reason=error.message, code=error.code))
         self.status("busy", request)
         self._reply(request, client, _refusal(error))
         self.status("idle", request)

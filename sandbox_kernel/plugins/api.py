@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.codes import Code
 from ..core.errors import SandboxError
+from ..core.events import SessionEvent
 from ..core.model import Inside, Message, OpenedFile, SandboxSample, Settings
 from ..core.screen_findings import Finding
 
@@ -106,8 +107,8 @@ class SessionHandle(Protocol):
     @property
     def is_closed(self) -> bool: ...
 
-    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
-        """Tell all listeners of a `SessionEvent`; where an audit is kept, it has a line of it. Never raises."""
+    def emit(self, event: SessionEvent, /) -> None:
+        """Tell all listeners of an event; where an audit is kept, it has a line of it. Never raises."""
 
     def measure(self) -> None:
         """Have the sandbox measure what is used from now on; does nothing without one."""
@@ -200,20 +201,6 @@ class CellObserver(Protocol):
 
     def cell_ended(self, cell: RunningCell) -> None:
         """Take note of the end of a cell that was sent, however it ended; nothing of its content is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEvent:
-    """Something that happened in a session: what was refused, removed, ended, copied or connected."""
-
-    name: str
-    fields: Mapping[str, Any]
-    """Texts in there may be hostile."""
-    room: str | None = None
-    """What bounds how many of it are written down, together with others of the same; None: its name."""
-    first: tuple[str, str] | None = None
-    """What it is about: a word of ours, of which each cell has its first line whatever else there is, and a name that
-    a cell may have invented, of which the first line takes no room from the second."""
 
 
 @runtime_checkable

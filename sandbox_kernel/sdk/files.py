@@ -18,6 +18,7 @@ from typing import IO, Any, Literal, NamedTuple, TypeVar, cast, overload
 
 from ..core.codes import FileCode
 from ..core.errors import FileNotThere, FileRefused, SandboxClosed, SandboxDied, wrong_argument
+from ..core.events import FileTransferred
 from ..files import scratch_files
 from ..files.file_rules import (
     CHUNK_BYTES,
@@ -88,7 +89,8 @@ class Place:
 
     def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
         """Write down that a file went in or came out."""
-        self._instance.session.emit("file", op=op, path=printable(path), bytes=size, sha256=sha256)
+        event = FileTransferred(op=op, path=printable(path), bytes=size, sha256=sha256)
+        self._instance.session.emit(event)
 
 
 class AsyncFiles:

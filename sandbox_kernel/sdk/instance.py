@@ -23,8 +23,9 @@ from ..core.errors import (
     SandboxPaused,
     wrong_argument,
 )
+from ..core.events import ContainersReaped, ReapFailed, SandboxRestored, noted_in
 from ..core.model import PYTHON_KERNEL
-from ..core.tasks import Tasks, noted_in
+from ..core.tasks import Tasks
 from ..engines.preparations import Preparations
 from ..plugins import index
 from ..session import snapshot_facts
@@ -53,9 +54,9 @@ async def reap(session: Session) -> None:
     """Remove, once in a process, what others left that were killed between creating a container and starting it."""
     try:
         if count := await session.engine.reap():
-            session.emit("reaped", containers=count)
+            session.emit(ContainersReaped(containers=count))
     except (SandboxError, TimeoutError, OSError) as error:
-        session.emit("reap_failed", reason=str(error))
+        session.emit(ReapFailed(reason=str(error)))
 
 
 MARGIN_SECONDS = 5.0
@@ -84,7 +85,7 @@ class Origin:
             await session.started()
         finally:
             self.close()
-        session.emit("restored", snapshot=self._name)
+        session.emit(SandboxRestored(snapshot=self._name))
         submit_silently(session, snapshot_facts.reseeding())
 
     def close(self) -> None:

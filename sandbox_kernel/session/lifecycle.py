@@ -27,6 +27,7 @@ from ..core.errors import (
     SandboxError,
     WireError,
 )
+from ..core.events import ContainerLeft, Emit, KernelEnded, KernelReplaced, SandboxAttested, SandboxEnded
 from ..core.model import KERNEL_NAME, ExitReason, Limits, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import Nested
@@ -38,7 +39,7 @@ from .agent_messages import Death, Oversized
 from .cell_streams import RESET_BY_KERNEL, NoStreams, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
 from .handshake import KernelHandshake
-from .requests.driver import Emit, Requests
+from .requests.driver import Requests
 
 OF_A_BROKER = {
     "taken": EndCode.DETACHED_TAKEN,
@@ -239,7 +240,7 @@ class Lifecycle:
             await self.gone()
         if self._link is None:
             return
-        self._emit("restart")
+        self._emit(KernelReplaced())
         self._settled.clear()
         after = self._go(Event.RESTART)
         if after is State.RESTARTING:
@@ -349,7 +350,7 @@ class Lifecycle:
         retired, lost = self._state is State.RETIRING, self._state not in UNATTESTED
         self._failure = error
         self._go(Event.GONE)
-        self._emit("sandbox_ended", error=error.name, code=error.code.code, reason=str(error))
+        self._emit(SandboxEnded(error=error.name, code=error.code, reason=str(error)))
         self._settled.set()
         self._requests.sandbox_died(error, keep_waiting=retired, lost=lost)
         if retired and self._requests.queue.active:
@@ -360,7 +361,7 @@ class Lifecycle:
             await asyncio.shield(container.kill())
         except SandboxError as error:
             # Its pipe is closed, so the agent ends; what an engine that fails leaves, `reap` finds.
-            self._emit("left", container=container.id, reason=str(error))
+            self._emit(ContainerLeft(container=container.id, reason=str(error)))
 
     async def _reason(self, link: Link) -> SandboxError:
         """Say why the container's stream ended."""
@@ -442,7 +443,8 @@ class Lifecycle:
         if isinstance(report, dict) and report.get("zone") is False:
             raise no_time_zone(spec)
         if self._state is State.ATTESTING:  # else it was ended meanwhile
-            self._emit("attested", image=spec.image, image_id=one.image_id, runtime=spec.runtime or "default")
+            runtime = spec.runtime or "default"
+            self._emit(SandboxAttested(image=spec.image, image_id=one.image_id, runtime=runtime))
             self._go(Event.ATTESTED)
             self._handshake.told(one.introduced)
 
@@ -470,7 +472,8 @@ class Lifecycle:
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
         error = restarted() if restarting else of_kernel(death, self._limits)
-        self._emit("kernel_died", error=error.name, code=error.code.code, reason=str(error), tail=death.tail[-2000:])
+        tail = death.tail[-2000:]
+        self._emit(KernelEnded(error=error.name, code=error.code, reason=str(error), tail=tail))
         worked = restarting or self._requests.kernel_worked
         self._failed_kernels = 0 if worked else self._failed_kernels + 1
         if self._failed_kernels >= MAX_FAILED_KERNELS:

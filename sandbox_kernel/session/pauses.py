@@ -13,12 +13,13 @@ from typing import Any
 
 from ..core.codes import EndCode, SnapshotCode
 from ..core.errors import FileRefused, SandboxError, SandboxPaused
+from ..core.events import Emit, MemoryGivenBack, MemoryKept, SandboxFrozen, SandboxThawed, SnapshotMade
 from ..core.model import Settings
 from ..core.tasks import Tasks, made_in_thread
 from ..engines.abilities import Ability, Pausable, Restful, Savable, abilities_of, demand, state_bytes
 from ..engines.base import Engine
 from .agent_link import Link
-from .requests.driver import Emit, Requests
+from .requests.driver import Requests
 from .requests.queue import PendingRequest
 from .requests.request_states import State
 
@@ -125,7 +126,7 @@ class Pauses:
                     link.let_go_on()
                     self._requests.thaw()
                 if whole:
-                    self._emit("snapshot", engine=type(container).__name__)
+                    self._emit(SnapshotMade(engine=type(container).__name__))
                     return facts
                 os.ftruncate(fd, 0)
                 os.lseek(fd, 0, os.SEEK_SET)
@@ -175,7 +176,7 @@ class Pauses:
             except BaseException:
                 self._go_on()
                 raise
-            self._emit("paused")
+            self._emit(SandboxFrozen())
             if isinstance(link.container, Restful):
                 self._resting = self._tasks.start(self._rest(link, link.container), "a long pause")
             return True
@@ -190,7 +191,7 @@ class Pauses:
                 await link.container.resume()
             self._touch()
             self._go_on()
-            self._emit("resumed")
+            self._emit(SandboxThawed())
             return True
 
     def _go_on(self) -> None:
@@ -214,9 +215,9 @@ class Pauses:
             finally:
                 os.close(fd)
         except (SandboxError, OSError) as error:
-            self._emit("memory kept", reason=str(error))
+            self._emit(MemoryKept(reason=str(error)))
         else:
-            self._emit("memory given back")
+            self._emit(MemoryGivenBack())
 
     async def _stay_awake(self) -> None:
         """End what may be under way of that: it leaves the container paused, with its memory or without."""

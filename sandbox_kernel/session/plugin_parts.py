@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, SandboxError
+from ..core.events import Emit, SessionEvent
 from ..core.model import Message, SandboxSample, Settings
 from ..core.tasks import Tasks, log_defect
 from ..engines.preparations import Preparations
@@ -29,7 +30,6 @@ from ..plugins.api import (
     FileWatch,
     Plugin,
     RunningCell,
-    SessionEvent,
     SessionService,
     Stream,
     StreamService,
@@ -151,8 +151,8 @@ class _Session(Protocol):
 class _Handle:
     """A `SessionHandle`."""
 
-    def __init__(self, session: _Session, tasks: Tasks, emit: Callable[..., None]) -> None:
-        self._session, self._tasks, self._emit = session, tasks, emit
+    def __init__(self, session: _Session, tasks: Tasks, emit: Emit) -> None:
+        self._session, self._tasks, self.emit = session, tasks, emit
 
     @property
     def id(self) -> str:
@@ -165,9 +165,6 @@ class _Handle:
     @property
     def is_closed(self) -> bool:
         return self._session.is_closed
-
-    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
-        self._emit(event, room, first, **fields)
 
     def measure(self) -> None:
         self._session.meter.start()
@@ -288,21 +285,20 @@ class Services:
 
     # --- what they are told of ---
 
-    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
-        """Tell all listeners of an event; `SessionEvent` says what `room` and `first` are. Never raises."""
-        told = SessionEvent(event, fields, room, first)
-        self._hear(told, self._listeners)
+    def emit(self, event: SessionEvent) -> None:
+        """Tell all listeners of an event. Never raises."""
+        self._hear(event, self._listeners)
         if self._outer is not None:  # it watches over the whole sandbox; what is written down is written once
-            self._outer.hear_beside(told)
+            self._outer.hear_beside(event)
 
-    def hear_beside(self, told: SessionEvent) -> None:
+    def hear_beside(self, event: SessionEvent) -> None:
         """Take an event of a session within this one."""
-        self._hear(told, [one for one in self._listeners if not isinstance(one, CellRecorder)])
+        self._hear(event, [one for one in self._listeners if not isinstance(one, CellRecorder)])
 
-    def _hear(self, told: SessionEvent, listeners: Iterable[EventListener]) -> None:
+    def _hear(self, event: SessionEvent, listeners: Iterable[EventListener]) -> None:
         for one in listeners:
             with _logged("what hears events"):
-                one.hear(told)
+                one.hear(event)
 
     def cell_begun(self) -> None:
         for one in self._recorders:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
+from ..core.events import SessionEvent, noted_in
 from ..core.model import PYTHON_KERNEL, Inside, Message, SandboxSample, SandboxSpec, Settings
-from ..core.tasks import Tasks, noted_in
+from ..core.tasks import Tasks
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec
@@ -241,9 +242,9 @@ class Session:
         """Seconds until the sandbox ends as unused; None while it is in use, or there is none."""
         return self._idleness.left()
 
-    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
-        """Tell who listens of an event; `Services.emit` says more. Never raises."""
-        self.services.emit(event, room, first, **fields)
+    def emit(self, event: SessionEvent) -> None:
+        """Tell all who listen of an event. Never raises."""
+        self.services.emit(event)
 
     # --- what an entry point calls ---
 

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.core.codes import Note
+from sandbox_kernel.core.events import ConnectionEnded, SessionEvent, ToolCalled, ToolRefused
 from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.dial import SocketDuplex
@@ -44,15 +45,17 @@ class Heard:
     notes: list[tuple[Note, dict[str, object]]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
-    def note(self, note: Note, **fields: object) -> None:
-        self.notes.append((note, fields))
+    def note(self, event: ConnectionEnded) -> None:
+        about = {name: value for name, value in event.line().items() if name not in {"code", "reason"}}
+        self.notes.append((Note(event.code, event.reason), about))
 
     def tell(self, text: str) -> None:
         self.told.append(text)
 
-    def emit(self, event: str, room: str | None = None, first: tuple[str, str] | None = None, /, **fields: Any) -> None:
-        if event in {"tool", "tool_refused"}:
-            self.calls.append((fields.pop("code"), event == "tool", fields))
+    def emit(self, event: SessionEvent) -> None:
+        if isinstance(event, ToolCalled):
+            fields = event.line()
+            self.calls.append((fields.pop("code"), not isinstance(event, ToolRefused), fields))
 
     def hold_clock(self, cell: str, *, held: bool) -> None:
         self.held.append((cell, held))

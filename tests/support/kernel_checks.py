@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.server import KernelServer, Transport
-from sandbox_kernel.plugins.api import SessionEvent
 from sandbox_kernel.session.agent_messages import Usage
 from sandbox_kernel.session.session import Session
 from tests.support.patience import within
@@ -172,7 +172,7 @@ class KernelChecks:
         content = await wired.answer(kind, channel)
         assert (content["status"], f"{kind} is not taken on {channel}" in content["evalue"]) == ("error", True)
         assert wired.sent == ["busy", kind.replace("_request", "_reply"), "idle"]
-        assert [(event.name, event.fields["code"]) for event in wired.noted] == [("refused", "wrong-channel")]
+        assert [(event.name, event.line()["code"]) for event in wired.noted] == [("refused", "wrong-channel")]
 
     async def test_what_has_no_reply_gets_its_statuses_on_a_channel_that_is_not_for_it(self, wired: Wired) -> None:
         parent = await wired.ask("comm_msg", "control", {"comm_id": "c", "data": {}})

@@ -5,19 +5,24 @@ Pure; imports codes and names only. The texts are the host's own, but names in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...core.codes import Code, MessageCode, Severity
+from ...core.events import (
+    ABSENT,
+    ConnectionEnded,
+    FileNotTransferred,
+    MessageDropped,
+    OutputRemoved,
+    RuleMet,
+    SessionEvent,
+)
 from ...files.file_rules import printable
-from .. import index
 from .codes import BatchCode
 
 FailOn = Literal["violation", "any", "never"]
 
-CONNECTED = "connected"
-"""The code of a connection that was let out; it is another plugin's."""
 MAX_EVENTS = 100
 """Different events kept of one cell and one severity, so that none hides behind many others; the rest is counted."""
 MAX_REASON = 300
@@ -34,40 +39,36 @@ class Event:
     what: str
     reason: str
     of: str | None = None
-    """The event of the audit; None where that makes no difference."""
+    """Name of the event; None where that makes no difference."""
 
 
-def classify(event: str, fields: Mapping[str, Any]) -> Event | None:
-    """Return what an event of the audit means for a report, None if nothing was refused."""
-    if event == "dropped" and "last" in fields:
-        code: Code = BatchCode.MORE_DROPPED
-        return Event(code.severity, code, "message", f"dropped: {code.text}")
-    if event not in {"policy", "dropped", "file_refused", "network", "monitor"}:
-        return None
-    code, reason = index.code(str(fields["code"])), printable(str(fields.get("reason", "")), MAX_REASON)
-    if event == "network":
-        return None if code.code == CONNECTED else Event(code.severity, code, _place(fields), reason, "network")
-    if event == "monitor":
-        # What is only noted breaks no policy, whatever it is.
-        return Event("notice" if fields.get("level") == "note" else code.severity, code, "behaviour", reason)
-    if event == "policy":
-        return Event(code.severity, code, printable(str(fields.get("type", "")), 80), reason)
-    if event == "dropped":
-        if code in _BY_HABIT:
-            return None
-        return Event(code.severity, code, printable(str(fields.get("type") or "message"), 80), f"dropped: {reason}")
-    if fields.get("op") not in ("upload", "download"):
-        return None
-    # An upload is a file of the host's own; the code has no part in it.
-    severity: Severity = "notice" if fields["op"] == "upload" else code.severity
-    path = printable(str(fields.get("path", "")), 160)
-    return Event(severity, code, "file", f"{fields['op']} refused: {path}: {reason}")
+def classify(event: SessionEvent) -> Event | None:
+    """Return what an event means for a report, None if nothing was refused."""
+    match event:
+        case MessageDropped(last=str()):
+            code: Code = BatchCode.MORE_DROPPED
+            return Event(code.severity, code, "message", f"dropped: {code.text}")
+        case MessageDropped(code=code) if code not in _BY_HABIT:
+            what = printable(event.type or "message", 80)
+            return Event(code.severity, code, what, f"dropped: {_short(event.reason)}")
+        case OutputRemoved(code=code):
+            return Event(code.severity, code, printable(event.type, 80), _short(event.reason))
+        case ConnectionEnded(code=code) if not event.is_connected:
+            place = "connection" if event.host is ABSENT else printable(f"{event.host}:{event.port}", 160)
+            return Event(code.severity, code, place, _short(event.reason), event.name)
+        case RuleMet(code=code):
+            # What is only noted breaks no policy, whatever it is.
+            return Event("notice" if event.level == "note" else code.severity, code, "behaviour", _short(event.reason))
+        case FileNotTransferred(code=code, op="upload" | "download" as op):
+            # An upload is a file of the host's own; the code has no part in it.
+            severity: Severity = "notice" if op == "upload" else code.severity
+            path = printable(event.path, 160)
+            return Event(severity, code, "file", f"{op} refused: {path}: {_short(event.reason)}")
+    return None
 
 
-def _place(fields: Mapping[str, Any]) -> str:
-    """Return what a connection was for, as far as it was read."""
-    host, port = fields.get("host"), fields.get("port")
-    return "connection" if host is None else printable(f"{host}:{port}", 160)
+def _short(reason: str) -> str:
+    return printable(reason, MAX_REASON)
 
 
 @dataclass(slots=True)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
+from ...core.events import FileTransferred, OutputRemoved, SandboxAttested, SessionEvent
 from ...core.model import Message, Settings
 from ...files.host_paths import Folder
 from ...policy.safe_text import Stream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from ...session.hints import Audience
-from ..api import SessionEvent
 from .codes import BatchCode
 from .executed_notebook import Outputs, sizes
 from .exit_codes import End, Kind, kind_of, of_error
@@ -250,7 +250,7 @@ class Run:
 
     async def _take(self, message: Message) -> None:
         if problem := self.outputs.take(message):
-            self.hear(SessionEvent("policy", {"type": message.type, "code": problem.code.code, "reason": problem.text}))
+            self.hear(OutputRemoved(type=message.type, code=problem.code, reason=problem.text))
         if self._streams is not None and message.type == "stream":
             # The next cell waits for a reader that pauses; the clock of this one does not.
             name, cell = str(message.content.get("name")), str(self._cell and self._cell.number)
@@ -259,12 +259,11 @@ class Run:
 
     def hear(self, event: SessionEvent) -> None:
         """Take an event of the session."""
-        fields = event.fields
-        if event.name == "file" and fields.get("op") == "download":
-            self._copied.add(str(fields["path"]))
-        elif event.name == "attested":
-            self.report.attested = dict(fields)
-        elif found := classify(event.name, fields):
+        if isinstance(event, FileTransferred) and event.op == "download":
+            self._copied.add(event.path)
+        elif isinstance(event, SandboxAttested):
+            self.report.attested = event.line()
+        elif found := classify(event):
             (self._cell.events if self._cell is not None else self.report.events).add(found)
 
     def _judge(self, events: Events, record: CellRecord | None = None) -> None:

@@ -18,6 +18,7 @@ from ...config.sources import SETTINGS, changed, from_keywords
 from ...container import wire
 from ...core.codes import EndCode, UsageCode
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, SandboxClosed, SandboxError
+from ...core.events import SessionEvent
 from ...core.model import Message, Settings, format_bytes
 from ...engines.select import AUTO, BROKER, is_service
 from ...sdk.cell_request import Cell
@@ -39,6 +40,14 @@ if TYPE_CHECKING:
     from ...session.session import Session
 
 MAX_PAGES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxTakenOver(SessionEvent):
+    """A detached sandbox has an owner again."""
+
+    name = "taken_over"
+    age_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +281,7 @@ class Detached(Ownership):
         found = await self.engine.connect(self.attached.name, take=self.attached.take)
         handshake = found.session.get("handshake")
         session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "handshake": handshake})
-        session.emit("taken_over", age_seconds=round(found.row["age"], 3))
+        session.emit(SandboxTakenOver(age_seconds=round(found.row["age"], 3)))
         await session.started()
         if found.cell is not None:
             self._go_on(session, cells, found.cell)

@@ -10,13 +10,14 @@ import hashlib
 import posixpath
 import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...core.codes import EndCode, Survived, UsageCode
 from ...core.errors import ConfigurationError, KernelDied, SandboxDied, wrong_argument
+from ...core.events import SessionEvent, noted_in
 from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
-from ...core.tasks import Tasks, noted_in
+from ...core.tasks import Tasks
 from ...engines.base import Container
 from ...engines.shipping import nested_config
 from ...sdk.cell_request import Front
@@ -67,6 +68,16 @@ class NestedEngine:
         return 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextMade(SessionEvent):
+    """A sandbox has a further kernel."""
+
+    name = "context"
+    context: str
+    kernel: str | None
+    cwd: str | None
+
+
 class Contexts:
     """See the module. Methods raise `ConfigurationError` for what there is not, and `SandboxError` for what fails."""
 
@@ -104,7 +115,7 @@ class Contexts:
             raise
         context = Context(id=session.id, language=_language(kernel, language), cwd=folder)
         self._made[context.id] = context, session
-        instance.session.emit("context", context=context.id, kernel=kernel, cwd=folder)
+        instance.session.emit(ContextMade(context=context.id, kernel=kernel, cwd=folder))
         return context
 
     def all(self) -> list[Context]:

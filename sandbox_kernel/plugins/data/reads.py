@@ -15,14 +15,28 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from ...core.errors import SandboxError
+from ...core.events import SessionEvent
 from ..api import FileWatch, RunningCell, SessionHandle, SessionService
 from .codes import DataCode
 
-EVENT = "reads"
+
+@dataclass(frozen=True, slots=True)
+class FilesRead(SessionEvent):
+    """What cells have opened, or that nobody sees it."""
+
+    name = "reads"
+    about: dict[str, Any]
+    """The fields of the line."""
+
+    def line(self) -> dict[str, Any]:
+        return self.about
+
+
 MAX_FILES = 10_000
 """Files that one cell's record tells apart; the opening of others is counted."""
 MAX_ROWS, MAX_ROW_CHARACTERS = 16, 2800
@@ -157,7 +171,8 @@ class ReadRecord(SessionService):
         if not self._said:
             self._said = True
             reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            self._session.emit(EVENT, code=DataCode.READS_NOT_SEEN.code, seen_by="nobody", reason=reason)
+            about = {"code": DataCode.READS_NOT_SEEN.code, "seen_by": "nobody", "reason": reason}
+            self._session.emit(FilesRead(about))
 
     def _turn_to(self, stretch: Stretch | None) -> None:
         """Begin another stretch, and end the one before beside the session."""
@@ -206,7 +221,7 @@ class ReadRecord(SessionService):
 
     def _write(self, stretch: Stretch) -> None:
         for fields in stretch.lines():
-            self._session.emit(EVENT, **fields)
+            self._session.emit(FilesRead(fields))
 
     async def close(self) -> None:
         """Write down what the last cell has opened."""

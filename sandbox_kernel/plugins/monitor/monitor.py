@@ -12,16 +12,30 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from ...core.codes import Code, EndCode, MessageCode, Survived
 from ...core.errors import BehaviourBlocked, SandboxError
+from ...core.events import (
+    ABSENT,
+    ConnectionEnded,
+    FileNotTransferred,
+    KernelEnded,
+    KernelFlooded,
+    KernelReplaced,
+    MessageDropped,
+    OutputRemoved,
+    RequestCondemned,
+    RuleMet,
+    SandboxEnded,
+    SessionEvent,
+)
 from ...core.model import ProcessSample, Settings
 from ...core.tasks import log_defect
 from ...files.scratch_files import entries
-from .. import index
-from ..api import SessionEvent, SessionHandle, SessionService
+from ..api import SessionHandle, SessionService
 from .alerts import Alerts
 from .behaviour_rules import Finding, Monitoring, MonitorRule, Signal, code_of
 from .codes import MonitorCode
@@ -38,61 +52,36 @@ METADATA_SERVICE = "metadata-service"
 MAX_HOST = 60
 
 
-def heard(event: str, fields: Mapping[str, Any]) -> Iterator[Signal]:
-    """Yield what an event of the audit counts for. What is of no account yields nothing."""
-    code = _code(fields)
-    what = code.code if code is not None else ""
-    if event == "network" and code is not None:
-        yield from _network(code, fields)
-    elif event == "policy" and code is not None and code.severity == "violation":
-        yield Signal(MonitorCode.REMOVED_OUTPUTS, 1, what)
-    elif event == "dropped" and code is not None and code.severity == "violation":
+def heard(event: SessionEvent) -> Iterator[Signal]:
+    """Yield what an event counts for. What is of no account yields nothing."""
+    match event:
+        case ConnectionEnded(code=code) if code.severity == "violation":
+            host = code.code if event.host in {ABSENT, ""} else event.host
+            what = ascii(host[:MAX_HOST]).strip("'\"")
+            yield Signal(MonitorCode.MANY_DENIALS, 1, what)
+            if code.code == METADATA_SERVICE:
+                yield Signal(MonitorCode.METADATA_SOUGHT, 1, what)
+        case OutputRemoved(code=code) if code.severity == "violation":
+            yield Signal(MonitorCode.REMOVED_OUTPUTS, 1, code.code)
         # What a kernel that is on its way out still says is no forgery.
-        if code is not MessageCode.NO_KERNEL_READY:
-            yield Signal(MonitorCode.FORGED_MESSAGES, 1, what)
-    elif event == "file_refused" and fields.get("op") == "download" and code is not None:
-        if code.severity == "violation":
-            yield Signal(MonitorCode.UNFIT_FILES, 1, what)
-    elif event in {"condemned", "flood"} and code is not None and code.severity == "limit":
-        yield Signal(MonitorCode.MANY_LIMITS, 1, what)
-    elif event == "kernel_died":
-        yield from _death(code, what)
-    elif event == "restart":
-        yield Signal(MonitorCode.MANY_KERNELS, 1, "restart")
-    elif event == "sandbox_ended":
-        if code in _GARBAGE:
-            yield Signal(MonitorCode.WIRE_GARBAGE, 1, what)
-        elif code is EndCode.NO_KERNEL_STARTS:
-            yield Signal(MonitorCode.KERNELS_DIE_YOUNG, 1, what)
-        elif code is EndCode.OUT_OF_MEMORY:
-            yield Signal(MonitorCode.MANY_LIMITS, 1, what)
-
-
-def _network(code: Code, fields: Mapping[str, Any]) -> Iterator[Signal]:
-    if code.severity != "violation":
-        return
-    what = ascii(str(fields.get("host") or code.code)[:MAX_HOST]).strip("'\"")
-    yield Signal(MonitorCode.MANY_DENIALS, 1, what)
-    if code.code == METADATA_SERVICE:
-        yield Signal(MonitorCode.METADATA_SOUGHT, 1, what)
-
-
-def _death(code: Code | None, what: str) -> Iterator[Signal]:
-    if code in _ASKED_FOR:
-        return
-    yield Signal(MonitorCode.MANY_KERNELS, 1, what)
-    if code is EndCode.OUT_OF_MEMORY:
-        yield Signal(MonitorCode.MANY_LIMITS, 1, what)
-    else:
-        yield Signal(MonitorCode.KERNELS_DIE_YOUNG, 1, what)
-
-
-def _code(fields: Mapping[str, Any]) -> Code | None:
-    """Return the code that an event has, None for one without."""
-    try:
-        return index.code(str(fields["code"]))
-    except KeyError:
-        return None
+        case MessageDropped(code=code) if code.severity == "violation" and code is not MessageCode.NO_KERNEL_READY:
+            yield Signal(MonitorCode.FORGED_MESSAGES, 1, code.code)
+        case FileNotTransferred(op="download", code=code) if code.severity == "violation":
+            yield Signal(MonitorCode.UNFIT_FILES, 1, code.code)
+        case RequestCondemned(code=Code() as code) | KernelFlooded(code=Code() as code) if code.severity == "limit":
+            yield Signal(MonitorCode.MANY_LIMITS, 1, code.code)
+        case KernelEnded(code=code) if code not in _ASKED_FOR:
+            yield Signal(MonitorCode.MANY_KERNELS, 1, code.code)
+            memory = code is EndCode.OUT_OF_MEMORY
+            yield Signal(MonitorCode.MANY_LIMITS if memory else MonitorCode.KERNELS_DIE_YOUNG, 1, code.code)
+        case KernelReplaced():
+            yield Signal(MonitorCode.MANY_KERNELS, 1, event.name)
+        case SandboxEnded(code=code) if code in _GARBAGE:
+            yield Signal(MonitorCode.WIRE_GARBAGE, 1, code.code)
+        case SandboxEnded(code=EndCode.NO_KERNEL_STARTS as code):
+            yield Signal(MonitorCode.KERNELS_DIE_YOUNG, 1, code.code)
+        case SandboxEnded(code=EndCode.OUT_OF_MEMORY as code):
+            yield Signal(MonitorCode.MANY_LIMITS, 1, code.code)
 
 
 WRITABLE = ("/memfd:", "/mnt/data/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
@@ -244,6 +233,14 @@ LOOK_SECONDS = 2.0
 SCHEMA = "urn:sandbox-kernel:alert:1"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertLost(SessionEvent):
+    """An alert could not be sent."""
+
+    name = "alert_lost"
+    reason: str
+
+
 class Monitor(SessionService):
     """See the module: an `EventListener` and a `TransferListener`."""
 
@@ -278,13 +275,13 @@ class Monitor(SessionService):
         self._ransomware = RansomwareDetector()
         self._next_look: asyncio.TimerHandle | None = None
         self._look_under_way: asyncio.Task[object] | None = None
-        self._alerts = Alerts.of(settings, lambda text: session.emit("alert_lost", reason=text))
+        self._alerts = Alerts.of(settings, lambda text: session.emit(AlertLost(reason=text)))
 
     # --- what it is told of ---
 
     def hear(self, event: SessionEvent) -> None:
         """Take an event."""
-        self.take(heard(event.name, event.fields))
+        self.take(heard(event))
 
     def transferred(
         self, op: str, data: bytes, fields: Mapping[str, Any], reply: Mapping[str, Any], answer: bytes
@@ -343,9 +340,14 @@ class Monitor(SessionService):
     def _act(self, finding: Finding) -> None:
         note = finding.note
         self._session.emit(
-            "monitor", code=note.code.code, level=finding.level, reason=note.text, count=finding.amount,
-            seconds=finding.seconds,
-        )  # fmt: skip
+            RuleMet(
+                code=note.code,
+                level=finding.level,
+                reason=note.text,
+                count=finding.amount,
+                seconds=finding.seconds,
+            )
+        )
         if finding.level == "note":
             return
         self._session.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")

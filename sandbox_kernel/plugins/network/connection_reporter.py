@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ...core.codes import Note
 from ...core.errors import SandboxError
+from ...core.events import ABSENT, ConnectionEnded
 from ...sdk.values import NetworkDenial
 from ..api import SessionHandle
 from .codes import NetworkCode
@@ -30,8 +30,8 @@ class NetworkDenied(SandboxError):
 class Reporter(Protocol):
     """Where a connection reports. Never blocks and never raises."""
 
-    def note(self, note: Note, **fields: object) -> None:
-        """Write one line of the audit, an event "network" with the note's code and text. Their number is bounded."""
+    def note(self, event: ConnectionEnded) -> None:
+        """Tell of a connection that is over, or of one request of it."""
 
     def tell(self, text: str) -> None:
         """Say one line on stderr of the running cell, if there is one that has not been told too much."""
@@ -45,28 +45,10 @@ class SessionReporter:
         self._heard = heard
         self.tell = session.tell
 
-    def note(self, note: Note, **fields: object) -> None:
-        """Write one line of the audit about the network; how many there are is bounded.
-
-        What reached a host has room of its own: a cell cannot fill it with what is denied, and connect afterwards. Nor
-        does it fill it with one host, and turn to another one: each rule, or else each code, has a first line in a
-        cell.
-        """
-        code = note.code.code
-        if note.code is NetworkCode.CONNECTED:
-            room, about = "network, connected", fields.get("rule", code)
-        elif "address" in fields:
-            room, about = "network, broken off", fields.get("rule", code)
-        else:
-            room, about = "network", code
-        first = (str(about), f"{fields.get('host')} {code}")
-        self._emit("network", room, first, code=code, reason=note.text, **fields)
-        if self._heard is not None and is_denial(note.code):
-            host, port = fields.get("host"), fields.get("port")
-            denial = NetworkDenial(
-                code=code,
-                reason=note.text,
-                host=host if isinstance(host, str) else None,
-                port=port if isinstance(port, int) else None,
-            )
-            self._heard(str(fields.get("cell")), denial)
+    def note(self, event: ConnectionEnded) -> None:
+        """Tell of a connection; how many are written down is bounded."""
+        self._emit(event)
+        if self._heard is not None and is_denial(event.code):
+            host = None if event.host is ABSENT else event.host
+            port = None if event.port is ABSENT else event.port
+            self._heard(event.cell, NetworkDenial(code=event.code.code, reason=event.reason, host=host, port=port))

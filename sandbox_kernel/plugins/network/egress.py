@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 from ...core.codes import Note
+from ...core.events import ConnectionEnded
 from ...session.cell_streams import RESET_CROWDED, Identified
 from ..api import Cell, SessionService, Stream, StreamReset
 from . import request_head
@@ -167,11 +169,11 @@ class Egress(SessionService):
 
     # --- for its connections ---
 
-    def refused(self, note: Note, cell: Cell, target: Target | None = None, **fields: object) -> None:
+    def refused(self, note: Note, cell: Cell, target: Target | None = None, **figures: Any) -> None:
         """Say to the audit and to the person that something was refused; to the latter once a host and cell."""
         self._ledger.refused(note.code)
-        place = {} if target is None else {"host": target.host, "port": target.port}
-        self.reporter.note(note, cell=cell.id, **place, **fields)
+        place: dict[str, Any] = {} if target is None else {"host": target.host, "port": target.port}
+        self.reporter.note(ConnectionEnded(code=note.code, reason=note.text, cell=cell.id, **place, **figures))
         told = self._told.get(cell.id, set())
         key = (note.code.code, target.host if target is not None else note.text)
         if key not in told and len(told) < MAX_TOLD:
@@ -354,13 +356,14 @@ class _Connection:
         else:
             self._passed(passed.method, status=passed.status)
 
-    def _passed(self, method: str, **fields: object) -> None:
-        if self._target is not None:
-            note = NetworkCode.CONNECTED.note(host=self._target.host, port=self._target.port)
-            place = {"host": self._target.host, "port": self._target.port}
-            self._egress.reporter.note(note, cell=self._cell.id, **place, method=method, **fields, **self._figures())
+    def _passed(self, method: str, **status: int | None) -> None:
+        if (target := self._target) is not None:
+            note = NetworkCode.CONNECTED.note(host=target.host, port=target.port)
+            about: dict[str, Any] = {"host": target.host, "port": target.port, "method": method, **status}
+            event = ConnectionEnded(code=note.code, reason=note.text, cell=self._cell.id, **about, **self._figures())
+            self._egress.reporter.note(event)
 
-    def _figures(self) -> dict[str, object]:
+    def _figures(self) -> dict[str, Any]:
         """Return what the connection carried since this was asked last: of one request, if it carries several."""
         now = (self._metered.bytes_in, self._metered.bytes_out, self._watch.seconds)
         bytes_in, bytes_out, seconds = (a - b for a, b in zip(now, self._said, strict=True))

@@ -27,8 +27,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from ...core.answer_allowance import Allowance
-from ...core.codes import UsageCode
+from ...core.codes import Code, UsageCode
 from ...core.errors import AnswerError, ConfigurationError, FileRefused
+from ...core.events import Emit, SessionEvent
 from ...core.model import MIB, Inside, Settings, format_bytes
 from ...core.package_files import PACKAGE, brought
 from ...engines.shipping import packed_line
@@ -339,8 +340,30 @@ TOOL_MODULE = "_sandbox_pip"
 SLACK_SECONDS = 60.0
 """For what is fetched to go over the pipe."""
 
-Record = Callable[..., None]
 Said = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageInstalled(SessionEvent):
+    """A package was sent into the sandbox."""
+
+    name = "package"
+    by: str
+    about: Mapping[str, Any]
+
+    def line(self) -> dict[str, Any]:
+        return {"by": self.by, **self.about}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagesRefused(SessionEvent):
+    """Packages were asked for, and none was installed."""
+
+    name = "packages"
+    by: str
+    asked: Sequence[str]
+    code: Code
+    reason: str
 
 
 class Installing:
@@ -351,7 +374,7 @@ class Installing:
         self._turn = asyncio.Lock()
         self.ask: Ask | None = None
         """The way to the sandbox, once there is a session."""
-        self.record: Record = lambda *event, **fields: None
+        self.emit: Emit = lambda event: None
 
     async def install(
         self, texts: Sequence[str | os.PathLike[str]], said: object, *, by: str, heard: Said = lambda text: None
@@ -373,10 +396,10 @@ class Installing:
                     await self._send(one)
             except (ConfigurationError, FileRefused) as error:
                 shown = [str(text)[:200] for text in texts]
-                self.record("packages", by=by, asked=shown, code=error.code.code, reason=error.message)
+                self.emit(PackagesRefused(by=by, asked=shown, code=error.code, reason=error.message))
                 raise
         for row in described(packages):
-            self.record("package", by=by, **row)
+            self.emit(PackageInstalled(by=by, about=row))
         return packages
 
     async def _send(self, package: Package) -> None:
@@ -397,7 +420,8 @@ class Installing:
             try:
                 allowed.check(requirements)
             except ConfigurationError as error:
-                self.record("packages", by="cell", asked=requirements[:20], code=error.code.code, reason=error.message)
+                asked = requirements[:20]
+                self.emit(PackagesRefused(by="cell", asked=asked, code=error.code, reason=error.message))
                 raise
             return [one.file.name for one in await self.install(requirements, has, by="cell")]
 
@@ -414,7 +438,7 @@ class PackagesOfCells:
 
     def service(self, session: SessionHandle) -> SessionService:
         """Return what serves it."""
-        self._installing.ask, self._installing.record = session.ask, session.emit
+        self._installing.ask, self._installing.emit = session.ask, session.emit
         return ToolCalls(self._tools, session, TOOL_MODULE)
 
     def state(self) -> dict[str, Any]:
@@ -457,7 +481,7 @@ class Packages:
         if self._installing is None:
             session = self._instance.session
             self._installing = Installing(self._instance.settings)
-            self._installing.ask, self._installing.record = session.ask, session.emit
+            self._installing.ask, self._installing.emit = session.ask, session.emit
         has = await self._asked(question())
         heard = progress or (lambda text: None)
         found = await self._installing.install(packages, has, by="caller", heard=heard)

@@ -18,14 +18,15 @@ import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from ...core.errors import ConfigurationError, FileRefused
+from ...core.events import ABSENT, CellRecorded, ConnectionEnded, FileTransferred, SessionEvent, ToolCalled
 from ...core.model import MIB, Settings
-from ..api import EndedCell, Figures, SessionEvent, SessionHandle, SessionService
+from ..api import EndedCell, Figures, SessionHandle, SessionService
 from .audit_file import AuditFile, Busy, moment, to_json
 from .hash_chain import BEGIN, END, GAP, MAX_BODY, OWN_EVENTS, Gap, Head
 from .settings import RecordSettings
@@ -41,7 +42,7 @@ _OUT = frozenset(("download", "read"))
 
 
 class EventCounters:
-    """Hears every event of an audit."""
+    """Hears every event of a session."""
 
     def __init__(self) -> None:
         self._begin()
@@ -51,31 +52,33 @@ class EventCounters:
         self._files: dict[str, list[dict[str, Any]]] = {"in": [], "out": []}
         self._counts, self._bytes = Counter[str](), Counter[str]()
 
-    def hear(self, event: str, fields: Mapping[str, Any]) -> None:
+    def hear(self, event: SessionEvent) -> None:
         """Count an event."""
-        if isinstance(code := fields.get("code"), str) and event != "cell":
+        if isinstance(event, CellRecorded):
+            return
+        if isinstance(code := event.line().get("code"), str):
             known = code in self._codes or len(self._codes) < MAX_CODES
             self._codes[code if known else "others"] += 1
-        if event == "file":
-            self._file(fields)
-        elif event == "network" and fields.get("code") == "connected":
-            self._counts["connections"] += 1
-            for name, way in (("bytes_in", "in"), ("bytes_out", "out")):
-                self._bytes[way] += _count(fields.get(name))
-        elif event == "tool":
-            self._counts["tool_calls"] += 1
+        match event:
+            case FileTransferred():
+                self._file(event)
+            case ConnectionEnded(is_connected=True):
+                self._counts["connections"] += 1
+                self._bytes["in"] += event.bytes_in
+                self._bytes["out"] += event.bytes_out
+            case ToolCalled(name="tool"):
+                self._counts["tool_calls"] += 1
 
-    def _file(self, fields: Mapping[str, Any]) -> None:
-        op = fields.get("op")
-        way = "in" if op in _INTO else "out" if op in _OUT else None
+    def _file(self, event: FileTransferred) -> None:
+        way = "in" if event.op in _INTO else "out" if event.op in _OUT else None
         if way is None:
             return
+        size = None if event.bytes is ABSENT else event.bytes
         self._counts[way] += 1
-        self._bytes[way] += _count(fields.get("bytes"))
+        self._bytes[way] += size or 0
         if len(self._files[way]) < MAX_FILES:
-            path = str(fields.get("path", ""))
-            row = {"path": path[:MAX_PATH], "bytes": fields.get("bytes"), "sha256": fields.get("sha256")}
-            self._files[way].append(row)
+            sha256 = None if event.sha256 is ABSENT else event.sha256
+            self._files[way].append({"path": event.path[:MAX_PATH], "bytes": size, "sha256": sha256})
 
     def take(self) -> dict[str, Any]:
         """Return what was counted as fields of a line, and begin anew."""
@@ -92,10 +95,6 @@ class EventCounters:
         }
         self._begin()
         return fields
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 MAX_TEXT = 500
@@ -213,7 +212,6 @@ class Audit:
         about: a word of ours, of which each cell has its first line whatever else there is, and a name that a cell may
         have invented, of which the first line takes no room from the second.
         """
-        self.tally.hear(event, fields)
         if self._file is None:
             return
         if event == "cell":
@@ -420,7 +418,8 @@ class Record(SessionService):
         self._say_unsaid()
 
     def hear(self, event: SessionEvent) -> None:
-        self.audit(event.name, event.room, event.first, **event.fields)
+        self.audit.tally.hear(event)
+        self.audit(event.name, event.room, event.first, **event.line())
 
     def cell_begun(self) -> None:
         self._say_unsaid()
@@ -476,4 +475,4 @@ class Record(SessionService):
 
     def _tell(self, fields: dict[str, Any]) -> None:
         """Write the line of a cell; all who listen hear of it."""
-        self._session.emit("cell", **fields)
+        self._session.emit(CellRecorded(about=fields))

@@ -6,10 +6,12 @@ The rules are imported with the first request that is looked at. Knows no contai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...core.codes import EndCode, Survived
+from ...core.codes import Code, EndCode, Survived
 from ...core.errors import ScreenBlocked
+from ...core.events import SessionEvent
 from ...core.model import Message, Settings
 from ..api import Review, SessionHandle, SessionService
 from .settings import ScreenSettings
@@ -24,6 +26,18 @@ MAX_NOTED = 50
 """CellFindings of one cell that the audit lists."""
 _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "value"}
 """Questions of a debugger that run code, and where it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellScreened(SessionEvent):
+    """A cell was looked at before it ran, and something was found."""
+
+    name = "screen"
+    code: Code | None
+    blocked: bool
+    score: int
+    findings: list[dict[str, Any]]
+    allowed: list[dict[str, Any]]
 
 
 class ScreenGuard(SessionService):
@@ -88,14 +102,15 @@ class ScreenGuard(SessionService):
 
     def _note(self, found: Screened, *, blocked: bool) -> None:
         self._emit(
-            "screen",
-            code=EndCode.SCREEN_BLOCKED.code if blocked else None,
-            blocked=blocked,
-            score=found.score,
-            findings=[{"code": one.code, "line": one.line} for one in found.counted[:MAX_NOTED]],
-            allowed=[
-                {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
-            ],
+            CellScreened(
+                code=EndCode.SCREEN_BLOCKED if blocked else None,
+                blocked=blocked,
+                score=found.score,
+                findings=[{"code": one.code, "line": one.line} for one in found.counted[:MAX_NOTED]],
+                allowed=[
+                    {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
+                ],
+            )
         )
 
 

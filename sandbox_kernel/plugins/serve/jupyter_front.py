@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ...core import json_memory
 from ...core.errors import ProtocolError
+from ...core.events import MessageDropped
 from ...core.model import Message
 from ...core.tasks import log_defect
 from ...kernel.server import KernelProcess, KernelServer, MessageHeaders
@@ -83,7 +84,7 @@ class JupyterFront:
             elif self._is_shown(message) and self.clients:
                 self.server.publish(message)
         except ProtocolError as error:
-            self.session.emit("dropped", type=message.type, code=error.code.code, reason=str(error))
+            self.session.emit(MessageDropped(type=message.type, code=error.code, reason=str(error)))
         except Exception as defect:
             log_defect("a front end of Jupyter's", defect)
 

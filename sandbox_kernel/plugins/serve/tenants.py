@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 
 from ...config.sources import changed
 from ...core.errors import AbilityMissing, QuotaExceeded, SandboxError, SandboxPaused
+from ...core.events import SessionEvent
 from ...core.model import Settings
 from ...core.tasks import Tasks
 from ...engines.abilities import Ability, demand
@@ -63,6 +64,16 @@ MAX_SENT = 100
 """Files of one sandbox whose senders are known."""
 MAX_UPLOADS = 4
 """Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLeased(SessionEvent):
+    """A sandbox is a tenant's from now on."""
+
+    name = "leased"
+    tenant: str
+    wire: str
+    template: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,8 +436,8 @@ class Tenants:
     def _leased(self, lease: Lease) -> Lease:
         """Have a sandbox be its tenant's, and say so in its audit."""
         lease.tenant.leases[lease.id] = lease
-        about = {"tenant": lease.tenant.name, "wire": lease.wire, "template": lease.template}
-        session_of(lease.sandbox).emit("leased", **about)
+        event = SandboxLeased(tenant=lease.tenant.name, wire=lease.wire, template=lease.template)
+        session_of(lease.sandbox).emit(event)
         for told in self.on_lease:
             told(lease)
         return lease

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from ...core.codes import Note
+from ...core.events import ToolCalled, ToolRefused
 from ...core.model import Inside
 from ...session.cell_streams import Identified, works_for
 from ..api import Cell, SessionHandle, SessionService, Stream, StreamReset
@@ -333,15 +334,17 @@ class ToolCalls(SessionService):
     def _note(self, note: Note, name: str, cell: str, began: float, sizes: tuple[int, int]) -> None:
         called = note.code not in (ToolCode.TOOL_WITHOUT_CELL, ToolCode.TOOL_CALLS, ToolCode.TOOL_ARGUMENTS_LARGE)
         bounded = called and bool(cell)  # lines that no limit of calls bounds have room for some
+        event = ToolCalled if bounded else ToolRefused
         self._session.emit(
-            "tool" if bounded else "tool_refused",
-            code=note.code.code,
-            reason=note.text,
-            tool=name if name in self._tools.by_name else None,
-            cell=cell or None,
-            seconds=round(time.monotonic() - began, 4),
-            bytes_in=sizes[0],
-            bytes_out=sizes[1],
+            event(
+                code=note.code,
+                reason=note.text,
+                tool=name if name in self._tools.by_name else None,
+                cell=cell or None,
+                seconds=round(time.monotonic() - began, 4),
+                bytes_in=sizes[0],
+                bytes_out=sizes[1],
+            )
         )
         if note.code.severity != "notice" and (cell, note.code.code) not in self._told:
             self._told.add((cell, note.code.code))

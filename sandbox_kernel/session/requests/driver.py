@@ -17,8 +17,9 @@ from ...container import wire
 from ...core.answer_allowance import MEMORY_FACTOR
 from ...core.codes import Code, EndCode, Note
 from ...core.errors import ProtocolError, SandboxError
+from ...core.events import Emit, noted_in
 from ...core.model import Limits, Message
-from ...core.tasks import Tasks, noted_in
+from ...core.tasks import Tasks
 from ...plugins.api import CellGuard
 from ...policy import OutputPolicy, Verdict
 from .. import protocol
@@ -36,7 +37,6 @@ LOOK_SECONDS = 2.0
 Notes = list[str]
 Hook = Callable[[], Awaitable[Notes]]
 """Files are copied in one; a cell shows what it returns."""
-Emit = Callable[..., None]
 
 
 class Front(Protocol):
@@ -126,7 +126,7 @@ class Requests:
             commands.PrepareCell: self._prepare,
             commands.Settle: self._settle,
             commands.CloseRequest: self._closed,
-            commands.EmitEvent: lambda command: emit(command.event, **command.fields),
+            commands.EmitEvent: lambda command: emit(command.event),
             commands.NoteBegun: lambda command: None if recorder is None else recorder.cell_begun(),
             commands.NoteDone: lambda command: None if recorder is None else recorder.cell_done(*command),
             commands.Answer: self._answer,

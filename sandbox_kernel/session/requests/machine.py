@@ -13,9 +13,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...container import wire
 from ...core import json_memory
@@ -28,6 +28,15 @@ from ...core.errors import (
     ReplyLost,
     SandboxDied,
     SandboxError,
+)
+from ...core.events import (
+    KernelFlooded,
+    MessageDropped,
+    OutputRemoved,
+    RequestCompleted,
+    RequestCondemned,
+    SessionEvent,
+    StepFailed,
 )
 from ...core.model import Limits, Message, format_bytes
 from ...core.tasks import log_defect
@@ -154,8 +163,7 @@ class NoteDefect(NamedTuple):
 class EmitEvent(NamedTuple):
     """Tell of an event."""
 
-    event: str
-    fields: Mapping[str, Any]
+    event: SessionEvent
 
 
 Command = (
@@ -493,7 +501,7 @@ class RequestMachine:
             self.drop(MessageCode.NOT_SENT_YET, size, message.type)
             return
         if message.mended:
-            self._note("policy", MessageCode.MENDED, message.type)
+            self._note(OutputRemoved, MessageCode.MENDED, message.type)
         if message.channel == "iopub":
             self._published(message, request, size, verdict)
         elif request is not None and message.channel == "stdin":
@@ -553,7 +561,7 @@ class RequestMachine:
     def drop(self, why: Code | Note, size: int, kind: str = "", *, quietly: bool = False) -> None:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
         if not quietly:
-            self._note("dropped", why, kind)
+            self._note(MessageDropped, why, kind)
         if not self._dropped.charge(size).allowed:
             self._end_flood(self._dropped.exceeded, kind)
 
@@ -699,7 +707,7 @@ class RequestMachine:
         if self._flooded:
             return
         self._flooded, self.flood = True, error
-        self._audit("flood", code=error.code.code if error else None, reason=str(error), type=kind)
+        self._emit(KernelFlooded(code=error.code if error else None, reason=str(error), type=kind))
         self._kill_kernel(error or OutputLimit(EndCode.OUTPUT_TOO_LARGE, "a thread of an earlier cell went on sending"))
 
     # --- the end of a request ---
@@ -764,7 +772,7 @@ class RequestMachine:
 
     def _give_up(self, request: PendingRequest) -> None:
         """End a request whose rest does not come."""
-        self._audit("completed", reason="idle without reply" if request.idle else "reply without idle")
+        self._emit(RequestCompleted(reason="idle without reply" if request.idle else "reply without idle"))
         if request.interrupted and request.reply is None:
             request.condemn(CellInterrupted(EndCode.CELL_INTERRUPTED, kept=Survived.VARIABLES_AND_FILES))
         self._settle(request)
@@ -837,7 +845,7 @@ class RequestMachine:
 
     def step_failed(self, request: PendingRequest | None, failure: SandboxError) -> None:
         """Take the next step after one that could not be taken, with the kernel or, for a request, its interrupt."""
-        self._audit("escalation", reason=str(failure))
+        self._emit(StepFailed(reason=str(failure)))
         if request is None:
             self._not_dead(failure)
         elif not request.finished:
@@ -848,8 +856,8 @@ class RequestMachine:
         request.interrupt(self._limits)
         if request.idle and request.rest_at is not None:
             self._wait_for_rest(request)  # with the shorter patience
-        fields = {"request": request.message.type, "error": error.name, "code": error.code.code, "reason": str(error)}
-        self._audit("condemned", **fields)
+        kind, reason = request.message.type, str(error)
+        self._emit(RequestCondemned(request=kind, error=error.name, code=error.code, reason=reason))
         self.ending.add(request)
         if step is Step.KILL:
             self._kill_for(request)
@@ -985,7 +993,7 @@ class RequestMachine:
     def undelivered(self, command: Deliver, error: ProtocolError) -> None:
         """Say at once that a message cannot be delivered, as its reply or in its cell."""
         message, request, why = command.message, command.request, Note(error.code, str(error))
-        self._note("dropped", why, message.type)
+        self._note(MessageDropped, why, message.type)
         if request is None:
             return
         if command.client is not None:
@@ -1038,7 +1046,7 @@ class RequestMachine:
             return None
         except Exception as defect:
             log_defect("the policy for what the host says", defect)
-            self._note("dropped", EndCode.DEFECT.note(what=repr(defect)[:200]), message.type)
+            self._note(MessageDropped, EndCode.DEFECT.note(what=repr(defect)[:200]), message.type)
             return None
 
     def _judge(self, message: Message, request: PendingRequest | None) -> Verdict:
@@ -1054,19 +1062,19 @@ class RequestMachine:
     def _passed(self, message: Message, verdict: Verdict) -> Message | None:
         """Return a message as it may pass, None if it may not, and tell what was removed."""
         for note in verdict.notes:
-            self._audit("policy", type=message.type, code=note.code.code, reason=note.text)
+            self._emit(OutputRemoved(type=message.type, code=note.code, reason=note.text))
         passed = verdict.message
         return replace(passed, work=verdict.work) if passed is not None and verdict.work else passed
 
-    def _note(self, event: str, why: Code | Note, kind: str) -> None:
-        """Write a line of the audit about a message."""
+    def _note(self, event: type[OutputRemoved | MessageDropped], why: Code | Note, kind: str) -> None:
+        """Tell of a message, as often as a session may."""
         note = why.note() if isinstance(why, Code) else why
-        fields = {"code": note.code.code, "reason": note.text, "type": kind}
         self._noted += 1
         if self._noted < MAX_NOTED:
-            self._audit(event, **fields)
+            self._emit(event(code=note.code, reason=note.text, type=kind))
         elif self._noted == MAX_NOTED:
-            self._audit("dropped", **fields, last="no more of this is written in this session")
+            last = "no more of this is written in this session"
+            self._emit(MessageDropped(code=note.code, reason=note.text, type=kind, last=last))
 
-    def _audit(self, event: str, **fields: Any) -> None:
-        self.commands.append(EmitEvent(event, fields))
+    def _emit(self, event: SessionEvent) -> None:
+        self.commands.append(EmitEvent(event))

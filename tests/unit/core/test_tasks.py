@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core import tasks as module
-from sandbox_kernel.core.tasks import Tasks, made_in_thread, noted_in
+from sandbox_kernel.core.events import noted_in
+from sandbox_kernel.core.tasks import Tasks, made_in_thread
 from tests.support.patience import within
 
 

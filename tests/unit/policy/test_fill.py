@@ -16,6 +16,7 @@ import pytest
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.errors import SandboxError
+from sandbox_kernel.core.events import OutputRemoved, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.kernel import large_outputs
 from sandbox_kernel.kernel.large_outputs import Overflow
@@ -90,9 +91,9 @@ class Tab:
         if verdict.message is not None:
             self.overflow.publish(replace(verdict.message, work=verdict.work))
 
-    def _emit(self, event: str, **fields: Any) -> None:
-        if event == "policy":
-            self.noted.append(fields["code"])
+    def _emit(self, event: SessionEvent) -> None:
+        if isinstance(event, OutputRemoved):
+            self.noted.append(event.code.code)
 
     async def _ask(self, *of: Any, **more: Any) -> Any:
         raise SandboxError("no sandbox")

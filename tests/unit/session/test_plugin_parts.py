@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_kernel.core.events import ReapFailed, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines.preparations import Preparations
 from sandbox_kernel.plugins import index
-from sandbox_kernel.plugins.api import EndedCell, Plugin, SessionEvent, SessionHandle, SessionService
+from sandbox_kernel.plugins.api import EndedCell, Plugin, SessionHandle, SessionService
 from sandbox_kernel.session.plugin_parts import Services
 from sandbox_kernel.session.requests.queue import PendingRequest
 
@@ -25,7 +26,7 @@ class Listens(SessionService):
         self.said, self.name, self.fails = said, name, fails
 
     def hear(self, event: SessionEvent) -> None:
-        self.said.append(f"{self.name} hears {event.name} {event.room} {dict(event.fields)}")
+        self.said.append(f"{self.name} hears {event.name} {event.room} {event.line()}")
         if self.fails:
             raise RuntimeError
 
@@ -66,8 +67,8 @@ def services(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Services:
 
 
 def test_who_writes_down_hears_last_and_ends_last(services: Services, said: list[str]) -> None:
-    services.emit("policy", "a room", code="x")
-    heard = "hears policy a room {'code': 'x'}"
+    services.emit(ReapFailed(reason="x"))
+    heard = "hears reap_failed reap_failed {'reason': 'x'}"
     assert said == [f"first {heard}", f"second {heard}", f"record {heard}"]
     said.clear()
     asyncio.run(services.close())

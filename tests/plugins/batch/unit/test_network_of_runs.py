@@ -5,43 +5,47 @@ from __future__ import annotations
 import jsonschema
 
 from sandbox_kernel.cli.program import parse
+from sandbox_kernel.core.codes import FileCode
+from sandbox_kernel.core.events import ConnectionEnded, FileNotTransferred
 from sandbox_kernel.plugins.batch.command import _settings
 from sandbox_kernel.plugins.batch.policy_events import Events, classify
 from sandbox_kernel.plugins.batch.run_report import NetworkRecord, Report, schema
-from sandbox_kernel.plugins.network.codes import NetworkCode
+from sandbox_kernel.plugins.network.codes import NetworkCode, SecretCode
 from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.sdk.values import NetworkUsage
+from tests.support.events import an
 
 RULES = ("api.example.org", "*.data.example.org")
-DENIED = {
-    "code": "host-not-allowed",
-    "reason": NetworkCode.HOST_NOT_ALLOWED.note(host="a.test", rule="a.test").text,
-    "host": "a.test\x1b[2J",
-    "port": 443,
-}
+DENIED = an(
+    ConnectionEnded,
+    code=NetworkCode.HOST_NOT_ALLOWED,
+    reason=NetworkCode.HOST_NOT_ALLOWED.note(host="a.test", rule="a.test").text,
+    host="a.test\x1b[2J",
+    port=443,
+)
 
 
 def test_a_denied_host_is_an_event_of_the_report() -> None:
-    event = classify("network", DENIED)
+    event = classify(DENIED)
     assert event is not None
     assert (event.severity, event.code, event.what) == ("violation", NetworkCode.HOST_NOT_ALLOWED, r"a.test\x1b[2J:443")
     assert "a.test is no allowed host" in event.reason
-    nameless = classify("network", {"code": "not-http", "reason": "what came is no HTTP"})
+    nameless = classify(an(ConnectionEnded, code=NetworkCode.NOT_HTTP))
     assert nameless is not None
     assert nameless.what == "connection"
 
 
 def test_what_was_let_out_is_none() -> None:
-    assert classify("network", {"code": "connected", "reason": "x", "host": "a.test", "port": 443}) is None
+    assert classify(an(ConnectionEnded, code=NetworkCode.CONNECTED, host="a.test", port=443)) is None
 
 
 def test_a_slow_host_is_no_limit_of_the_run() -> None:
     """The code that asked for it is told, and may do without. A file that is too large is one all the same."""
     found = Events()
     for event in (
-        classify("network", {"code": "lookup-slow", "reason": "x"}),
-        classify("network", {"code": "secret-tls-slow", "reason": "x"}),
-        classify("file_refused", {"code": "too-large", "op": "download", "reason": "y"}),
+        classify(an(ConnectionEnded, code=NetworkCode.LOOKUP_SLOW)),
+        classify(an(ConnectionEnded, code=SecretCode.SECRET_TLS_SLOW)),
+        classify(an(FileNotTransferred, code=FileCode.TOO_LARGE, op="download")),
     ):
         assert event is not None
         assert event.severity == "limit"

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +17,7 @@ import nbformat
 import pytest
 from papermill.cli import _resolve_type
 
-from sandbox_kernel.core.codes import FileCode, Note, OutputCode
+from sandbox_kernel.core.codes import FileCode, MessageCode, Note, OutputCode
 from sandbox_kernel.core.errors import (
     AttestationFailed,
     CellTimeout,
@@ -29,6 +30,7 @@ from sandbox_kernel.core.errors import (
     SandboxDied,
     SandboxError,
 )
+from sandbox_kernel.core.events import FileNotTransferred, MessageDropped, OutputRemoved, RuleMet, SandboxAttested
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.files.file_rules import FileLimits, check_downloaded_name
 from sandbox_kernel.files.host_paths import fetch, open_folder
@@ -40,10 +42,12 @@ from sandbox_kernel.plugins.batch.output_stream import MAX_KEPT, OutputStream
 from sandbox_kernel.plugins.batch.policy_events import Event, Events, classify
 from sandbox_kernel.plugins.batch.progress import Progress
 from sandbox_kernel.plugins.batch.run_report import CellRecord, Failure, OutputFile, Report
+from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
 from tests.support.cases import each
+from tests.support.events import an
 from tests.support.patience import within
 from tests.support.policy.hostile import HTML
 from tests.support.policy.messages import filtered, message
@@ -94,7 +98,7 @@ def test_a_fault_of_the_code_is_no_limit_by_its_name_alone() -> None:
 
 def judged(note: Note, kind: str = "display_data") -> Event | None:
     """Classify a note of the policy as it stands in the audit."""
-    return classify("policy", {"type": kind, "code": note.code.code, "reason": note.text})
+    return classify(OutputRemoved(type=kind, code=note.code, reason=note.text))
 
 
 def test_exit_in_a_cell_is_honest_and_code_for_the_next_cell_is_not() -> None:
@@ -141,12 +145,12 @@ FILES = {
 
 @pytest.mark.parametrize("code", FILES)
 def test_a_refused_file_is_judged_by_its_code(code: FileCode) -> None:
-    fields = {"path": "a\x1b[2J", "code": code.code, "reason": "its name is Limit: 1"}
-    event = classify("file_refused", fields | {"op": "download"})
+    refused = FileNotTransferred(op="download", path="a\x1b[2J", code=code, reason="its name is Limit: 1")
+    event = classify(refused)
     assert event is not None
     assert (event.severity, event.code) == (FILES[code], code)
     assert "\x1b" not in event.reason
-    event = classify("file_refused", fields | {"op": "upload"})
+    event = classify(replace(refused, op="upload"))
     assert event is not None
     assert event.severity == "notice"
 
@@ -154,14 +158,14 @@ def test_a_refused_file_is_judged_by_its_code(code: FileCode) -> None:
 def test_what_the_monitor_notes_breaks_no_policy_and_what_it_alerts_of_may() -> None:
     """An alert counts as its code does; a note is a notice, whatever it is of."""
     for code, level, severity in (
-        ("dropped-program", "note", "notice"),
-        ("dropped-program", "alert", "violation"),
-        ("many-limits", "kill", "limit"),
-        ("many-denials", "alert", "notice"),
+        (MonitorCode.DROPPED_PROGRAM, "note", "notice"),
+        (MonitorCode.DROPPED_PROGRAM, "alert", "violation"),
+        (MonitorCode.MANY_LIMITS, "kill", "limit"),
+        (MonitorCode.MANY_DENIALS, "alert", "notice"),
     ):
-        event = classify("monitor", {"code": code, "level": level, "reason": "said\x1b[2J so", "count": 1})
+        event = classify(an(RuleMet, code=code, level=level, reason="said\x1b[2J so"))
         assert event is not None
-        assert (event.severity, event.code.code, event.what) == (severity, code, "behaviour")
+        assert (event.severity, event.code, event.what) == (severity, code, "behaviour")
         assert event.reason.isprintable()
 
 
@@ -171,7 +175,7 @@ def test_a_violation_does_not_hide_behind_many_events() -> None:
         event = judged(OutputCode.TYPE_NOT_SHOWN.note(type=f"a/x{number}"))
         assert event is not None
         found.add(event)
-    forged = classify("dropped", {"code": "second-reply", "reason": "a second reply", "type": "execute_reply"})
+    forged = classify(an(MessageDropped, code=MessageCode.SECOND_REPLY))
     assert forged is not None
     found.add(forged)
     assert found.worst("violation") == forged
@@ -179,9 +183,12 @@ def test_a_violation_does_not_hide_behind_many_events() -> None:
     assert found.worst("any") is not None
     assert len(found.to_json()) <= policy_events.MAX_EVENTS + 2
     assert sum(row["count"] for row in found.to_json()) == 5001
-    assert classify("attested", {"image": "x"}) is None
-    for code in ("welcome", "status-out-of-turn"):  # of each kernel: a run that fails on any event would always fail
-        assert classify("dropped", {"code": code, "reason": "-", "type": "iopub_welcome"}) is None
+    assert classify(an(SandboxAttested)) is None
+    for code in (
+        MessageCode.WELCOME,
+        MessageCode.STATUS_OUT_OF_TURN,
+    ):  # of each kernel: a run that fails on any event would always fail
+        assert classify(an(MessageDropped, code=code)) is None
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -417,9 +424,9 @@ def test_floods_of_displays_take_linear_time(name: str) -> None:
 
 def test_many_dropped_messages_are_a_violation() -> None:
     """Beyond some of them none is looked at, so what hides behind them must not be harmless."""
-    fields = {"code": "status-out-of-turn", "reason": "a status out of turn", "type": "status"}
-    assert classify("dropped", fields) is None
-    event = classify("dropped", fields | {"last": "no more of this is written in this session"})
+    status = an(MessageDropped, code=MessageCode.STATUS_OUT_OF_TURN)
+    assert classify(status) is None
+    event = classify(replace(status, last="no more of this is written in this session"))
     assert event is not None
     assert event.severity == "violation"
 

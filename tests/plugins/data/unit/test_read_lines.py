@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import OpenedFile
 from sandbox_kernel.plugins.api import FileWatch, RunningCell, SessionHandle
 from sandbox_kernel.plugins.data import reads
 from sandbox_kernel.plugins.data.codes import DataCode
-from sandbox_kernel.plugins.data.reads import ReadRecord, Stretch
+from sandbox_kernel.plugins.data.reads import FilesRead, ReadRecord, Stretch
 from sandbox_kernel.plugins.record.audit import Audit
 from tests.support.patience import within
 
@@ -56,10 +57,10 @@ def test_no_line_is_too_long_for_the_audit(tmp_path: Path, name: str) -> None:
     found = lines(*(f"sales/{number}{name}" for number in range(50)))
     audit = Audit(str(tmp_path / "audit"), session="s", key=str(tmp_path / "key"))
     for fields in found:
-        audit(reads.EVENT, **fields)
+        audit(FilesRead.name, **fields)
     audit.close()
     written = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
-    rows = [row for line in written if line["event"] == reads.EVENT for row in line["files"]]
+    rows = [row for line in written if line["event"] == FilesRead.name for row in line["files"]]
     assert not any("cut" in line for line in written)
     assert sorted(row["path"][:8] for row in rows) == sorted(f"sales/{number}{name}"[:8] for number in range(50))
 
@@ -96,8 +97,8 @@ class Session:
             return watch
         raise OSError(1, "Operation not permitted")
 
-    def emit(self, event: str, **fields: Any) -> None:
-        self.said.append(fields)
+    def emit(self, event: SessionEvent) -> None:
+        self.said.append(event.line())
 
     def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
         return asyncio.get_running_loop().create_task(work)

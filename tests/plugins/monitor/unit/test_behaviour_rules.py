@@ -6,12 +6,24 @@ import gzip
 import random
 import tomllib
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from benchmarks.monitor import ATTACKS
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, OutputCode
+from sandbox_kernel.core.events import (
+    CellRecorded,
+    ConnectionEnded,
+    FileNotTransferred,
+    KernelEnded,
+    KernelReplaced,
+    MessageDropped,
+    OutputRemoved,
+    RequestCondemned,
+    RuleMet,
+    SandboxEnded,
+    SessionEvent,
+)
 from sandbox_kernel.core.model import ProcessSample
 from sandbox_kernel.plugins.monitor.behaviour_rules import (
     RULES,
@@ -26,65 +38,60 @@ from sandbox_kernel.plugins.monitor.monitor import MAX_FINDINGS, MAX_KEPT, MAX_K
 from sandbox_kernel.plugins.monitor.ransomware import MIN_BYTES, RansomwareDetector, bits, noise
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from tests.support.cases import each
+from tests.support.events import an
 from tests.support.pages import snippets
 
 CODE = MonitorCode.MANY_DENIALS
-EVENTS: dict[str, tuple[str, dict[str, Any], set[MonitorCode]]] = {
+EVENTS: dict[str, tuple[SessionEvent, set[MonitorCode]]] = {
     "a refused connection": (
-        "network",
-        {"code": NetworkCode.HOST_NOT_ALLOWED.code, "host": "a.test"},
+        an(ConnectionEnded, code=NetworkCode.HOST_NOT_ALLOWED, host="a.test"),
         {MonitorCode.MANY_DENIALS},
     ),
     "one to a metadata service": (
-        "network",
-        {"code": NetworkCode.METADATA_SERVICE.code, "host": "169.254.169.254"},
+        an(ConnectionEnded, code=NetworkCode.METADATA_SERVICE, host="169.254.169.254"),
         {MonitorCode.MANY_DENIALS, MonitorCode.METADATA_SOUGHT},
     ),
-    "one that was allowed": ("network", {"code": NetworkCode.CONNECTED.code, "host": "a.test"}, set()),
-    "one that the host could not make": ("network", {"code": NetworkCode.DIAL_FAILED.code}, set()),
-    "a script that was taken out": ("policy", {"code": OutputCode.JAVASCRIPT.code}, {MonitorCode.REMOVED_OUTPUTS}),
-    "a type that is not shown": ("policy", {"code": OutputCode.TYPE_NOT_SHOWN.code}, set()),
-    "a forged parent": ("dropped", {"code": MessageCode.UNKNOWN_PARENT.code}, {MonitorCode.FORGED_MESSAGES}),
-    "what a dying kernel says": ("dropped", {"code": MessageCode.NO_KERNEL_READY.code}, set()),
-    "a late print": ("dropped", {"code": MessageCode.CELL_HAS_ENDED.code}, set()),
+    "one that was allowed": (an(ConnectionEnded, code=NetworkCode.CONNECTED, host="a.test"), set()),
+    "one that the host could not make": (an(ConnectionEnded, code=NetworkCode.DIAL_FAILED), set()),
+    "a script that was taken out": (an(OutputRemoved, code=OutputCode.JAVASCRIPT), {MonitorCode.REMOVED_OUTPUTS}),
+    "a type that is not shown": (an(OutputRemoved, code=OutputCode.TYPE_NOT_SHOWN), set()),
+    "a forged parent": (an(MessageDropped, code=MessageCode.UNKNOWN_PARENT), {MonitorCode.FORGED_MESSAGES}),
+    "what a dying kernel says": (an(MessageDropped, code=MessageCode.NO_KERNEL_READY), set()),
+    "a late print": (an(MessageDropped, code=MessageCode.CELL_HAS_ENDED), set()),
     "a name that tools act upon": (
-        "file_refused",
-        {"op": "download", "code": FileCode.NAME_OF_ANOTHER.code},
+        an(FileNotTransferred, op="download", code=FileCode.NAME_OF_ANOTHER),
         {MonitorCode.UNFIT_FILES} if FileCode.NAME_OF_ANOTHER.severity == "violation" else set(),
     ),
-    "an upload that is refused": ("file_refused", {"op": "upload", "code": FileCode.NAME_OF_ANOTHER.code}, set()),
-    "a time limit": ("condemned", {"code": EndCode.CELL_TIMEOUT.code}, {MonitorCode.MANY_LIMITS}),
-    "a cell that nobody waits for": ("condemned", {"code": EndCode.CALL_CANCELLED.code}, set()),
+    "an upload that is refused": (an(FileNotTransferred, op="upload", code=FileCode.NAME_OF_ANOTHER), set()),
+    "a time limit": (an(RequestCondemned, code=EndCode.CELL_TIMEOUT), {MonitorCode.MANY_LIMITS}),
+    "a cell that nobody waits for": (an(RequestCondemned, code=EndCode.CALL_CANCELLED), set()),
     "no memory": (
-        "kernel_died",
-        {"code": EndCode.OUT_OF_MEMORY.code},
+        an(KernelEnded, code=EndCode.OUT_OF_MEMORY),
         {MonitorCode.MANY_KERNELS, MonitorCode.MANY_LIMITS},
     ),
     "a crash": (
-        "kernel_died",
-        {"code": EndCode.KERNEL_DIED.code},
+        an(KernelEnded, code=EndCode.KERNEL_DIED),
         {MonitorCode.MANY_KERNELS, MonitorCode.KERNELS_DIE_YOUNG},
     ),
-    "a restart that was asked for": ("kernel_died", {"code": EndCode.KERNEL_RESTARTED.code}, set()),
-    "a restart": ("restart", {}, {MonitorCode.MANY_KERNELS}),
-    "garbage": ("sandbox_ended", {"code": EndCode.NOT_FRAMES.code}, {MonitorCode.WIRE_GARBAGE}),
-    "no kernel starts": ("sandbox_ended", {"code": EndCode.NO_KERNEL_STARTS.code}, {MonitorCode.KERNELS_DIE_YOUNG}),
-    "idleness": ("sandbox_ended", {"code": EndCode.SANDBOX_IDLE.code}, set()),
-    "a cell": ("cell", {"status": "ok"}, set()),
-    "the monitor's own word": ("monitor", {"code": CODE.code}, set()),
-    "a code that there is not": ("policy", {"code": "no-such-code"}, set()),
+    "a restart that was asked for": (an(KernelEnded, code=EndCode.KERNEL_RESTARTED), set()),
+    "a restart": (KernelReplaced(), {MonitorCode.MANY_KERNELS}),
+    "garbage": (an(SandboxEnded, code=EndCode.NOT_FRAMES), {MonitorCode.WIRE_GARBAGE}),
+    "no kernel starts": (an(SandboxEnded, code=EndCode.NO_KERNEL_STARTS), {MonitorCode.KERNELS_DIE_YOUNG}),
+    "idleness": (an(SandboxEnded, code=EndCode.SANDBOX_IDLE), set()),
+    "a cell": (CellRecorded(about={"status": "ok"}), set()),
+    "the monitor's own word": (an(RuleMet, code=CODE), set()),
 }
 
 
 @each("what", EVENTS)
 def test_an_event_counts_for_the_rules_that_it_is_a_sign_of(what: str) -> None:
-    event, fields, expected = EVENTS[what]
-    assert {signal.code for signal in heard(event, fields)} == expected
+    event, expected = EVENTS[what]
+    assert {signal.code for signal in heard(event)} == expected
 
 
 def test_a_host_that_a_cell_names_cannot_write_to_a_terminal() -> None:
-    fields = {"code": NetworkCode.HOST_NOT_ALLOWED.code, "host": "\x1b]0;owned\x07" + "x" * 1000}
-    (signal,) = heard("network", fields)
+    host = "\x1b]0;owned\x07" + "x" * 1000
+    (signal,) = heard(an(ConnectionEnded, code=NetworkCode.HOST_NOT_ALLOWED, host=host))
     assert signal.what.isprintable()
     assert len(signal.what) < 200
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.events import ConnectionEnded
 from sandbox_kernel.core.model import Inside, Limits, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.network.codes import NetworkCode
@@ -21,6 +22,7 @@ from sandbox_kernel.plugins.network.session_network import BUNDLE, MAX_CERTIFICA
 from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.plugins.network.traffic_limits import Traffic
 from sandbox_kernel.sdk.values import NetworkDenial
+from tests.support.events import an
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
 KEY = SecretSource(name="API_KEY", kind="env", place="GIVEN", hosts=("api.example.test",))
@@ -88,17 +90,26 @@ def test_what_is_denied_is_heard_of_with_its_cell() -> None:
         chosen(network=("api.example.test",)), heard=lambda cell, denied: heard.append((cell, denied)), environment={}
     )
     said: list[str] = []
-    session = SimpleNamespace(emit=lambda *event, **fields: said.append(fields["code"]), tell=said.append)
+    session = SimpleNamespace(emit=lambda event: said.append(event.code.code), tell=said.append)
     listener = network.service(cast(SessionHandle, session)).reporter
-    listener.note(NetworkCode.CONNECTED.note(host="a.test", port=80), cell="1", host="a.test", port=80)
-    listener.note(NetworkCode.DIAL_FAILED.note(host="a.test", port=80, why="x"), cell="1", host="a.test", port=80)
-    listener.note(NetworkCode.HOST_NOT_ALLOWED.note(host="b.test", rule="b.test"), cell="1", host="b.test", port=443)
-    listener.note(NetworkCode.NOT_HTTP.note(), cell="2")
+    listener.note(an(ConnectionEnded, code=NetworkCode.CONNECTED, cell="1", host="a.test", port=80))
+    listener.note(an(ConnectionEnded, code=NetworkCode.DIAL_FAILED, cell="1", host="a.test", port=80))
+    listener.note(
+        an(
+            ConnectionEnded,
+            code=NetworkCode.HOST_NOT_ALLOWED,
+            reason="b.test is none",
+            cell="1",
+            host="b.test",
+            port=443,
+        )
+    )
+    listener.note(an(ConnectionEnded, code=NetworkCode.NOT_HTTP, cell="2"))
     assert said == ["connected", "dial-failed", "host-not-allowed", "not-http"]
     assert [(cell, denied.code, denied.host, denied.port) for cell, denied in heard] == [
         ("1", NetworkCode.HOST_NOT_ALLOWED.code, "b.test", 443)
     ]
-    assert "b.test is no allowed host" in heard[0][1].reason
+    assert heard[0][1].reason == "b.test is none"
 
 
 def test_what_is_denied_has_a_name_and_a_remedy() -> None:

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox_kernel.core.codes import OutputCode
+from sandbox_kernel.core.events import ConnectionEnded, OutputRemoved, SessionEvent
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.connection_reporter import SessionReporter
@@ -26,6 +28,7 @@ from sandbox_kernel.plugins.record.audit import (
     Audit,
 )
 from sandbox_kernel.plugins.record.hash_chain import MAX_LINE, OWN_EVENTS, Head, parse, seal
+from tests.support.events import an
 from tests.support.examples import examples
 
 
@@ -227,14 +230,16 @@ class Noted:
 
     def __init__(self, path: Path) -> None:
         self.audit = Audit(str(path), session="s1")
-        self._reporter = SessionReporter(cast(SessionHandle, SimpleNamespace(emit=self.audit, tell=None)))
+        self._reporter = SessionReporter(cast(SessionHandle, SimpleNamespace(emit=self._emit, tell=None)))
+
+    def _emit(self, event: SessionEvent) -> None:
+        self.audit(event.name, event.room, event.first, **event.line())
 
     def connected(self, host: str, rule: str, code: NetworkCode = CONNECTED) -> None:
-        note = code.note(host=host, port=443, why="x")
-        self._reporter.note(note, cell="1", host=host, port=443, address="192.0.2.1", rule=rule)
+        self._reporter.note(an(ConnectionEnded, code=code, host=host, port=443, address="192.0.2.1", rule=rule))
 
     def denied(self, host: str, code: NetworkCode = DENIED) -> None:
-        self._reporter.note(code.note(host=host, rule=host), cell="1", host=host, port=443)
+        self._reporter.note(an(ConnectionEnded, code=code, host=host, port=443))
 
 
 @pytest.fixture
@@ -313,9 +318,10 @@ def test_the_line_of_a_cell_that_comes_late_gives_the_next_cell_no_more_room(tmp
     audit = Audit(str(tmp_path / "audit"), session="s1")
     for _ in range(2):
         for number in range(MUCH):
-            audit("policy", code="x", reason=str(number))
+            audit("policy", reason=str(number))
+            audit.tally.hear(an(OutputRemoved, code=OutputCode.JAVASCRIPT))
         counted = audit.cell_ended()["codes"]
-        assert counted == {"x": MUCH}
+        assert counted == {"javascript": MUCH}
     for number in range(MUCH):
         audit("policy", reason=str(number))
     audit("cell", number=1)

@@ -10,12 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox_kernel.core.codes import EndCode, Survived
+from sandbox_kernel.core.codes import EndCode, OutputCode, Survived
 from sandbox_kernel.core.errors import CellTimeout
+from sandbox_kernel.core.events import CellRecorded, OutputRemoved, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
-from sandbox_kernel.plugins.api import EndedCell, Figures, SessionEvent, SessionHandle
+from sandbox_kernel.plugins.api import EndedCell, Figures, SessionHandle
 from sandbox_kernel.plugins.record.audit import Record
 from sandbox_kernel.plugins.record.settings import RecordSettings
+from tests.support.events import an
 from tests.support.patience import within
 
 
@@ -35,9 +37,9 @@ class Session:
         self.record = Record(settings, cast("SessionHandle", self))
         self.record.begin(afresh=True)
 
-    def emit(self, event: str, **fields: Any) -> None:
-        self.record.hear(SessionEvent(event, fields))
-        if event == "cell":
+    def emit(self, event: SessionEvent) -> None:
+        self.record.hear(event)
+        if isinstance(event, CellRecorded):
             self.written.set()
 
     def say(self, text: str) -> None:
@@ -76,7 +78,7 @@ class Session:
 
 async def test_a_cell_has_a_line_with_what_happened_and_what_it_used(tmp_path: Path) -> None:
     session = Session(tmp_path)
-    session.emit("policy", code="html-script")
+    session.emit(an(OutputRemoved, code=OutputCode.JAVASCRIPT))
     session.run("6 * 7")
     assert session.lines() == [], "it waits for its figures"
     session.figures.set_result((1.23456, 1 << 20))
@@ -87,7 +89,7 @@ async def test_a_cell_has_a_line_with_what_happened_and_what_it_used(tmp_path: P
     wanted = {
         "execution_count": 3, "seconds": 0.123, "status": "error", "error": "ValueError", "code": None,
         "output_bytes": 7, "output_messages": 2, "cpu_seconds": 1.235, "memory_peak_bytes": 1 << 20, "source_bytes": 5,
-        "codes": {"html-script": 1},
+        "codes": {"javascript": 1},
     }  # fmt: skip
     assert {name: line[name] for name in wanted} == wanted
     assert session.measures == 1

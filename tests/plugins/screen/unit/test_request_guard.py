@@ -11,6 +11,7 @@ import pytest
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, KernelDied
+from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Channel, Limits, Message, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.screen.request_guard import ScreenGuard
@@ -36,8 +37,8 @@ class Front:
             Limits(), self, self, OutputPolicy("safe"), self._audit, guards=[self.guard], observers=[self]
         )
 
-    def _audit(self, event: str, **fields: Any) -> None:
-        self.audited.append({"event": event, **fields})
+    def _audit(self, event: SessionEvent) -> None:
+        self.audited.append({"event": event.name, **event.line()})
 
     def cell_sent(self, cell: object) -> None: ...
     def cell_ended(self, cell: object) -> None: ...

@@ -19,6 +19,7 @@ import pytest
 
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
+from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Cell
@@ -77,8 +78,8 @@ class Bench:
             answers_questions=answers_questions,
         )
 
-    def _audit(self, event: str, **fields: Any) -> None:
-        self.audited.append({"event": event, **fields})
+    def _audit(self, event: SessionEvent) -> None:
+        self.audited.append({"event": event.name, **event.line()})
 
     def cell_begun(self) -> None:
         self.begun += 1
