@@ -95,7 +95,8 @@ def bootstrapped(packages: Sequence[str], steps: Steps) -> Iterator[Path]:
     command += ['--aptopt=Apt::Install-Recommends "false"']
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as folder:
         archive = Path(folder, "root.tar")
-        with steps.during(f"bootstrapping Debian {DEBIAN_SUITE} with mmdebstrap"):
+        wanted = f"{len(packages)} packages and what they need"  # R's are hundreds then, which takes ten minutes
+        with steps.during(f"bootstrapping Debian {DEBIAN_SUITE} with mmdebstrap: {wanted}"):
             result = run([*command, DEBIAN_SUITE, str(archive)], seconds=BOOTSTRAP_SECONDS)
         if result.returncode != 0:
             raise EngineError(
