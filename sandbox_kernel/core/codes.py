@@ -1,4 +1,4 @@
-"""All codes: what a refusal is as a value, and the table of each kind. Imports nothing of ours.
+"""All codes: what a refusal is as a value, and the table of each kind.
 
 A code has a severity and words for people. Exit codes, reports, audits and adapters decide by the code; only the last
 step to a person uses the words. `docs/codes.md` and `sandbox-kernel codes` are made of the tables. Plugins have their

@@ -1,4 +1,4 @@
-"""Open files: passed from one process to another, and looked at for another's lock. Standard library only.
+"""Open files: passed from one process to another, and looked at for another's lock.
 
 Cells of the same user may have files on their way too. The kernel counts descriptors in flight by user, and compares
 the count with the sender's own limit of open files. A sandbox that has the user of its owner can fill it as far as the

@@ -1,4 +1,4 @@
-"""Commands in messages: what a person runs to mend what is wrong. Imports the standard library only.
+"""Commands in messages: what a person runs to mend what is wrong.
 
 A command stands between backticks, by itself, so that it can be copied and run. Words in capitals stand for what only
 the person knows: FILE, NAME. Large modules are imported where a message is made, as the start of a kernel makes none.

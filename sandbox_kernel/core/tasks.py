@@ -1,7 +1,7 @@
 """Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 
 asyncio holds no reference to a task, and says of one that failed only that, once it is thrown away. So code that starts
-work and goes on without it starts it here. Standard library only.
+work and goes on without it starts it here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Is the sandbox what was asked for? Two witnesses are compared with the spec: the sandbox itself, and the engine.
 
 What the sandbox says is compared here, and what an engine says where its language is known. Fails closed: what is
-missing, unreadable or of a strange type differs. Pure; imports errors, model, base, and the hardening that says what
-was asked for. What a runtime cannot show is listed in `EXCUSED`, what an engine cannot with its provider, and nowhere
-else.
+missing, unreadable or of a strange type differs. Pure. What a runtime cannot show is listed in `EXCUSED`, what an
+engine cannot with its provider, and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Docker's stream of an attached container: stdout and stderr on one socket, each piece with a header.
 
-Eight bytes of header (stream, three zeros, length), then a payload. Imports the pipe's figures only.
+Eight bytes of header (stream, three zeros, length), then a payload.
 """
 
 from __future__ import annotations

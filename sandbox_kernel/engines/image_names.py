@@ -1,7 +1,4 @@
-"""The images and roots that this project builds, by their names, and the command that makes one which is missing.
-
-Imports the standard library only.
-"""
+"""The images and roots that this project builds, by their names, and the command that makes one which is missing."""
 
 from __future__ import annotations
 

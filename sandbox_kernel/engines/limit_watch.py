@@ -2,7 +2,7 @@
 
 An engine may miss that memory ran out when it is the end of the whole container, as it is within gVisor; and none tells
 that there was no room for one more thread. It can be heard where the container's processes are this machine's and their
-cgroups can be seen; elsewhere there is the engine's word and no more. Standard library only.
+cgroups can be seen; elsewhere there is the engine's word and no more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whose container it is: a process, told apart from a later one with the same number by its start time.
 
-The owner stands in the container's name, which can be changed in one atomic step; labels cannot. A name is used once:
-a container that does not end is in no other's way. Standard library only.
+The owner stands in the container's name, which can be changed in one atomic step; labels cannot. A name is used once: a
+container that does not end is in no other's way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules of system calls as the kernel takes them: a program of classic BPF, for engines that take no rules.
 
 The bytes are what a library such as libseccomp would hand over; a test compares both, call by call. A call that no rule
-names fails with EPERM, one of another architecture ends its process. Pure; imports the rules only.
+names fails with EPERM, one of another architecture ends its process. Pure.
 """
 
 from __future__ import annotations

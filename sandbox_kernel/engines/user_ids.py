@@ -1,4 +1,4 @@
-"""The user ids that sandboxes have. Imports nothing of the package."""
+"""The user ids that sandboxes have."""
 
 from __future__ import annotations
 

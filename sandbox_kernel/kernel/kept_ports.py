@@ -1,7 +1,7 @@
 """The sockets on which a kernel's clients knock: they stay open from one kernel process to the next.
 
 ZMQ's clients try again 0.1 to 0.2 s after a port was closed to them, and so on: a kernel that comes in between waits
-for them as long. At an open port they wait themselves, and are let in at once. Standard library only.
+for them as long. At an open port they wait themselves, and are let in at once.
 """
 
 from __future__ import annotations

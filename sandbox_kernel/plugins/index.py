@@ -1,4 +1,4 @@
-"""The one list of our plugins, and how those of other packages are found. Imports core, and `api`.
+"""The one list of our plugins, and how those of other packages are found.
 
 A plugin of ours is the folder of its name with a module `plugin`, which has a `PLUGIN`. One whose folder was deleted is
 left out of help and pages, and an error when it is named. Another package names its `PLUGIN` in an entry point of the

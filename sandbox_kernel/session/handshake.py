@@ -1,7 +1,7 @@
 """What a kernel says of itself: asked once, before the first cell, and read against a table of short strings.
 
-Pure; imports model and protocol. A kernel that has run a cell, or what a cell left for it to run at its start, is never
-asked: what it says would be written into notebooks, and a program of the host may act on that later.
+Pure. A kernel that has run a cell, or what a cell left for it to run at its start, is never asked: what it says would
+be written into notebooks, and a program of the host may act on that later.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an image says of one of its kernels: its name for people, its language and its logo, as a sandbox reads them.
 
-Imports the session's own test. An image is its operator's, but what it says lands in files of the host: it is checked.
+An image is its operator's, but what it says lands in files of the host: it is checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a start asks of the engine, and asking it before there is an event loop.
 
 The engine takes as long for a create as a kernel process for the imports that it needs next, so that process asks
-first. Imports no asyncio, nor what does.
+first.
 """
 
 from __future__ import annotations

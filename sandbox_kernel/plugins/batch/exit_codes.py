@@ -1,4 +1,4 @@
-"""How a run ends: its exit code, and the rules that choose it from what its cells did. Pure; imports errors only.
+"""How a run ends: its exit code, and the rules that choose it from what its cells did. Pure.
 
 A run can meet several things at once. The first of this list decides: it was stopped from outside; the sandbox or its
 engine failed; the policy was broken; a limit was reached; the code failed.

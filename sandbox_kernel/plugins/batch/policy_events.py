@@ -1,6 +1,6 @@
 """What the policy and the host refused during a run, cell by cell, and which of it honest code would not have done.
 
-Pure; imports codes and names only. The texts are the host's own, but names in them may come from the sandbox.
+Pure. The texts are the host's own, but names in them may come from the sandbox.
 """
 
 from __future__ import annotations

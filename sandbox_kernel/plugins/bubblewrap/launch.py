@@ -2,8 +2,7 @@
 
 A shell waits for one line before it becomes bubblewrap. By then its cgroup, its limits and its reaper are there, so
 nothing of a sandbox ever runs without them; should this process end in between, the line never comes and nothing
-starts.
-Imports the protections, the arguments and what they need; it does not wait for anything.
+starts. It does not wait for anything.
 """
 
 from __future__ import annotations

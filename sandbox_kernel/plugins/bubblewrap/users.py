@@ -5,7 +5,7 @@ from the owner. A namespace of users is made in which two ids are known, that of
 for the root's folder until the sandbox's program starts. The owner has all rights over it, for it is the owner's.
 
 An id is in use for as long as a process has it, whatever became of the process that chose it; so what is chosen is an
-id that no process has, and nothing is written down. Imports the standard library only; starts processes.
+id that no process has, and nothing is written down. Starts processes.
 """
 
 from __future__ import annotations

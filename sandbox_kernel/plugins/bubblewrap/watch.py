@@ -3,7 +3,7 @@
 A process that takes much at once is seen too late, memory that is neither mapped nor in a file is not seen at all, and
 processors are not limited. So a setting has to say that this will do. Beside it, each process has limits of its own, if
 this process may set them: data of no more than the sandbox's memory and the stacks of its threads, and a number of
-processes, which the kernel counts for the sandbox's own namespace of users (Linux 5.14). Imports the model.
+processes, which the kernel counts for the sandbox's own namespace of users (Linux 5.14).
 """
 
 from __future__ import annotations

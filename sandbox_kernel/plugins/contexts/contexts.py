@@ -1,6 +1,6 @@
 """The contexts of one sandbox: the sandbox's own kernel, and those that its caller adds.
 
-Each that is added is a session within the session of the sandbox. Imports the SDK and the session.
+Each that is added is a session within the session of the sandbox.
 """
 
 from __future__ import annotations

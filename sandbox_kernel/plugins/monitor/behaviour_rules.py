@@ -1,4 +1,4 @@
-"""The table of rules, and how a level or an operator's table changes it. Imports codes only.
+"""The table of rules, and how a level or an operator's table changes it.
 
 A rule is met by so much of its signal within so many seconds. A level is the most that comes of any rule.
 """

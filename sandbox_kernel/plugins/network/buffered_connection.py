@@ -1,4 +1,4 @@
-"""A connection of which more was read than was wanted: what is left over is received again. Imports the codes only."""
+"""A connection of which more was read than was wanted: what is left over is received again."""
 
 from __future__ import annotations
 

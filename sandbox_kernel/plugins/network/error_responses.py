@@ -1,6 +1,6 @@
 """What a cell is answered in the place of a host: a status, the code and what a person can do, in plain text.
 
-The first line has the words too, since many libraries show nothing else of a refused tunnel. Imports the codes only.
+The first line has the words too, since many libraries show nothing else of a refused tunnel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Takes values out of answers: what a server writes of a secret reaches no cell, in whatever common spelling.
 
 A stream is held back by a window of constant size, and never by what it holds: a cell that could see which of its
-guesses is held back a moment longer would learn a value one character at a time. Imports the spellings.
+guesses is held back a moment longer would learn a value one character at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The value of a secret: read once on the host, held by one object that shows it to nobody who does not ask for it.
 
-Imports the opener of files. No error of this module repeats what was read.
+No error of this module repeats what was read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The network of one session, made before its sandbox is: what goes inside, and what serves its connections then.
 
 A sandbox keeps the placeholders and the authority that it was started with, so a process that takes it over makes its
-network of what the one before knew. Imports the secrets if there are any.
+network of what the one before knew.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A root's folder has a folder `machine` beside its `root.json`:
     machine/root.squashfs  the root's files
 
 `contents` is the root's, so a root that was made anew has no machine until that is built, too; `guest` is the digest of
-the first process and what starts it, which have to be of this version. Standard library only.
+the first process and what starts it, which have to be of this version.
 """
 
 from __future__ import annotations

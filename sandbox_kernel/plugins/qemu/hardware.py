@@ -1,4 +1,4 @@
-"""A machine in QEMU's words: as few devices and features as a Linux kernel starts with. Pure; imports nothing of ours.
+"""A machine in QEMU's words: as few devices and features as a Linux kernel starts with. Pure.
 
 Each line of `DEVICES` and `FEATURES` is there for a reason, which the page docs/qemu.md shows as it stands here.
 """
