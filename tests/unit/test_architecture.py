@@ -43,6 +43,7 @@ BREACHES = {
     "entry-points": ("setup/doctor.py", "from ..kernel import proxy"),
     "nucleus": ("setup/doctor.py", "from ..plugins.verify import examination_report"),
     "plugins": ("plugins/qemu/engine.py", "from ..bubblewrap import launch"),
+    "wires": ("plugins/serve/librechat/cells.py", "from ..e2b import folders"),
     "seam": ("setup/doctor.py", "from ..engines.docker import engine"),
     "client": ("engines/docker/engine.py", "import docker"),
     "shipped": ("engines/attestation.py", "from ..container import agent_report"),

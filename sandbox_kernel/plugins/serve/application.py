@@ -15,12 +15,16 @@ from starlette.routing import BaseRoute, Route
 
 from ...core.prometheus_text import CONTENT_TYPE
 from ..mcp.web_server import Names, RequestFilter
-from . import dashboard, e2b, jupyter, librechat, metrics, open_terminal, openapi
+from . import dashboard, metrics, openapi
 from .address_token import AddressToken
 from .codes import ServeCode
 from .domain import SandboxHosts
+from .e2b import wire as e2b
 from .guard import Guard
+from .jupyter import wire as jupyter
+from .librechat import wire as librechat
 from .mcp_wire import McpWire
+from .open_terminal import wire as open_terminal
 from .replicas import Questions
 from .requests import answer, error
 from .tenants import Tenant, Tenants

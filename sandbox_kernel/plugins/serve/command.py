@@ -193,7 +193,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from ..mcp.web_server import WebServer
     from .application import application
     from .domain import checked
-    from .jupyter_front import front_of
+    from .jupyter.front import front_of
     from .lease_files import LeaseFiles
     from .place import Place
     from .replicas import Replicas, parsed

@@ -16,7 +16,9 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from sandbox_kernel.plugins.serve import jupyter_channels, jupyter_front, jupyter_rest
+from sandbox_kernel.plugins.serve.jupyter import channels as jupyter_channels
+from sandbox_kernel.plugins.serve.jupyter import front as jupyter_front
+from sandbox_kernel.plugins.serve.jupyter import rest as jupyter_rest
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.jupyter_client import EXECUTE, Client, address, of, opened, request, text
 from tests.plugins.serve.container.server import Server

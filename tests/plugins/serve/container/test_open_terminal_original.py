@@ -12,8 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from sandbox_kernel.plugins.serve import open_terminal, open_terminal_sockets
-from sandbox_kernel.plugins.serve.open_terminal_page import page
+from sandbox_kernel.plugins.serve.open_terminal import sockets as open_terminal_sockets
+from sandbox_kernel.plugins.serve.open_terminal import wire as open_terminal
+from sandbox_kernel.plugins.serve.open_terminal.page import page
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import Server
 

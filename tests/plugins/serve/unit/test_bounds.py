@@ -365,6 +365,7 @@ BOUND = re.compile(
 """How a number is named that bounds how many there are, or how large."""
 MODULES = (
     "serve/*.py",
+    "serve/[!i]*/*.py",  # but what runs in a sandbox
     *(f"mcp/{name}.py" for name in ("web_server", "web_sockets", "connection_limits", "output_store")),
     *(f"broker/{name}.py" for name in ("daemon", "network_listener", "caller_connection", "ceilings", "user_volumes")),
     *(f"broker/{name}.py" for name in ("detached_registry", "detached_sandbox", "usage_counters", "create_request")),
@@ -376,8 +377,8 @@ def _bounds() -> dict[str, float]:
     """Return all numbers of the code that are named as bounds."""
     found = {}
     for path in sorted(one for pattern in MODULES for one in (ROOT / "sandbox_kernel/plugins").glob(pattern)):
-        name = f"{path.parent.name}/{path.stem}"
-        module = importlib.import_module(f"sandbox_kernel.plugins.{path.parent.name}.{path.stem}")
+        name = str(path.relative_to(ROOT / "sandbox_kernel/plugins").with_suffix(""))
+        module = importlib.import_module(f"sandbox_kernel.plugins.{name.replace('/', '.')}")
         for line in ast.parse(path.read_text()).body:
             targets = line.targets if isinstance(line, ast.Assign) else []
             for target in (part for one in targets for part in (one.elts if isinstance(one, ast.Tuple) else [one])):

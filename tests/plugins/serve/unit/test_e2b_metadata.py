@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sandbox_kernel.plugins.serve import e2b_metadata
+from sandbox_kernel.plugins.serve.e2b import metadata as e2b_metadata
 from sandbox_kernel.sdk.values import SandboxInfo
 from tests.plugins.serve.unit.test_routes import MINE, Served, StandIn, files_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.serve import e2b_snapshots
+from sandbox_kernel.plugins.serve.e2b import snapshots as e2b_snapshots
 from sandbox_kernel.plugins.serve.lease_files import KeptLease
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.sdk.client import AsyncSandbox

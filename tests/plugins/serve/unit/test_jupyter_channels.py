@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.serve import jupyter_channels, jupyter_front
-from sandbox_kernel.plugins.serve.jupyter_channels import Channels
-from sandbox_kernel.plugins.serve.jupyter_messages import V1, Closed, Outgoing
+from sandbox_kernel.plugins.serve.jupyter import channels as jupyter_channels
+from sandbox_kernel.plugins.serve.jupyter import front as jupyter_front
+from sandbox_kernel.plugins.serve.jupyter.channels import Channels
+from sandbox_kernel.plugins.serve.jupyter.messages import V1, Closed, Outgoing
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from tests.support.patience import within
 

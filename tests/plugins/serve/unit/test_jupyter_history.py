@@ -9,9 +9,9 @@ from typing import Any
 import nbformat
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.serve import jupyter_history
-from sandbox_kernel.plugins.serve.jupyter_history import History
-from sandbox_kernel.plugins.serve.jupyter_rest import title
+from sandbox_kernel.plugins.serve.jupyter import history as jupyter_history
+from sandbox_kernel.plugins.serve.jupyter.history import History
+from sandbox_kernel.plugins.serve.jupyter.rest import title
 from sandbox_kernel.session.requests.queue import PendingRequest, caller
 
 

@@ -14,7 +14,7 @@ from jupyter_server.services.kernels.connection.base import (
 )
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.serve.jupyter_messages import MAX_MESSAGE, Closed, Outgoing, decode
+from sandbox_kernel.plugins.serve.jupyter.messages import MAX_MESSAGE, Closed, Outgoing, decode
 
 HEADER = {"msg_id": "m", "msg_type": "kernel_info_request", "date": "2026-01-01T00:00:00Z"}
 WHOLE = {"header": HEADER, "parent_header": {}, "metadata": {"a": 1}, "content": {"b": "\u00e9"}, "channel": "control"}

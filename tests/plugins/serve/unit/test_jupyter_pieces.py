@@ -12,8 +12,8 @@ import pytest
 from sandbox_kernel.core.codes import FileCode
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.plugins.serve.jupyter_messages import Outgoing
-from sandbox_kernel.plugins.serve.jupyter_pieces import fits, limit_of, pieces
+from sandbox_kernel.plugins.serve.jupyter.messages import Outgoing
+from sandbox_kernel.plugins.serve.jupyter.pieces import fits, limit_of, pieces
 
 LIMIT = limit_of("Python/3.12 websockets/16.0") or 0
 PICTURE = base64.b64encode(os.urandom(1 << 20)).decode()

@@ -16,11 +16,11 @@ import pytest
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
-from sandbox_kernel.plugins.serve import librechat_files
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.guard import Guarded
-from sandbox_kernel.plugins.serve.librechat_files import FileStore, StoredSession
-from sandbox_kernel.plugins.serve.librechat_programs import (
+from sandbox_kernel.plugins.serve.librechat import files as librechat_files
+from sandbox_kernel.plugins.serve.librechat.files import FileStore, StoredSession
+from sandbox_kernel.plugins.serve.librechat.programs import (
     Bridge,
     Program,
     Programs,

@@ -23,19 +23,17 @@ from sandbox_kernel.core.errors import CommandExitException
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import PACKAGE
 from sandbox_kernel.plugins.mcp.web_server import Names
-from sandbox_kernel.plugins.serve import (
-    open_terminal,
-    open_terminal_commands,
-    open_terminal_files,
-    open_terminal_sockets,
-)
 from sandbox_kernel.plugins.serve.application import application
-from sandbox_kernel.plugins.serve.e2b_home import HOME
-from sandbox_kernel.plugins.serve.open_terminal_commands import Process, follow, unescaped
-from sandbox_kernel.plugins.serve.open_terminal_files import lines, replaced
-from sandbox_kernel.plugins.serve.open_terminal_page import page
-from sandbox_kernel.plugins.serve.open_terminal_sockets import Terminal
-from sandbox_kernel.plugins.serve.open_terminal_user import PREFIX, Users
+from sandbox_kernel.plugins.serve.home import HOME
+from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal_commands
+from sandbox_kernel.plugins.serve.open_terminal import files as open_terminal_files
+from sandbox_kernel.plugins.serve.open_terminal import sockets as open_terminal_sockets
+from sandbox_kernel.plugins.serve.open_terminal import wire as open_terminal
+from sandbox_kernel.plugins.serve.open_terminal.commands import Process, follow, unescaped
+from sandbox_kernel.plugins.serve.open_terminal.files import lines, replaced
+from sandbox_kernel.plugins.serve.open_terminal.page import page
+from sandbox_kernel.plugins.serve.open_terminal.sockets import Terminal
+from sandbox_kernel.plugins.serve.open_terminal.user import PREFIX, Users
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from sandbox_kernel.plugins.serve.e2b_cells import lines_of
-from sandbox_kernel.plugins.serve.librechat_cells import ran
+from sandbox_kernel.plugins.serve.e2b.cells import lines_of
+from sandbox_kernel.plugins.serve.librechat.cells import ran
 from sandbox_kernel.sdk.execution import Execution
 from sandbox_kernel.sdk.result import Result
 

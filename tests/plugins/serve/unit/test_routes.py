@@ -20,8 +20,12 @@ import pytest
 
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp.web_server import Names
-from sandbox_kernel.plugins.serve import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
 from sandbox_kernel.plugins.serve.application import application
+from sandbox_kernel.plugins.serve.e2b import cells as e2b_cells
+from sandbox_kernel.plugins.serve.e2b import control as e2b_control
+from sandbox_kernel.plugins.serve.e2b import files as e2b_files
+from sandbox_kernel.plugins.serve.e2b import folders as e2b_folders
+from sandbox_kernel.plugins.serve.e2b import processes as e2b_processes
 from sandbox_kernel.plugins.serve.requests import MAX_JSON, Refusal
 from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens

@@ -17,15 +17,15 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
-from ...core.errors import SandboxError
-from ...sdk.commands import PtySize
-from ..mcp.web_server import admitted, known
-from .codes import ServeCode
-from .guard import Guard
-from .open_terminal_user import Asked, Box, Users, header
-from .requests import Refusal, answer, improper
-from .tenants import Tenant, Tenants
-from .turns import paced
+from ....core.errors import SandboxError
+from ....sdk.commands import PtySize
+from ...mcp.web_server import admitted, known
+from ..codes import ServeCode
+from ..guard import Guard
+from ..requests import Refusal, answer, improper
+from ..tenants import Tenant, Tenants
+from ..turns import paced
+from .user import Asked, Box, Users, header
 
 MAX_TERMINALS = 8
 """Of one user."""

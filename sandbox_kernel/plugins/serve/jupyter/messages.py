@@ -12,10 +12,10 @@ from typing import Any
 
 import orjson
 
-from ...core import json_memory
-from ...core.errors import ProtocolError
-from ...core.model import Message
-from ...session import protocol
+from ....core import json_memory
+from ....core.errors import ProtocolError
+from ....core.model import Message
+from ....session import protocol
 
 V1 = "v1.kernel.websocket.jupyter.org"
 """The subprotocol whose messages are in pieces; without one, they are JSON."""

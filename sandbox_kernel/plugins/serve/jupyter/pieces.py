@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 
-from ...core.codes import EndCode
-from ...core.errors import SandboxError
-from ...core.model import MIB, SCRATCH, format_bytes
-from .jupyter_messages import Outgoing
+from ....core.codes import EndCode
+from ....core.errors import SandboxError
+from ....core.model import MIB, SCRATCH, format_bytes
+from .messages import Outgoing
 
 LIMITS = (("websockets/", MIB), ("aiohttp/", 4 * MIB), ("Tornado/", 10 * MIB))
 """What libraries take in one message, in bytes, by what they call themselves in `User-Agent`."""

@@ -14,14 +14,14 @@ from typing import Any
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from ...core.errors import FileNotThere, SandboxError
-from ...sdk.folder_entries import EntryInfo, FileType
-from ...sdk.sandbox_paths import folder_of
-from .codes import ServeCode
-from .e2b_home import HOME
-from .replicas import Locus
-from .requests import Body, Refusal, answer, improper, json_of, one_header, refusal_of
-from .tenants import TEMPLATE, Lease, Tenant, Tenants
+from ....core.errors import FileNotThere, SandboxError
+from ....sdk.folder_entries import EntryInfo, FileType
+from ....sdk.sandbox_paths import folder_of
+from ..codes import ServeCode
+from ..home import HOME
+from ..replicas import Locus
+from ..requests import Body, Refusal, answer, improper, json_of, one_header, refusal_of
+from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 
 WIRE = "open-terminal"
 PREFIX = "/open-terminal"

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from ...core.codes import UsageCode
-from ...sdk.execution import Execution
-from .open_terminal_user import Asked, missing
-from .requests import Refusal, answer, improper, object_of, while_there
+from ....core.codes import UsageCode
+from ....sdk.execution import Execution
+from ..requests import Refusal, answer, improper, object_of, while_there
+from .user import Asked, missing
 
 MAX_NOTEBOOKS = 8
 """Of one user."""

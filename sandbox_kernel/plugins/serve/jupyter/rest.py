@@ -16,17 +16,17 @@ from typing import Any
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from ...core.codes import UsageCode
-from ...core.model import PYTHON_KERNEL, Settings
-from ...core.package_files import brought
-from ...core.version import __version__
-from ...sdk.client import session_of
-from .codes import ServeCode
-from .jupyter_channels import is_own, shut_down
-from .jupyter_front import front_of
-from .replicas import Locus
-from .requests import Refusal, answer, json_of
-from .tenants import TEMPLATE, Lease, Tenant, Tenants
+from ....core.codes import UsageCode
+from ....core.model import PYTHON_KERNEL, Settings
+from ....core.package_files import brought
+from ....core.version import __version__
+from ....sdk.client import session_of
+from ..codes import ServeCode
+from ..replicas import Locus
+from ..requests import Refusal, answer, json_of
+from ..tenants import TEMPLATE, Lease, Tenant, Tenants
+from .channels import is_own, shut_down
+from .front import front_of
 
 PREFIX = "/jupyter"
 WIRE = "jupyter/"

@@ -7,12 +7,16 @@ from collections.abc import Iterable
 from starlette.requests import HTTPConnection, Request
 from starlette.routing import BaseRoute
 
-from . import e2b_cells, e2b_control, e2b_files, e2b_folders, e2b_processes
-from .codes import ServeCode
-from .guard import Guard, Who
-from .replicas import Locus
-from .requests import Refusal, one_header
-from .tenants import Lease, Tenant, Tenants
+from ..codes import ServeCode
+from ..guard import Guard, Who
+from ..replicas import Locus
+from ..requests import Refusal, one_header
+from ..tenants import Lease, Tenant, Tenants
+from . import cells as e2b_cells
+from . import control as e2b_control
+from . import files as e2b_files
+from . import folders as e2b_folders
+from . import processes as e2b_processes
 
 
 def routes(guard: Guard) -> Iterable[BaseRoute]:

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.codes import SnapshotCode, UsageCode
-from ...core.model import Settings
-from ...files.snapshot_parts import Snapshot
-from ...sdk.client import AsyncSandbox
-from ...sdk.snapshotting import MAX_FORKS, own_store
-from .codes import ServeCode
-from .requests import Refusal, answer, improper, json_of, page_of
-from .tenants import Lease, Tenant, Tenants
+from ....core.codes import SnapshotCode, UsageCode
+from ....core.model import Settings
+from ....files.snapshot_parts import Snapshot
+from ....sdk.client import AsyncSandbox
+from ....sdk.snapshotting import MAX_FORKS, own_store
+from ..codes import ServeCode
+from ..requests import Refusal, answer, improper, json_of, page_of
+from ..tenants import Lease, Tenant, Tenants
 
 DEFAULT_SECONDS = 15.0
 """How long a copy lasts if its client does not say, as on E2B."""

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .codes import ServeCode
-from .librechat_cells import Ran
-from .librechat_files import new_id
-from .requests import Body, Refusal, improper
+from ..codes import ServeCode
+from ..requests import Body, Refusal, improper
+from .cells import Ran
+from .files import new_id
 
 CALL_SECONDS = 300.0
 """How long a program waits for the result of a tool."""

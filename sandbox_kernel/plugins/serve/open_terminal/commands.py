@@ -14,13 +14,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...core.codes import UsageCode
-from ...core.errors import CommandExitException, SandboxError
-from ...sdk.commands import AsyncCommandHandle
-from .codes import ServeCode
-from .open_terminal_user import Asked, missing
-from .requests import Refusal, answer, improper, while_there
-from .tenants import Lease
+from ....core.codes import UsageCode
+from ....core.errors import CommandExitException, SandboxError
+from ....sdk.commands import AsyncCommandHandle
+from ..codes import ServeCode
+from ..requests import Refusal, answer, improper, while_there
+from ..tenants import Lease
+from .user import Asked, missing
 
 MAX_PROCESSES = 32
 """Of one user, with those that have ended."""

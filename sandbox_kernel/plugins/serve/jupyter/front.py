@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from ...core import json_memory
-from ...core.errors import ProtocolError
-from ...core.events import MessageDropped
-from ...core.model import Message
-from ...core.tasks import log_defect
-from ...kernel.server import KernelProcess, KernelServer, MessageHeaders
-from ...sdk.client import AsyncSandbox, session_of
-from ...session import protocol
-from ...session.requests.queue import PendingRequest, caller
-from ...session.session import Session
-from .jupyter_history import History
-from .jupyter_messages import REFUSED, Closed, Outgoing
-from .tenants import Lease
+from ....core import json_memory
+from ....core.errors import ProtocolError
+from ....core.events import MessageDropped
+from ....core.model import Message
+from ....core.tasks import log_defect
+from ....kernel.server import KernelProcess, KernelServer, MessageHeaders
+from ....sdk.client import AsyncSandbox, session_of
+from ....session import protocol
+from ....session.requests.queue import PendingRequest, caller
+from ....session.session import Session
+from ..tenants import Lease
+from .history import History
+from .messages import REFUSED, Closed, Outgoing
 
 MAX_SOCKETS = 8
 """Of one sandbox."""

@@ -18,16 +18,16 @@ from typing import IO, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...files.file_rules import CHUNK_BYTES, FileLimits, check_size
-from ...sdk.folder_entries import FileInfo
-from ...sdk.sandbox_paths import place
-from . import e2b_metadata
-from .codes import ServeCode
-from .e2b_home import HOME, check_user
-from .forms import MAX_MEMORY, form_of
-from .requests import Refusal, answer, improper, one_header, pieces_of, spool
-from .streams import sent
-from .tenants import Lease, Tenants
+from ....files.file_rules import CHUNK_BYTES, FileLimits, check_size
+from ....sdk.folder_entries import FileInfo
+from ....sdk.sandbox_paths import place
+from ..codes import ServeCode
+from ..forms import MAX_MEMORY, form_of
+from ..home import HOME, check_user
+from ..requests import Refusal, answer, improper, one_header, pieces_of, spool
+from ..streams import sent
+from ..tenants import Lease, Tenants
+from . import metadata as e2b_metadata
 
 PORT = "49983"
 _GZIP = 16 + zlib.MAX_WBITS

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ...core import json_memory
-from ...core.model import Message
-from ...session import protocol
-from ...session.requests.queue import PendingRequest
+from ....core import json_memory
+from ....core.model import Message
+from ....session import protocol
+from ....session.requests.queue import PendingRequest
 
 MAX_CELLS = 500
 MAX_BYTES = 4 << 20

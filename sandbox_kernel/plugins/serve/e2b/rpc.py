@@ -15,13 +15,13 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.codes import EndCode
-from ...core.errors import CellTimeout, SandboxError, SandboxPaused
-from .codes import ServeCode
-from .e2b_home import check_user
-from .requests import MAX_JSON, Body, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
-from .streams import Form, Piece, Put, Stream
-from .tenants import Lease, Tenants
+from ....core.codes import EndCode
+from ....core.errors import CellTimeout, SandboxError, SandboxPaused
+from ..codes import ServeCode
+from ..home import check_user
+from ..requests import MAX_JSON, Body, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
+from ..streams import Form, Piece, Put, Stream
+from ..tenants import Lease, Tenants
 
 MAX_STREAM = 256 << 20
 """Bytes of a stream that comes."""

@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.codes import UsageCode
-from ...core.model import Settings
-from ...sdk.values import SandboxQuery
-from . import e2b_snapshots
-from .codes import ServeCode
-from .replicas import is_forwarded
-from .requests import Body, Refusal, answer, improper, json_of, number_of, page_of
-from .tenants import DEFAULT_SECONDS, OUTSIDE, TEMPLATE, Lease, Tenant, Tenants, narrowed
+from ....core.codes import UsageCode
+from ....core.model import Settings
+from ....sdk.values import SandboxQuery
+from ..codes import ServeCode
+from ..replicas import is_forwarded
+from ..requests import Body, Refusal, answer, improper, json_of, number_of, page_of
+from ..tenants import DEFAULT_SECONDS, OUTSIDE, TEMPLATE, Lease, Tenant, Tenants, narrowed
+from . import snapshots as e2b_snapshots
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""

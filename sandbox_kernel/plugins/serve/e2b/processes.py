@@ -11,16 +11,16 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from ...core.codes import EndCode
-from ...core.errors import CommandExitException
-from ...sdk.commands import AsyncCommandHandle, PtySize
-from ...sdk.values import UsualSeconds
-from . import e2b_home
-from .codes import ServeCode
-from .e2b_rpc import Asked, bytes_of, streamed, taken, unary
-from .requests import Body, Refusal, improper
-from .streams import Piece, Put
-from .tenants import Lease
+from ....core.codes import EndCode
+from ....core.errors import CommandExitException
+from ....sdk.commands import AsyncCommandHandle, PtySize
+from ....sdk.values import UsualSeconds
+from .. import home
+from ..codes import ServeCode
+from ..requests import Body, Refusal, improper
+from ..streams import Piece, Put
+from ..tenants import Lease
+from .rpc import Asked, bytes_of, streamed, taken, unary
 
 KEEP_ALIVE: Piece = {"event": {"keepalive": {}}}
 SHELLS = ("/bin/bash", "bash")
@@ -79,12 +79,12 @@ async def start(asked: Asked, put: Put) -> None:
     cmd, args = config.text("cmd") or "", config.text_list("args")
     heard, cwd = Heard(put), config.text("cwd")
     more: dict[str, Any] = {
-        "envs": {**e2b_home.working_folder(cwd), **config.texts("envs")} or None,
+        "envs": {**home.working_folder(cwd), **config.texts("envs")} or None,
         "cwd": cwd,
         "timeout": None if asked.seconds is None else UsualSeconds(asked.seconds),
     }
     sandbox = asked.lease.sandbox
-    await e2b_home.settle(asked.lease)  # commands have the variables of the sandbox's own kernel
+    await home.settle(asked.lease)  # commands have the variables of the sandbox's own kernel
     if asked.body.fields.get("pty"):
         if cmd not in SHELLS or args not in _TERMINALS:
             raise Refusal(400, ServeCode.NOT_OFFERED, "This server offers a terminal for bash alone")

@@ -8,14 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ... import __version__
-from . import open_terminal_commands, open_terminal_files, open_terminal_notebooks, open_terminal_sockets
-from .codes import ServeCode
-from .e2b_home import HOME
-from .guard import Guard
-from .open_terminal_page import page
-from .open_terminal_user import PREFIX, Asked, Users, missing
-from .requests import Refusal, answer
+from .... import __version__
+from ..codes import ServeCode
+from ..guard import Guard
+from ..home import HOME
+from ..requests import Refusal, answer
+from . import commands as open_terminal_commands
+from . import files as open_terminal_files
+from . import notebooks as open_terminal_notebooks
+from . import sockets as open_terminal_sockets
+from .page import page
+from .user import PREFIX, Asked, Users, missing
 
 _PROMPT = (
     "You have access to a computer: a sandbox that runs Linux, with bash and Python. Your files are in {home}, which "

@@ -17,17 +17,17 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from ...core.codes import UsageCode
-from ...core.errors import CommandExitException, FileNotThere, SandboxError
-from ...core.package_files import PACKAGE
-from ...files.file_rules import FileLimits
-from ...sdk.folder_entries import EntryInfo, FileType
-from .codes import ServeCode
-from .e2b_home import HOME
-from .forms import form_of
-from .open_terminal_user import Asked, missing
-from .requests import Refusal, answer, improper
-from .streams import Download, begun, sent
+from ....core.codes import UsageCode
+from ....core.errors import CommandExitException, FileNotThere, SandboxError
+from ....core.package_files import PACKAGE
+from ....files.file_rules import FileLimits
+from ....sdk.folder_entries import EntryInfo, FileType
+from ..codes import ServeCode
+from ..forms import form_of
+from ..home import HOME
+from ..requests import Refusal, answer, improper
+from ..streams import Download, begun, sent
+from .user import Asked, missing
 
 MAX_TEXT = 2 << 20
 """Bytes of a file that is read as text, or changed: everybody waits for each call that goes through all of it."""

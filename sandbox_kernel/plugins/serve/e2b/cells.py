@@ -12,19 +12,19 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.codes import EndCode
-from ...core.errors import SandboxError
-from ...core.model import SCRATCH
-from ...sdk.execution import ExecutionError
-from ...sdk.output_text import OutputMessage
-from ...sdk.result import Result
-from ...sdk.values import Context
-from . import e2b_home
-from .codes import ServeCode
-from .e2b_home import HOME
-from .requests import Refusal, answer, json_of
-from .streams import Form, Piece, Put, Stream
-from .tenants import Lease, Tenants
+from ....core.codes import EndCode
+from ....core.errors import SandboxError
+from ....core.model import SCRATCH
+from ....sdk.execution import ExecutionError
+from ....sdk.output_text import OutputMessage
+from ....sdk.result import Result
+from ....sdk.values import Context
+from .. import home
+from ..codes import ServeCode
+from ..home import HOME
+from ..requests import Refusal, answer, json_of
+from ..streams import Form, Piece, Put, Stream
+from ..tenants import Lease, Tenants
 
 PORT = "49999"
 
@@ -51,11 +51,11 @@ async def execute(request: Request, tenants: Tenants, lease: Lease) -> Any:
 
         async def failed(error: ExecutionError) -> None:
             if error.code is not None:  # its kernel may have ended
-                e2b_home.forget(lease)
+                home.forget(lease)
             if error.code != EndCode.SANDBOX_ENDED_BY_OWNER.code:  # the connection is cut then
                 await put({"type": "error", "name": error.name, "value": error.value, "traceback": error.traceback})
 
-        await e2b_home.settle(lease, context, language)
+        await home.settle(lease, context, language)
         execution = await lease.sandbox.run_code(
             code,
             on_stdout=said,
@@ -148,7 +148,7 @@ async def remove_context(request: Request, tenants: Tenants, lease: Lease) -> Re
 async def restart_context(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Start the kernel of a context again."""
     await lease.sandbox.restart_context(request.path_params["context_id"])
-    e2b_home.forget(lease, request.path_params["context_id"])
+    home.forget(lease, request.path_params["context_id"])
     return Response(status_code=204)
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from ...core.errors import FileNotThere, SandboxError
-from ...sdk.folder_entries import (
+from ....core.errors import FileNotThere, SandboxError
+from ....sdk.folder_entries import (
     WATCH_SECONDS,
     EntryInfo,
     FilesystemEvent,
@@ -23,15 +23,15 @@ from ...sdk.folder_entries import (
     Watching,
     memory_of,
 )
-from ...sdk.sandbox_paths import folder_of
-from . import e2b_metadata
-from .codes import ServeCode
-from .e2b_home import HOME
-from .e2b_home import USER as OWNER
-from .e2b_rpc import Asked, streamed, unary
-from .requests import Refusal, improper
-from .streams import Piece, Put
-from .tenants import Lease
+from ....sdk.sandbox_paths import folder_of
+from ..codes import ServeCode
+from ..home import HOME
+from ..home import USER as OWNER
+from ..requests import Refusal, improper
+from ..streams import Piece, Put
+from ..tenants import Lease
+from . import metadata as e2b_metadata
+from .rpc import Asked, streamed, unary
 
 MAX_WATCHERS = 16
 """Of one sandbox."""

@@ -10,19 +10,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from weakref import WeakSet
 
-from ...core.codes import FileCode
-from ...core.errors import ConfigurationError, FileRefused
-from ...core.model import PYTHON_KERNEL
-from ...core.package_files import PACKAGE
-from ...files.file_rules import printable, stands_in
-from ...policy.safe_text import plain
-from ...sdk.client import AsyncSandbox, run_for
-from ...sdk.execution import Execution
-from ...sdk.folder_entries import DEEPEST, EntryInfo, FileType
-from ...sdk.sandbox_paths import relative
-from .codes import ServeCode
-from .librechat_files import FileStore, StoredContent, StoredFile, StoredSession, pieces
-from .requests import Refusal
+from ....core.codes import FileCode
+from ....core.errors import ConfigurationError, FileRefused
+from ....core.model import PYTHON_KERNEL
+from ....core.package_files import PACKAGE
+from ....files.file_rules import printable, stands_in
+from ....policy.safe_text import plain
+from ....sdk.client import AsyncSandbox, run_for
+from ....sdk.execution import Execution
+from ....sdk.folder_entries import DEEPEST, EntryInfo, FileType
+from ....sdk.sandbox_paths import relative
+from ..codes import ServeCode
+from ..requests import Refusal
+from .files import FileStore, StoredContent, StoredFile, StoredSession, pieces
 
 KNOWN = ("py", "js", "ts", "c", "cpp", "java", "php", "rs", "go", "d", "f90", "r", "bash")
 """What LibreChat may ask for."""

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 
 from starlette.requests import Request
 
-from .codes import ServeCode
-from .e2b_home import HOME
-from .requests import Refusal
-from .tenants import Lease
+from ..codes import ServeCode
+from ..home import HOME
+from ..requests import Refusal
+from ..tenants import Lease
 
 PREFIX = "x-metadata-"
 MAX_BYTES = 4096

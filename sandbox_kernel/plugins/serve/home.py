@@ -1,4 +1,4 @@
-"""Where cells and commands of E2B's clients begin: `/home/user`, as on E2B.
+"""Where cells and commands of clients of E2B and Open Terminal begin: `/home/user`, as on E2B.
 
 The folder is a link to the one where all cells begin, and the system says that one's name. So a cell of ours has each
 kernel say the name that its client knows. No wall knows of it. A program that asks the system itself is told the

@@ -8,13 +8,13 @@ from functools import partial
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
-from . import jupyter_rest
-from .codes import ServeCode
-from .guard import Guard
-from .jupyter_channels import channels
-from .jupyter_rest import PREFIX
-from .requests import Refusal
-from .tenants import Lease, Tenant
+from ..codes import ServeCode
+from ..guard import Guard
+from ..requests import Refusal
+from ..tenants import Lease, Tenant
+from . import rest as jupyter_rest
+from .channels import channels
+from .rest import PREFIX
 
 
 def routes(guard: Guard) -> Iterable[BaseRoute]:

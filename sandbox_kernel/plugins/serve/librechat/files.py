@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any, cast
 
-from ...files.file_rules import check_size
-from .codes import ServeCode
-from .requests import Refusal, spool
+from ....files.file_rules import check_size
+from ..codes import ServeCode
+from ..requests import Refusal, spool
 
 MAX_SESSIONS = 64
 """Of one tenant: each may have a file open here."""

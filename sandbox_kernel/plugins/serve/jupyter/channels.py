@@ -13,15 +13,16 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ...core.codes import MessageCode
-from ...core.errors import ProtocolError
-from ...core.model import Message
-from ..mcp.web_server import known
-from . import jupyter_front, jupyter_messages
-from .jupyter_messages import ENDED, REFUSED, V1, Closed, Outgoing
-from .jupyter_pieces import fits, limit_of, pieces
-from .tenants import Lease, Tenants
-from .turns import paced
+from ....core.codes import MessageCode
+from ....core.errors import ProtocolError
+from ....core.model import Message
+from ...mcp.web_server import known
+from ..tenants import Lease, Tenants
+from ..turns import paced
+from . import front as jupyter_front
+from . import messages as jupyter_messages
+from .messages import ENDED, REFUSED, V1, Closed, Outgoing
+from .pieces import fits, limit_of, pieces
 
 MAX_UNSENT = 32 << 20
 """Bytes that wait for a client; one message may be larger."""

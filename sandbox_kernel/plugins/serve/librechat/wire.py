@@ -15,21 +15,21 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from ...core.errors import FileRefused, SandboxError
-from ...core.model import PYTHON_KERNEL
-from ...files.file_rules import CHUNK_BYTES, FileLimits
-from ...sdk.sandbox_paths import relative
-from ..tools.tools import Tool, Tools
-from . import librechat_cells as cells
-from .codes import ServeCode
-from .forms import FormFile, form_of
-from .guard import Guard
-from .librechat_files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
-from .librechat_programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
-from .replicas import Locus
-from .requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
-from .streams import Download, begun
-from .tenants import TEMPLATE, Lease, Tenant, Tenants
+from ....core.errors import FileRefused, SandboxError
+from ....core.model import PYTHON_KERNEL
+from ....files.file_rules import CHUNK_BYTES, FileLimits
+from ....sdk.sandbox_paths import relative
+from ...tools.tools import Tool, Tools
+from ..codes import ServeCode
+from ..forms import FormFile, form_of
+from ..guard import Guard
+from ..replicas import Locus
+from ..requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
+from ..streams import Download, begun
+from ..tenants import TEMPLATE, Lease, Tenant, Tenants
+from . import cells
+from .files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
+from .programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
 
 PREFIX = "/librechat/v1"
 WIRE = "librechat"
