@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from .events import DefectMet, Emit
+
 T = TypeVar("T")
 
 Report = Callable[[str, BaseException], None]
@@ -23,6 +25,16 @@ END_SECONDS = 5.0
 def log_defect(name: str, error: BaseException) -> None:
     """Write to the log that `name` met an unexpected error."""
     logging.getLogger("sandbox_kernel").error("a defect, met in %s", name, exc_info=error)
+
+
+def noted_in(emit: Emit) -> Report:
+    """Return a report that writes to the log, and an event."""
+
+    def report(name: str, error: BaseException) -> None:
+        log_defect(name, error)
+        emit(DefectMet(type=name, reason=repr(error)))
+
+    return report
 
 
 async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> T:

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from ..core.codes import EndCode, FileCode, MessageCode, Survived
 from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
-from ..core.events import Emit, FileNotTransferred, FileTransferred, UploadDropped, noted_in
+from ..core.events import Emit, FileNotTransferred, FileTransferred, UploadDropped
 from ..core.model import SCRATCH, Message, format_bytes
-from ..core.tasks import Tasks
+from ..core.tasks import Tasks, noted_in
 from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES, check_name, check_size, printable
 from ..files.scratch_files import Ask, Stamp

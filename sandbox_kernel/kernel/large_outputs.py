@@ -15,9 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import SandboxError
-from ..core.events import noted_in
 from ..core.model import SCRATCH, Message, format_bytes
-from ..core.tasks import Tasks
+from ..core.tasks import Tasks, noted_in
 from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES
 from ..files.scratch_files import Ask

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import Survived
 from ..core.errors import ConfigurationError, SandboxError
-from ..core.events import ContainersReaped, ReapFailed, SandboxNotKept, noted_in
+from ..core.events import ContainersReaped, ReapFailed, SandboxNotKept
 from ..core.model import Message, SandboxSpec, Settings
-from ..core.tasks import Tasks
+from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
 from ..session import protocol

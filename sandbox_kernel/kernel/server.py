@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 from ..core.codes import MessageCode
 from ..core.errors import ProtocolError, SandboxError
-from ..core.events import RequestRefused, noted_in
+from ..core.events import RequestRefused
 from ..core.model import Message
+from ..core.tasks import noted_in
 from ..files.file_rules import FileLimits
 from ..session import protocol
 from ..session.requests.queue import PendingRequest

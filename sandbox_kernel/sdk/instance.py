@@ -23,9 +23,9 @@ from ..core.errors import (
     SandboxPaused,
     wrong_argument,
 )
-from ..core.events import ContainersReaped, ReapFailed, SandboxRestored, noted_in
+from ..core.events import ContainersReaped, ReapFailed, SandboxRestored
 from ..core.model import PYTHON_KERNEL
-from ..core.tasks import Tasks
+from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
 from ..session import snapshot_facts

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.events import SessionEvent, noted_in
+from ..core.events import SessionEvent
 from ..core.model import PYTHON_KERNEL, Inside, Message, SandboxSample, SandboxSpec, Settings
-from ..core.tasks import Tasks
+from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 MAX_PAGES = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxTakenOver(SessionEvent):
     """A detached sandbox has an owner again."""
 

@@ -10,14 +10,14 @@ import hashlib
 import posixpath
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...core.codes import EndCode, Survived, UsageCode
 from ...core.errors import ConfigurationError, KernelDied, SandboxDied, wrong_argument
-from ...core.events import SessionEvent, noted_in
+from ...core.events import SessionEvent
 from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
-from ...core.tasks import Tasks
+from ...core.tasks import Tasks, noted_in
 from ...engines.base import Container
 from ...engines.shipping import nested_config
 from ...sdk.cell_request import Front
@@ -68,7 +68,6 @@ class NestedEngine:
         return 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMade(SessionEvent):
     """A sandbox has a further kernel."""
 

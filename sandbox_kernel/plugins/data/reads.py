@@ -15,7 +15,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +24,6 @@ from ..api import FileWatch, RunningCell, SessionHandle, SessionService
 from .codes import DataCode
 
 
-@dataclass(frozen=True, slots=True)
 class FilesRead(SessionEvent):
     """What cells have opened, or that nobody sees it."""
 
@@ -172,7 +170,7 @@ class ReadRecord(SessionService):
             self._said = True
             reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
             about = {"code": DataCode.READS_NOT_SEEN.code, "seen_by": "nobody", "reason": reason}
-            self._session.emit(FilesRead(about))
+            self._session.emit(FilesRead(about=about))
 
     def _turn_to(self, stretch: Stretch | None) -> None:
         """Begin another stretch, and end the one before beside the session."""
@@ -221,7 +219,7 @@ class ReadRecord(SessionService):
 
     def _write(self, stretch: Stretch) -> None:
         for fields in stretch.lines():
-            self._session.emit(FilesRead(fields))
+            self._session.emit(FilesRead(about=fields))
 
     async def close(self) -> None:
         """Write down what the last cell has opened."""

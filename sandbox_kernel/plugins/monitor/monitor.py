@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -233,7 +232,6 @@ LOOK_SECONDS = 2.0
 SCHEMA = "urn:sandbox-kernel:alert:1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertLost(SessionEvent):
     """An alert could not be sent."""
 

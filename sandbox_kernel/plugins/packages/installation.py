@@ -343,7 +343,6 @@ SLACK_SECONDS = 60.0
 Said = Callable[[str], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PackageInstalled(SessionEvent):
     """A package was sent into the sandbox."""
 
@@ -355,7 +354,6 @@ class PackageInstalled(SessionEvent):
         return {"by": self.by, **self.about}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PackagesRefused(SessionEvent):
     """Packages were asked for, and none was installed."""
 

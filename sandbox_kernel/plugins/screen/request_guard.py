@@ -6,7 +6,6 @@ The rules are imported with the first request that is looked at. Knows no contai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.codes import Code, EndCode, Survived
@@ -28,7 +27,6 @@ _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "val
 """Questions of a debugger that run code, and where it stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CellScreened(SessionEvent):
     """A cell was looked at before it ran, and something was found."""
 

@@ -66,7 +66,6 @@ MAX_UPLOADS = 4
 """Files of one tenant that come at once, or forms of several; others wait, with their bytes at the client."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLeased(SessionEvent):
     """A sandbox is a tenant's from now on."""
 

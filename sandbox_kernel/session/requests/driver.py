@@ -17,9 +17,9 @@ from ...container import wire
 from ...core.answer_allowance import MEMORY_FACTOR
 from ...core.codes import Code, EndCode, Note
 from ...core.errors import ProtocolError, SandboxError
-from ...core.events import Emit, noted_in
+from ...core.events import Emit
 from ...core.model import Limits, Message
-from ...core.tasks import Tasks
+from ...core.tasks import Tasks, noted_in
 from ...plugins.api import CellGuard
 from ...policy import OutputPolicy, Verdict
 from .. import protocol

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core import tasks as module
-from sandbox_kernel.core.events import noted_in
-from sandbox_kernel.core.tasks import Tasks, made_in_thread
+from sandbox_kernel.core.events import SessionEvent
+from sandbox_kernel.core.tasks import Tasks, made_in_thread, noted_in
 from tests.support.patience import within
 
 
@@ -74,9 +74,11 @@ async def test_without_a_report_a_fault_stands_in_the_log_with_its_place(caplog:
 
 
 async def test_a_fault_can_stand_in_the_audit_too(caplog: pytest.LogCaptureFixture) -> None:
-    lines: list[tuple[str, dict[str, Any]]] = []
-    await settled(Tasks(noted_in(lambda event, **fields: lines.append((event, fields)))).start(fails(), "a request"))
-    assert lines == [("defect", {"type": "a request", "reason": "ValueError('odd')"})]
+    events: list[SessionEvent] = []
+    await settled(Tasks(noted_in(events.append)).start(fails(), "a request"))
+    assert [(event.name, event.line()) for event in events] == [
+        ("defect", {"type": "a request", "reason": "ValueError('odd')"})
+    ]
     assert "a defect, met in a request" in caplog.text
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -150,7 +149,7 @@ def test_a_refused_file_is_judged_by_its_code(code: FileCode) -> None:
     assert event is not None
     assert (event.severity, event.code) == (FILES[code], code)
     assert "\x1b" not in event.reason
-    event = classify(replace(refused, op="upload"))
+    event = classify(refused.having(op="upload"))
     assert event is not None
     assert event.severity == "notice"
 
@@ -426,7 +425,7 @@ def test_many_dropped_messages_are_a_violation() -> None:
     """Beyond some of them none is looked at, so what hides behind them must not be harmless."""
     status = an(MessageDropped, code=MessageCode.STATUS_OUT_OF_TURN)
     assert classify(status) is None
-    event = classify(replace(status, last="no more of this is written in this session"))
+    event = classify(status.having(last="no more of this is written in this session"))
     assert event is not None
     assert event.severity == "violation"
 
