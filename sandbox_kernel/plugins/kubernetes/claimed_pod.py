@@ -20,6 +20,7 @@ from ...core.model import SandboxSpec
 from ...engines.attestation import same
 from ...engines.base import Check, Inspection
 from . import warm_pool
+from .cluster_conditions import allowed
 from .cluster_namespace import Cluster
 from .codes import KubernetesCode
 from .container import PodContainer
@@ -27,7 +28,7 @@ from .pod import CONTAINER, Pod
 from .pod_pipe import PodPipe
 
 CLAIM_SECONDS = 3.0
-"""How long a pool may take to give a pod. One that is started takes a second."""
+"""How long a pool may take to give a pod, where one can be started in a second. Else it has `start_timeout`."""
 _log = logging.getLogger(__name__)
 
 
@@ -41,12 +42,18 @@ class Claim:
         self._changed = asyncio.Event()
 
     async def make(self, asked: Mapping[str, Any]) -> str:
-        """Return the pod that it is about to get. Raises `EngineError`."""
+        """Return the pod that it is about to get. Raises `EngineError`, and TimeoutError where one can be started."""
         cluster = self._cluster
         cluster.claimed.hear(self._name, self._hear)
         cluster.claimed.begin()
-        await cluster.api.request("POST", cluster.claims, asked, namespace=cluster.namespace)
-        await cluster.claimed.listen()
+        try:
+            async with asyncio.timeout(CLAIM_SECONDS):
+                await cluster.api.request("POST", cluster.claims, asked, namespace=cluster.namespace)
+                await cluster.claimed.listen()
+                return await self._until(warm_pool.assigned)
+        except TimeoutError:
+            if await allowed(cluster, "pods", "create"):
+                raise
         return await self._until(warm_pool.assigned)
 
     async def given(self) -> str | None:
@@ -114,25 +121,29 @@ class ClaimedPod(PodContainer):
 async def claim(cluster: Cluster, prefix: str, place: Pod, spec: SandboxSpec) -> ClaimedPod | None:
     """Return a pod of the pool that has what `spec` asks for.
 
-    None, with a word in the log, if there is none in time.
+    None, with a word in the log, if there is none in time. Raises `EngineError` if none can be started in its place.
     """
     if (waited := warm_pool.waiting(spec)) is None:
         return None
     made = Claim(cluster, place.name)
     try:
-        async with asyncio.timeout(CLAIM_SECONDS):
+        async with asyncio.timeout(spec.limits.start_timeout):
             name = await made.make(warm_pool.claim(place, warm_pool.name(prefix, waited, place.lifetime_seconds)))
-            return await _attached(cluster, made, warm_pool.asked(waited, place._replace(name=name)), waited)
+            async with asyncio.timeout(CLAIM_SECONDS):
+                return await _attached(cluster, made, warm_pool.asked(waited, place._replace(name=name)), waited)
     except BaseException as error:
         with contextlib.suppress(EngineError):  # else its time ends it
             await asyncio.shield(made.remove())
-        if isinstance(error, TimeoutError):
-            why = f"nothing in {CLAIM_SECONDS:.0f} s"
-        elif isinstance(error, EngineError):
-            why = error.message
-        else:
+        if not isinstance(error, (TimeoutError, EngineError)):
             raise
-    _log.warning("the warm pool gives no pod, so one is started: %s", why)
+        failed = error
+    can_start = await allowed(cluster, "pods", "create")
+    if not isinstance(failed, EngineError):
+        seconds = CLAIM_SECONDS if can_start else spec.limits.start_timeout
+        failed = EngineError(KubernetesCode.POD_SLOW.note(why="the warm pool gives none"), limit=f"{seconds:.0f} s")
+    if not can_start:
+        raise failed
+    _log.warning("the warm pool gives no pod, so one is started: %s", failed.message)
     return None
 
 

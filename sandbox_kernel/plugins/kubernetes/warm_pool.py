@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...core.model import PRELOAD, SandboxSpec
-from ...engines.attestation import at
+from ...engines.attestation import as_list, at
 from ...engines.shipping import command_of
 from ...engines.user_ids import UID_RANGE
 from . import pod_gate
@@ -101,8 +101,12 @@ def asked(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
 
 
 def assigned(claimed: Mapping[str, Any]) -> str | None:
-    """Return the pod that the controller is about to give to a claim."""
-    return _name(at(claimed, "metadata", "annotations", ASSIGNED))
+    """Return the pod that the controller is about to give to a claim, or has made for it, as none waited, and runs."""
+    if (waited := _name(at(claimed, "metadata", "annotations", ASSIGNED))) is not None:
+        return waited
+    conditions = as_list(at(claimed, "status", "conditions"))
+    ready = any(at(one, "type") == "Ready" and at(one, "status") == "True" for one in conditions)
+    return given(claimed) if ready else None
 
 
 def given(claimed: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from sandbox_kernel.plugins.kubernetes.cluster_api import PROTOCOL
+from sandbox_kernel.plugins.kubernetes.warm_pool import ASSIGNED
 
 Fault = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
 Program = Callable[[web.WebSocketResponse], Awaitable[None]]
@@ -44,9 +45,14 @@ class ScriptedApi:
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.seen: Counter[str] = Counter()
-        """How often each step was asked for: list, watch, make, look, attach, delete, review."""
+        """How often each step was asked for: list, watch, make, look, attach, delete, claim, review."""
         self.tokens: dict[str, dict[str, Any]] = {}
         """What is said of bearer tokens, by the token: the status of a TokenReview."""
+        self.claims: dict[str, dict[str, Any]] = {}
+        self.pool: list[str] | None = None
+        """The names of pods that wait; where there is none, one is made for a claim. None: there is no such pool."""
+        self.makes_pods = True
+        """Whether who asks may make pods."""
         self.faults: dict[str, Fault] = {}
         """What is done in place of a step; None as its answer lets the step go on."""
         self.status: Mapping[str, Any] = RUNNING
@@ -55,7 +61,8 @@ class ScriptedApi:
         self.url = ""
         self.reached = asyncio.Condition()
         self._version = 1
-        self._watching: set[asyncio.Queue[bytes | None]] = set()
+        self._watching: dict[asyncio.Queue[bytes | None], str] = {}
+        """Who watch, and the path of what they watch."""
         self._wires: dict[str, web.WebSocketResponse] = {}
 
     # --- what a test does ---
@@ -93,7 +100,13 @@ class ScriptedApi:
     def _tell(self, kind: str, pod: dict[str, Any]) -> None:
         self._version += 1
         pod["metadata"]["resourceVersion"] = str(self._version)
-        self.say(json.dumps({"type": kind, "object": pod}).encode())
+        line = json.dumps({"type": kind, "object": pod}).encode()
+        for queue, path in self._watching.items():
+            if _are_claims(path) is (pod.get("kind") == "SandboxClaim"):
+                queue.put_nowait(line)
+
+    def _kept(self, path: str) -> dict[str, dict[str, Any]]:
+        return self.claims if _are_claims(path) else self.pods
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         step = _step(request)
@@ -107,15 +120,15 @@ class ScriptedApi:
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         metadata = {"resourceVersion": str(self._version)}
-        return web.json_response({"metadata": metadata, "items": list(self.pods.values())})
+        return web.json_response({"metadata": metadata, "items": list(self._kept(request.path).values())})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         answer, queue = web.StreamResponse(), asyncio.Queue[bytes | None]()
         since = int(request.query["resourceVersion"])
-        for pod in self.pods.values():
+        for pod in self._kept(request.path).values():
             if int(pod["metadata"]["resourceVersion"]) > since:
                 queue.put_nowait(json.dumps({"type": "MODIFIED", "object": pod}).encode())
-        self._watching.add(queue)
+        self._watching[queue] = request.path
         try:
             await answer.prepare(request)
             while (line := await queue.get()) is not None:
@@ -123,23 +136,53 @@ class ScriptedApi:
         except ConnectionError:
             pass
         finally:
-            self._watching.discard(queue)
+            self._watching.pop(queue, None)
         return answer
 
     async def _make(self, request: web.Request) -> web.StreamResponse:
-        pod = await request.json()
+        if not self.makes_pods:
+            return refused(403, "pods is forbidden: cannot create resource")
+        return web.json_response(self._made(await request.json()), status=201)
+
+    def _made(self, pod: dict[str, Any]) -> dict[str, Any]:
         pod["metadata"].update(creationTimestamp="2026-01-01T00:00:00Z", uid="1")
         pod["status"] = dict(self.status)
         self.pods[pod["metadata"]["name"]] = pod
         self._tell("ADDED", pod)
-        return web.json_response(pod, status=201)
+        return pod
+
+    async def _claim(self, request: web.Request) -> web.StreamResponse:
+        """Do as the controller of agent-sandbox: give a pod that waits, or make one."""
+        claim = await request.json()
+        metadata = claim["metadata"]
+        self.claims[metadata["name"]] = claim
+        self._tell("ADDED", claim)
+        if self.pool is None:
+            gone = {"type": "Ready", "status": "False", "reason": "WarmPoolNotFound", "message": "no such pool"}
+            claim["status"] = {"conditions": [gone]}
+        else:
+            name = self.pool.pop() if self.pool else metadata["name"]
+            if name != metadata["name"]:
+                metadata["annotations"] = {ASSIGNED: name}
+            self._made({"kind": "Pod", "metadata": {"name": name}})
+            ready = {"type": "Ready", "status": "True"}
+            claim["status"] = {"sandbox": {"name": name, "podIPs": ["198.18.0.1"]}, "conditions": [ready]}
+        self._tell("MODIFIED", claim)
+        return web.json_response(claim, status=201)
 
     async def _look(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            asked = (await request.json())["spec"]["resourceAttributes"]
+            makes = (asked["verb"], asked["resource"]) == ("create", "pods")
+            return web.json_response({"status": {"allowed": self.makes_pods or not makes}})
         pod = self.pods.get(request.path.rpartition("/")[2])
         return refused(404, "there is no such pod") if pod is None else web.json_response(pod)
 
     async def _delete(self, request: web.Request) -> web.StreamResponse:
         name = request.path.rpartition("/")[2]
+        if _are_claims(request.path) and (claim := self.claims.pop(name, None)) is not None:
+            name = claim["status"].get("sandbox", {}).get("name", "")
+            self._tell("DELETED", claim)
         return web.json_response({}) if self.delete(name) else refused(404, "there is no such pod")
 
     async def _review(self, request: web.Request) -> web.StreamResponse:
@@ -162,12 +205,17 @@ class ScriptedApi:
         return wire
 
 
+def _are_claims(path: str) -> bool:
+    return "/sandboxclaims" in path
+
+
 def _step(request: web.Request) -> str:
     last = request.path.rpartition("/")[2]
     if last == "tokenreviews":
         return "review"
-    if last == "pods":
-        return "make" if request.method == "POST" else "watch" if "watch" in request.query else "list"
+    if last in {"pods", "sandboxclaims"}:
+        making = "make" if last == "pods" else "claim"
+        return making if request.method == "POST" else "watch" if "watch" in request.query else "list"
     return "attach" if last == "attach" else "delete" if request.method == "DELETE" else "look"
 
 

@@ -54,6 +54,12 @@ def test_a_reaper_is_rendered_for_an_image():
     assert "kind: Deployment" not in rendered()
 
 
+def test_claims_have_a_quota_where_the_operator_says_so():
+    words = "count/sandboxclaims.extensions.agents.x-k8s.io"
+    assert f'{words}: "7"' in rendered("--set", "quota.claims=7")
+    assert words not in rendered()
+
+
 def test_a_prefix_that_other_names_have_as_well_is_refused():
     with pytest.raises(subprocess.CalledProcessError) as refused:
         rendered("--set", "images={registry.example/sandbox-kernel}")
@@ -79,15 +85,12 @@ async def test_a_sandbox_of_the_caller_s_is_attested(caller: Path):
     assert "cluster: running" in {line.name for line in lines}
 
 
-CALLER_S = {
-    "create pods",
-    "get pods",
-    "list pods",
-    "watch pods",
-    "delete pods",
-    "create pods/attach",
-    "get pods/attach",
+CLAIMER_S = {
+    *(f"{verb} sandboxclaims.extensions.agents.x-k8s.io" for verb in ("create", "list", "watch", "delete")),
+    *(f"{verb} pods" for verb in ("get", "list", "watch")),
+    *(f"{verb} pods/attach" for verb in ("create", "get")),
 }
+CALLER_S = {*CLAIMER_S, "create pods", "delete pods"}
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 THINGS = (
     *("pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "pods/log", "pods/ephemeralcontainers"),
@@ -96,7 +99,8 @@ THINGS = (
     *("nodes", "nodes/proxy", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
     *("deployments.apps", "jobs.batch", "networkpolicies.networking.k8s.io", "roles.rbac.authorization.k8s.io"),
     *("rolebindings.rbac.authorization.k8s.io", "runtimeclasses.node.k8s.io", "resourcequotas", "limitranges"),
-    *("validatingadmissionpolicies.admissionregistration.k8s.io",),
+    *("validatingadmissionpolicies.admissionregistration.k8s.io", "sandboxes.agents.x-k8s.io"),
+    *(f"{one}.extensions.agents.x-k8s.io" for one in ("sandboxclaims", "sandboxtemplates", "sandboxwarmpools")),
 )
 
 
@@ -119,13 +123,16 @@ async def _allowed(api: ClusterApi, namespace: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("namespace", "rights"), [(NAMESPACE, CALLER_S), ("default", set()), (f"{NAMESPACE}-callers", set())]
-)
-async def test_the_caller_s_token_can_do_nothing_else(caller: Path, namespace: str, rights: set[str]):
+@pytest.mark.parametrize(("account", "rights"), [("sandbox-caller", CALLER_S), ("sandbox-claimer", CLAIMER_S)])
+async def test_an_account_s_token_can_do_nothing_else(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str, rights: set[str]
+):
+    monkeypatch.setenv("KUBECONFIG", str(account_s_file(tmp_path, installed.callers, account)))
     api = await ClusterApi.connect(None)
     try:
-        assert await _allowed(api, namespace) == rights
+        assert await _allowed(api, NAMESPACE) == rights
+        for elsewhere in ("default", installed.callers):
+            assert await _allowed(api, elsewhere) == set()
     finally:
         await api.close()
 

@@ -217,12 +217,12 @@ def test_a_server_that_all_could_use_is_not_rendered(missing: str) -> None:
     assert f"serve.{missing.removesuffix('.a')}" in refused.value.stderr
 
 
-def test_the_server_has_the_role_of_a_caller_and_no_other() -> None:
+def test_the_server_makes_and_claims_sandboxes_and_has_no_other_role() -> None:
     words = ("image=d:1", "certificateSecret=c", "tokensSecret=t", "from.namespaceLabels.a=b", "from.podLabels.a=b")
     found = manifests(rendered("--set", ",".join(["serve.enabled=true", *(f"serve.{word}" for word in words)])))
     roles = [
         one["roleRef"]["name"]
         for one in found
-        if one["kind"].endswith("RoleBinding") and one["metadata"]["name"] == "sandbox-serve"
+        if one["kind"].endswith("RoleBinding") and "sandbox-serve" in {each["name"] for each in one["subjects"]}
     ]
-    assert roles == ["sandbox-caller"]
+    assert sorted(roles) == ["sandbox-caller", "sandbox-claimer"]

@@ -8,18 +8,21 @@ import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.config.sources import from_keywords
-from sandbox_kernel.core.errors import AttestationFailed
+from sandbox_kernel.core.errors import AttestationFailed, EngineError
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.kubernetes import warm_pool
+from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
 from sandbox_kernel.plugins.kubernetes.pod import Pod
 from tests.cluster import agent_sandbox
 from tests.cluster.__main__ import Cluster
+from tests.plugins.kubernetes.charts import account_s_file, rendered
 from tests.plugins.kubernetes.engine import CPUS, kubectl
 from tests.support import ROOT
 from tests.support.engines import IMAGE
@@ -32,6 +35,7 @@ POLICY = {
     "metadata": {"name": "nothing", "namespace": NAMESPACE},
     "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
 }
+NAMES_OF_PODS = "--output=jsonpath={.items[*].status.sandbox.name}"
 SETTINGS: dict[str, Any] = {"image": IMAGE, "cpus": CPUS, "memory": "256M"}
 HERE: dict[str, Any] = {"engine": "kubernetes", "kubernetes_namespace": NAMESPACE, "kubernetes_warm_pool": "warm"}
 OWNER = """
@@ -103,6 +107,39 @@ async def test_a_pod_that_waits_is_claimed_and_its_claim_goes_with_the_sandbox()
         assert [f"pod/{given}"] == waiting
     await until("sandboxclaims", 0)
     assert not set(waiting) & set(await until("pods", 1))
+
+
+@pytest.fixture(scope="module")
+def claimer(controller: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a kubeconfig file with a token of the chart's account that may claim, and nothing else."""
+    accounts = f"{NAMESPACE}-callers"
+    apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": accounts}})
+    chosen = ("--set", f"namespace={NAMESPACE}", "--show-only=templates/rights.yaml")
+    kubectl("apply", "--filename=-", given=rendered(*chosen, namespace=accounts))
+    yield account_s_file(tmp_path_factory.mktemp("claimer"), accounts, "sandbox-claimer")
+    kubectl("delete", "namespace", accounts, "--wait=true")
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_who_may_claim_alone_has_a_sandbox_and_can_make_no_pod(
+    claimer: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """From a pool in which one waits, and from one that is empty: the controller makes one then."""
+    apply(pool())
+    waiting = await until_ready()
+    if not waits:
+        apply(pool(0))
+        await until("pods", 0)
+    with monkeypatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(claimer))
+        async with AsyncSandbox(**HERE, **SETTINGS) as sandbox:
+            assert (await sandbox.run_code("6 * 7")).text == "42"
+            given = kubectl(f"--namespace={NAMESPACE}", "get", "sandboxclaims", NAMES_OF_PODS)
+            assert (f"pod/{given}" in waiting) is waits
+        with pytest.raises(EngineError) as refused:
+            await AsyncSandbox.create(**{**HERE, "kubernetes_warm_pool": None}, **SETTINGS)
+    assert refused.value.code is KubernetesCode.CLUSTER_FORBIDS
+    await until("sandboxclaims", 0)
 
 
 async def test_a_claim_whose_owner_is_killed_goes_by_itself() -> None:

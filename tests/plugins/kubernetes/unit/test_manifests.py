@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sandbox_kernel.plugins.kubernetes import warm_pool
 from tests.plugins.kubernetes.charts import MANIFESTS, manifests
 
 ALL = manifests(MANIFESTS.read_text(encoding="utf-8"))
@@ -20,9 +21,7 @@ def test_every_piece_is_there_once():
         "Namespace",
         "NetworkPolicy",
         "ResourceQuota",
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
+        *("Role", "Role", "RoleBinding", "RoleBinding", "ServiceAccount", "ServiceAccount"),
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionPolicyBinding",
@@ -41,6 +40,21 @@ def test_a_caller_has_the_rights_that_the_engine_uses_and_no_other():
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "delete"]},
         {"apiGroups": [""], "resources": ["pods/attach"], "verbs": ["create", "get"]},
     ]
+
+
+def test_a_claimer_has_the_rights_that_a_claim_uses_and_none_to_make_pods():
+    _, claimer = of_kind("Role")
+    assert claimer["rules"] == [
+        {
+            "apiGroups": [warm_pool.GROUP],
+            "resources": ["sandboxclaims"],
+            "verbs": ["create", "list", "watch", "delete"],
+        },
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods/attach"], "verbs": ["create", "get"]},
+    ]
+    names = [[one["name"] for one in each["subjects"]] for each in of_kind("RoleBinding")]
+    assert names == [["sandbox-caller"], ["sandbox-claimer", "sandbox-caller"]]
 
 
 def test_no_connection_is_allowed_in_either_direction():

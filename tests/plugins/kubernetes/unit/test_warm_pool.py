@@ -1,16 +1,27 @@
-"""What a warm pool's pods have, which sessions may take one, and what a claim's answer means: pure."""
+"""What a warm pool's pods have, which sessions may take one, what a claim says, and claims without other rights."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from aiohttp import web
+
+from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.engines.shipping import new_spec
-from sandbox_kernel.plugins.kubernetes import warm_pool
+from sandbox_kernel.plugins.kubernetes import claimed_pod, warm_pool
+from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
+from sandbox_kernel.plugins.kubernetes.engine import KubernetesEngine
 from sandbox_kernel.plugins.kubernetes.pod import HEARD, Pod
+from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
+from tests.plugins.kubernetes.scripted_api import ScriptedApi
 from tests.support.cases import each
+from tests.support.patience import within
 
 
 def waited(settings: Settings | None = None) -> SandboxSpec:
@@ -98,3 +109,78 @@ def test_what_a_claim_says(said: dict[str, Any], pod: str | None, why: str | Non
 def test_a_claim_says_which_pod_it_is_about_to_get() -> None:
     assert warm_pool.assigned({"metadata": {"name": "claim"}}) is None
     assert warm_pool.assigned({"metadata": {"annotations": {warm_pool.ASSIGNED: "one"}}}) == "one"
+
+
+@each("status, made", [("False", None), ("True", "one")])
+def test_a_pod_that_was_made_for_a_claim_is_its_once_it_runs(status: str, made: str | None) -> None:
+    conditions = [{"type": "Finished", "status": "True"}, {"type": "Ready", "status": status}]
+    claimed = {"status": {"sandbox": {"name": "one", "podIPs": ["198.18.0.1"]}, "conditions": conditions}}
+    assert warm_pool.assigned(claimed) == made
+
+
+# --- with the rights for claims alone ---------------------------------------------------------------------------------
+
+
+async def started(api: ScriptedApi, spec: SandboxSpec, name: str | None = None) -> None:
+    """Start a sandbox, and end it; `name` is that of its pod, if it is no pod of a session's own."""
+    heard = asyncio.Event()
+
+    async def program(wire: web.WebSocketResponse) -> None:
+        async for message in wire:
+            if b'"op": "claim"' in message.data:
+                heard.set()
+
+    api.program = program
+    container = await KubernetesEngine(KubernetesSettings(kubernetes_warm_pool="warm")).start(spec)
+    async with within(20):
+        await heard.wait()
+    assert container.id == (name or next(iter(api.claims)))
+    await container.kill()
+
+
+async def test_who_may_claim_alone_has_the_pod_that_waits(api: ScriptedApi) -> None:
+    api.makes_pods, api.pool = False, ["waiting"]
+    await started(api, new_spec(Settings()), "waiting")
+    assert (api.seen["claim"], api.seen["make"], api.claims) == (1, 0, {})
+
+
+async def test_who_may_claim_alone_has_one_that_is_made_where_none_waits(api: ScriptedApi) -> None:
+    api.makes_pods, api.pool = False, []
+    await started(api, new_spec(Settings()))
+    assert (api.seen["claim"], api.seen["make"], api.claims) == (1, 0, {})
+
+
+async def test_who_may_claim_alone_waits_longer_for_a_pool_than_others(
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: one who may start a pod does so."""
+    monkeypatch.setattr(claimed_pod, "CLAIM_SECONDS", 0.2)
+
+    async def silent(request: web.Request) -> web.StreamResponse | None:
+        claim = await request.json()
+        api.claims[claim["metadata"]["name"]] = {**claim, "status": {}}
+        return web.json_response(claim, status=201)
+
+    api.faults["claim"] = silent
+    spec = new_spec(replace(Settings(), limits=replace(Limits(), start_timeout=1.5)))
+    engine = KubernetesEngine(KubernetesSettings(kubernetes_warm_pool="warm"))
+    begin = time.monotonic()
+    await (await engine.start(spec)).kill()
+    assert (api.seen["make"], time.monotonic() - begin < 1.5) == (1, True)
+    api.makes_pods, begin = False, time.monotonic()
+    with pytest.raises(EngineError) as caught:
+        await engine.start(spec)
+    assert caught.value.code is KubernetesCode.POD_SLOW
+    assert time.monotonic() - begin >= 1.5
+    assert (api.seen["make"], api.claims) == (1, {})
+
+
+async def test_who_may_claim_alone_is_told_why_there_is_no_pod(api: ScriptedApi) -> None:
+    api.makes_pods = False
+    engine = KubernetesEngine(KubernetesSettings(kubernetes_warm_pool="warm"))
+    with pytest.raises(EngineError, match="no such pool"):
+        await engine.start(new_spec(Settings()))
+    with pytest.raises(EngineError) as caught:  # a session with something of its own takes none of a pool
+        await engine.start(new_spec(Settings(environment=(("WORD", "a-word"),))))
+    assert caught.value.code is KubernetesCode.CLUSTER_FORBIDS
+    assert (api.seen["claim"], api.claims) == (1, {})
