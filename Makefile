@@ -183,9 +183,6 @@ test-kubernetes: cluster ## the engine `kubernetes` on that cluster, or on the o
 	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=kubernetes \
 		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/kubernetes/cluster \
 		tests/container/engines/test_contract.py tests/attacks/escape/test_attacks.py $(PYTEST_ARGS)
-	@echo "--- running the contract of pods behind a broker"
-	@KUBECONFIG="$${KUBECONFIG:-$$($(BIN)/python -m tests.cluster kubeconfig)}" SANDBOX_KERNEL_TEST_ENGINE=broker-of-kubernetes \
-		$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/container/engines/test_contract.py $(PYTEST_ARGS)
 	@echo "--- running E2B's own client against a server of pods"
 	@python=.cache/recipes/e2b-code-interpreter/bin/python; \
 		[[ -e $$python ]] || $(BIN)/python -m venv .cache/recipes/e2b-code-interpreter; \

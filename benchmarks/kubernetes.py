@@ -1,9 +1,9 @@
 """`python -m benchmarks.kubernetes`: start to first result, cold and warm, as pods and as containers, in one run.
 
 Each contestant has several processes, which are asked in turn; the first answer of each loads code and is no sample.
-Warm is a sandbox that a broker has ready, and with `--pool` one that waits in a warm pool of agent-sandbox: its name's
-first part, as `sandbox-kernel warm-pool` with the same image, processors and memory makes it. KUBECONFIG names the
-cluster.
+Warm is a container that a broker has ready, and with `--pool` a pod that waits in a warm pool of agent-sandbox: its
+name's first part, as `sandbox-kernel warm-pool` with the same image, processors and memory makes it. KUBECONFIG names
+the cluster.
 """
 
 from __future__ import annotations
@@ -76,11 +76,9 @@ class Contestant:
             time.sleep(0.1)
 
 
-def a_broker(stack: ExitStack, folder: Path, engine: str, options: argparse.Namespace) -> str:
-    path = folder / f"{engine}.sock"
-    command = [sys.executable, "-m", "sandbox_kernel", "broker", f"--socket={path}", "--stay", f"--engine={engine}"]
-    if engine == "kubernetes":
-        command.append(f"--kubernetes-namespace={options.namespace}")
+def a_broker(stack: ExitStack, folder: Path) -> str:
+    path = folder / "broker.sock"
+    command = [sys.executable, "-m", "sandbox_kernel", "broker", f"--socket={path}", "--stay", "--engine=docker"]
     process = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE))
     stack.callback(process.terminate)
     assert process.stderr is not None
@@ -101,12 +99,11 @@ def main(arguments: list[str]) -> int:
     common = {"image": options.image, "cpus": options.cpus, "memory": options.memory}
     pods = {**common, "engine": "kubernetes", "kubernetes_namespace": options.namespace}
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        brokers = {one: a_broker(stack, Path(name), one, options) for one in ("docker", "kubernetes")}
+        broker = a_broker(stack, Path(name))
         contestants = {
             AGAINST: Contestant(stack, {**common, "engine": "docker"}, options.processes),
-            "docker, a broker's": Contestant(stack, {**common, "engine": brokers["docker"]}, options.processes),
+            "docker, a broker's": Contestant(stack, {**common, "engine": broker}, options.processes),
             "pods, cold": Contestant(stack, pods, options.processes),
-            "pods, a broker's": Contestant(stack, {**common, "engine": brokers["kubernetes"]}, options.processes),
         }
         if options.pool:
             claimed = {**pods, "kubernetes_warm_pool": options.pool}

@@ -167,13 +167,11 @@ def _engine(name: str, raw: object) -> str:
 
 
 _ENGINE = re.compile(r"auto|docker|unix:///\S+")
-_NAME_OF_AN_ENGINE = re.compile(
-    r"([a-z][a-z0-9_-]{0,62})(?::///\S+|(?<=broker)://(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})?"
-)
+_NAME_OF_AN_ENGINE = re.compile(r"([a-z][a-z0-9_-]{0,62})(?::///\S+)?")
 engine = Form(
     _engine,
     "auto, docker, bubblewrap, broker, the name of a plugin's engine, or the address of a socket: "
-    '"unix:///...", "broker:///..." or "broker://HOST:PORT"',
+    '"unix:///..." or "broker:///..."',
 )
 """An engine that there is."""
 

@@ -49,7 +49,7 @@ class EngineProvider:
     is_emulated = False
     """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
     is_elsewhere = False
-    """Whether its sandboxes are on other machines: how busy this one is says nothing of them."""
+    """Whether its sandboxes are on other machines: no broker of this one has it."""
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """What the attestation accepts in place of what was asked for, and why: by `Inspection.engine`, the engine's
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""
@@ -297,9 +297,15 @@ def beneath(settings: Settings) -> Settings:
 
 
 def make_own_engine(settings: Settings) -> Inspectable:
-    """Return the engine for a broker. Raises `ConfigurationError` if the settings name a broker, or what is shared."""
+    """Return the engine for a broker.
+
+    Raises `ConfigurationError` if the settings name a broker, what is shared, or an engine of other machines.
+    """
     if is_service(settings.engine) or beneath(settings) is not settings:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker needs an engine of its own", setting="engine")
+    if settings.engine != AUTO and provider(settings.engine).is_elsewhere:
+        words = f"a broker has an engine of its machine, and sandboxes of {settings.engine} are on others"
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, words, setting="engine")
     return make_engine(replace(settings, engine=_without_broker()) if settings.engine == AUTO else settings)
 
 

@@ -392,27 +392,6 @@ Sign = Callable[[Sequence[tuple[str, str]], Mapping[str, Any]], str]
 """Takes names with their SHA-256 in hexadecimal digits, and what is said of them; returns the signed statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenOwner:
-    """Whose a bearer token is, as those say who gave it out."""
-
-    name: str
-    groups: frozenset[str]
-
-
-class TokenReview(Protocol):
-    """Asks whose bearer tokens are, for one audience."""
-
-    async def open(self) -> None:
-        """Find those to ask, and whether they answer. Raises `SandboxError`."""
-
-    async def owner(self, token: str) -> TokenOwner | None:
-        """Return whose a token is; None for one that is not valid, or not for this audience. Raises `EngineError`."""
-
-    async def close(self) -> None:
-        """Ask no more."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
     """One plugin. To make it imports nothing large: a plugin's own modules are imported when they are used."""
@@ -434,8 +413,6 @@ class Plugin:
     """Makes its part of a session where sandboxes have to start with something of it; in place of `service`."""
     sign: Callable[[Settings], Sign] | None = None
     """Return what signs a statement with the key that the settings name. Raises `ConfigurationError` if none can be."""
-    token_review: Callable[[Settings, str], TokenReview] | None = None
-    """Return what asks whose bearer tokens are, for an audience."""
     attachments: Callable[[], object] | None = None
     """Return what it knows of what is mounted into sandboxes, a `sandbox_kernel.engines.attachment.Attachments`."""
     sdk: Callable[[Any], Any] | None = None

@@ -49,14 +49,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
 }
 """Those of our plugins that bring engines, each with their names, in the order of lists."""
 SETTINGS: dict[str, tuple[str, ...]] = {
-    "broker": (
-        "pool",
-        "preload",
-        "broker_authority",
-        "broker_token",
-        "broker_certificate",
-        "broker_private_key",
-    ),
+    "broker": ("pool", "preload"),
     "data": ("datasets", "volumes"),
     "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime", "kubernetes_warm_pool"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
@@ -220,11 +213,6 @@ def attachments(setting: str | None = None) -> Plugin:
 def attaching(settings: Settings) -> str | None:
     """Return the first setting that names something for `attachments` to open; None if none does."""
     return next((name for name, off in SERVICES["data"].items() if settings.get(name, off) != off), None)
-
-
-def token_review(setting: str) -> Plugin:
-    """Return the plugin that asks whose a token is, for `setting`. Raises `ConfigurationError` if it is not here."""
-    return plugin("kubernetes", setting)
 
 
 def _ours(name: str) -> Plugin:

@@ -16,10 +16,6 @@ class SettingKeywords(TypedDict, total=False):
     time_zone: str | None
     pool: int | None
     preload: str | Sequence[str] | None
-    broker_authority: str | None
-    broker_token: str | None
-    broker_certificate: str | None
-    broker_private_key: str | None
     memory: str | int | None
     cpus: float | None
     pids: int | None

@@ -41,8 +41,6 @@ NOT_RUN = {
     "docs/broker.md": {
         "systemctl": SYSTEMD,
         "curl": f"asks the broker of the unit; {SYSTEMD}: tests/plugins/broker/unit/test_user_figures.py",
-        "sandbox-kernel broker --file": f"callers have tokens of a cluster; {CLUSTER}",
-        "sandbox-kernel run analysis.ipynb --engine broker://": f"asks that broker; {CLUSTER}",
     },
     "docs/gpt-oss.md": {"vllm serve": "a large model; tests/frameworks/test_gpt_oss.py has its tool alone"},
     "docs/install.md": {
@@ -52,9 +50,7 @@ NOT_RUN = {
     "docs/integrations.md": {"python: ": FRAMEWORKS},
     "docs/jupyter-server.md": {"python: ": "a part of a program: tests/container/test_server_recipe.py"},
     "docs/jupyterhub.md": {"": "needs a JupyterHub: tests/hub (make hub)"},
-    "docs/kubernetes.md": dict.fromkeys(
-        ("sandbox-kernel run", "helm", "kubectl", "sandbox-kernel doctor", "sandbox-kernel broker"), CLUSTER
-    ),
+    "docs/kubernetes.md": dict.fromkeys(("sandbox-kernel run", "helm", "kubectl", "sandbox-kernel doctor"), CLUSTER),
     "docs/languages.md": {
         "sandbox-kernel build --kind r": LANGUAGES,
         "sandbox-kernel install --user --image sandbox-kernel:r": LANGUAGES,

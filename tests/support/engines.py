@@ -27,7 +27,6 @@ from tests.support.plain_engine import SESSION, PlainEngine
 from tests.support.roots import root_of_tests
 
 if TYPE_CHECKING:
-    from sandbox_kernel.plugins.broker.settings import BrokerSettings
     from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
     from sandbox_kernel.plugins.bubblewrap.process_labels import Found
     from tests.plugins.broker.brokers import Daemon
@@ -340,49 +339,6 @@ class Brokered:
         return shared("--anything", "--engine", "docker" if isinstance(self.inner, Docker) else self.inner.name)
 
 
-HANDED_OVER = (
-    "test_another_process_keeps_it_and_a_third_adopts_it",
-    "test_what_was_given_away_ends_with_whoever_has_it",
-)
-"""Tests of the contract that give a pipe to another process."""
-
-
-@dataclass(frozen=True)
-class NetworkBrokered(Brokered):
-    """The same for a caller of the network: by its name alone, for `make test` has a short twin among the broker's."""
-
-    lacks: Mapping[str, str] = field(
-        default_factory=lambda: {
-            DATASET: "a caller of the network has none",
-            **dict.fromkeys(HANDED_OVER, "its pipe is relayed by the process that has it, and ends with it"),
-        }
-    )
-
-    @property
-    def name(self) -> str:
-        return f"network-broker-of-{self.inner.name}"
-
-    @property
-    def source(self) -> str:
-        address, settings = self._place()
-        line = "from tests.plugins.broker.brokers import RawBrokerEngine; from functools import partial"
-        line += "; from sandbox_kernel.plugins.broker.settings import BrokerSettings"
-        return f"{line}; Engine = partial(RawBrokerEngine, {address!r}, settings={settings!r})"
-
-    def make(self) -> Engine:
-        from tests.plugins.broker.brokers import RawBrokerEngine
-
-        address, settings = self._place()
-        return RawBrokerEngine(address, settings=settings)
-
-    def _place(self) -> tuple[str, BrokerSettings]:
-        """Return the broker's address, and as whom it is asked."""
-        from tests.plugins.broker.network import shared_place
-
-        place, settings = shared_place("docker" if isinstance(self.inner, Docker) else self.inner.name)
-        return f"broker://{place.address}", settings
-
-
 BUBBLEWRAP: tuple[Bubblewrap, ...] = ()
 if index.is_here("bubblewrap"):
     BUBBLEWRAP = (Bubblewrap("bubblewrap"), Bubblewrap("bubblewrap-best-effort", cgroup=False))
@@ -411,19 +367,11 @@ def of_plugins() -> tuple[Bubblewrap, ...]:
     return tuple(import_module(f"tests.plugins.{name}.engine").UNDER_TEST for name in here)
 
 
-def brokered(one: Bubblewrap) -> Brokered:
-    """Return a plugin's engine behind a broker, which may have what it lacks by itself: it keeps the pipes."""
-    itself = getattr(one, "lacks_by_itself", ())
-    lacks = {name: why for name, why in one.lacks.items() if name not in itself}
-    return Brokered(one, {**lacks, **Brokered(one).lacks})
-
-
 @cache
 def under_test() -> tuple[EngineUnderTest, ...]:
     """Return those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""
     if ONLY is None:
         return ALL
     others = of_plugins()
-    lent = map(brokered, others) if index.is_here("broker") else ()
-    network = (NetworkBrokered(Docker("runc", "docker")),) if index.is_here("broker") else ()
-    return tuple(one for one in (*ALL, *others, *lent, *network) if one.name == ONLY)
+    lent = (Brokered(one, {**one.lacks, **Brokered(one).lacks}) for one in others) if index.is_here("broker") else ()
+    return tuple(one for one in (*ALL, *others, *lent) if one.name == ONLY)

@@ -187,10 +187,23 @@ def _range(header: str | None, size: int) -> tuple[int, int]:
 
 def make_certificates(folder: Path, authority: Path) -> ssl.SSLContext:
     """Make an authority, whose certificate goes to `authority`, and return the server side of its one host."""
+    chain = folder / "server.pem"
+    write_certificates(authority, chain, "api.example.test", "*.example.test")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    chain.unlink()
+    return context
+
+
+def write_certificates(authority: Path, chain: Path, *names: str) -> None:
+    """Make an authority, whose certificate goes to `authority`, and one host with `names`: its key and its certificate.
+
+    Both go to `chain`.
+    """
     now = datetime.datetime.now(datetime.UTC)
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
     ours = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the tests")])
-    theirs = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "api.example.test")])
+    theirs = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
 
     def begin(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         return (
@@ -215,14 +228,9 @@ def make_certificates(folder: Path, authority: Path) -> ssl.SSLContext:
         .add_extension(usage, critical=True)
         .sign(keys[0], hashes.SHA256())
     )
-    names = x509.SubjectAlternativeName([x509.DNSName("api.example.test"), x509.DNSName("*.example.test")])
-    leaf = begin(theirs, keys[1]).add_extension(names, critical=False).sign(keys[0], hashes.SHA256())
+    others = x509.SubjectAlternativeName([x509.DNSName(one) for one in names])
+    leaf = begin(theirs, keys[1]).add_extension(others, critical=False).sign(keys[0], hashes.SHA256())
     pem = serialization.Encoding.PEM
     authority.write_bytes(root.public_bytes(pem))
     private = keys[1].private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    chain = folder / "server.pem"
     chain.write_bytes(private + leaf.public_bytes(pem))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain)
-    chain.unlink()
-    return context

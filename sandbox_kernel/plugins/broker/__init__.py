@@ -15,7 +15,6 @@ Its callers' side is in `client/`.
 - `start_slots`: Starts at once, for which users take turns.
 - `lease`: A sandbox whose pipe a caller has: its end, and whose it is.
 - `caller_connection`: One connection: a few bounded requests, each answered once.
-- `network_listener`: Callers in other pods or on other machines, over TLS.
 - `prometheus_metrics`: Figures for the operator, in Prometheus's text form.
 - `daemon`: The sockets, and the daemon from its start to its end.
 - `command`: `sandbox-kernel broker`.

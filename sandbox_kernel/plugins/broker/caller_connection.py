@@ -26,10 +26,10 @@ from ...core.tasks import Tasks
 from ...core.version import __version__
 from ...engines.abilities import PAUSE, Ability, Pausable, Sampled, abilities_of, demand
 from ...engines.inspectable import Condition, CrowdUser, Inspectable, Shown
+from ...engines.owner_process import account_name
 from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer, peer
-from .client.network_caller import NetworkCaller, User
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedSandbox
@@ -37,7 +37,6 @@ from .lease import Lease
 from .pool import Pool
 from .prometheus_metrics import Figures
 from .usage_counters import UsageCounters
-from .user_accounts import words_of
 from .user_volumes import UserVolumes
 
 Made = tuple[Lease, dict[str, Any], int, bool]
@@ -57,12 +56,6 @@ class Service(Protocol):
     lent: dict[str, Lease]
     tasks: Tasks
 
-    def say(self, line: str) -> None:
-        """Tell the operator."""
-
-    def take(self, sock: socket.socket, whose: Peer | None = None) -> Caller:
-        """Take a connection; `whose` is who it is, where that is not the system's to say."""
-
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
         """Return a sandbox for a caller."""
 
@@ -78,7 +71,7 @@ class Service(Protocol):
     async def look(self) -> None:
         """Note what sandboxes use now."""
 
-    def users(self, only: User | None = None) -> list[CrowdUser]:
+    def users(self, only: int | None = None) -> list[CrowdUser]:
         """Return what each user has, and had since the start; or what one has."""
 
     async def reap(self) -> int:
@@ -124,7 +117,7 @@ async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
             "image": lent.spec.image,
             "memory_bytes": lent.spec.limits.memory,
             "version": __version__,
-            "user": words_of(lent.uid),
+            "user": account_name(lent.uid),
             "reaches_hosts": lent.spec.reaches_hosts,
         }
         for lent in broker.lent.values()
@@ -304,12 +297,9 @@ Answer = dict[str, Any]
 class Caller:
     """A process that is connected."""
 
-    def __init__(self, broker: Service, sock: socket.socket, whose: Peer | None = None) -> None:
-        """`whose` is who it is, where the system does not say so of this socket."""
-        self.peer: Peer = whose or peer(sock)
+    def __init__(self, broker: Service, sock: socket.socket) -> None:
+        self.peer: Peer = peer(sock)
         self.lent: Lease | None = None
-        self.finish_pipe: Callable[[], None] = lambda: None
-        """What is called at the end of its sandbox, where this process relays the pipe."""
         self._broker = broker
         self._socket = sock
         self._loop = asyncio.get_running_loop()
@@ -342,18 +332,6 @@ class Caller:
         """Close the connection; the sandbox goes on, for its pipe is the caller's, or another has it."""
         self.lent = None
         self.hang_up()
-
-    def end_with_broker(self) -> None:
-        """Close the connection, as the broker ends. The pipe of a caller of the network is this process's, and ends."""
-        if self.lent is not None and isinstance(self.peer.uid, NetworkCaller):
-            self._ended(ExitReason(kind="broker_ended"))
-        self.release()
-
-    def pipe_broke(self) -> None:
-        """Note that the connection of the sandbox's pipe is gone, without which it is of no use, unless it is kept."""
-        if self.lent is not None and not isinstance(self.lent, DetachedSandbox):
-            note = BrokerCode.BROKER_CONNECTION_LOST.note(why="its pipe was closed")
-            self.lent.finish(ExitReason(kind="engine_lost", detail=note.text, code=note.code))
 
     # --- what it says ---
 
@@ -557,7 +535,6 @@ class Caller:
     def _ended(self, reason: ExitReason) -> None:
         said = {"kind": reason.kind, "exit_code": reason.exit_code, "detail": reason.detail}
         self._say({**said, "code": reason.code and reason.code.code, "op": "ended"})
-        self.finish_pipe()
 
     def _say(self, said: Answer, fd: int | None = None) -> None:
         try:

@@ -17,10 +17,9 @@ from typing import Any
 
 from ...config.forms import seconds, size
 from ...core.codes import Note, UsageCode
-from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
+from ...core.errors import ConfigurationError, QuotaExceeded, SandboxError
 from ...core.model import DATA_NAME, Attached, Settings, format_bytes
 from .client import packets
-from .client.network_caller import NetworkCaller, User
 from .codes import BrokerCode
 from .create_request import IMAGE, RUNTIME, CreateRequest
 
@@ -33,9 +32,6 @@ MAX_DATASETS = 1000
 DEFAULT_RUNTIME = "default"
 """How the file names the engine's own."""
 BEST_EFFORT = "best-effort"
-OF_NETWORK = ("caller_group", "caller", "certificate")
-"""Tables of those who come over the network: the cluster's names for tokens' owners, and certificates' names."""
-ACCOUNTS_ALONE = ("datasets", "volumes", "volumes_size", "takes")
 _DATASET = re.compile(DATA_NAME)
 
 
@@ -119,16 +115,12 @@ class Ceiling:
         if 0 in {self.volumes, self.volumes_size} and any(one.kind == "volume" for one in order.attached):
             raise QuotaExceeded(BrokerCode.BROKER_DENIED, limit="none", setting="volumes", set_by=self.by("volumes"))
 
-    def grant(self, order: CreateRequest, uid: User, volumes: str = "") -> CreateRequest:
+    def grant(self, order: CreateRequest, uid: int, volumes: str = "") -> CreateRequest:
         """Return what is made for an order of this user, with the folders of its data. Raises `QuotaExceeded`.
 
         `volumes` is the folder of this user's volumes.
         """
         self.check(order)
-        if isinstance(uid, NetworkCaller):
-            if order.attached:
-                raise EngineError(BrokerCode.BROKER_NO_DATA, setting=f"{order.attached[0].kind}s")
-            return order
         attached = tuple(
             self._granted(one) if one.kind == "dataset" else replace(one, source=volumes) for one in order.attached
         )
@@ -170,24 +162,17 @@ class Policy:
     everybody: Ceiling = Ceiling()
     groups: Mapping[str, Ceiling] | None = None
     users: Mapping[str, Ceiling] | None = None
-    caller_groups: Mapping[str, Ceiling] | None = None
-    callers: Mapping[str, Ceiling] | None = None
-    """Of the network, by the names that the cluster gives the owners of tokens."""
-    certificates: Mapping[str, Ceiling] | None = None
-    """Of the network, by the common names of their certificates."""
     sessions: int = OF_ALL
     """Sandboxes at once, of all users together."""
     only: int | None = None
     """The one user who is served, besides root; None serves all."""
     source: str = "the broker's own default"
 
-    def of(self, uid: User) -> Ceiling:
+    def of(self, uid: int) -> Ceiling:
         """Return what a user may have: its own table wins over its groups' and these over `all`.
 
         Of several groups the first in the file counts.
         """
-        if isinstance(uid, NetworkCaller):
-            return self._of_network(uid)
         if self.only is not None and uid not in {self.only, 0}:
             return Ceiling(denied=True, set_by={"denied": "the owner of this broker, whose own it is"})
         if not self.users and not self.groups:
@@ -203,17 +188,6 @@ class Policy:
                 found = ceiling
                 break
         own = (self.users or {}).get(user.pw_name)
-        return found if own is None else _over(found, own)
-
-    def _of_network(self, caller: NetworkCaller) -> Ceiling:
-        if self.everybody.own:
-            return Ceiling(denied=True, set_by={"denied": "the owner of this broker, whose own it is"})
-        found = self.everybody
-        for group, ceiling in (self.caller_groups or {}).items():
-            if group in caller.groups:
-                found = ceiling
-                break
-        own = ((self.callers if caller.way == "token" else self.certificates) or {}).get(caller.name)
         return found if own is None else _over(found, own)
 
 
@@ -268,43 +242,20 @@ class _File:
 
     def policy(self, said: Mapping[str, Any]) -> Policy:
         for name in said:
-            if name not in {"all", "total", "group", "user", *OF_NETWORK}:
-                names = ", ".join(f"{one}.NAME" for one in ("group", "user", *OF_NETWORK))
-                raise self._refused((name,), name, f"there is no such table: all, total, {names} are")
+            if name not in {"all", "total", "group", "user"}:
+                raise self._refused((name,), name, "there is no such table: all, total, group.NAME and user.NAME are")
         everybody = _over(UNSAID, self._ceiling(("all",), said.get("all", {})))
         groups = {
             name: _over(everybody, self._ceiling(("group", name), table))
             for name, table in self._tables(said, "group", grp.getgrnam)
         }
         users = {name: self._ceiling(("user", name), table) for name, table in self._tables(said, "user", pwd.getpwnam)}
-        network = {
-            kind: {
-                name: self._of_network((kind, name), table)
-                for name, table in self._table((kind,), said.get(kind, {})).items()
-            }
-            for kind in OF_NETWORK
-        }
         total = said.get("total", {})
         for name in self._table(("total",), total):
             if name != "sessions":
                 raise self._refused(("total",), name, "there is no such line: sessions is")
         sessions = self._whole(("total",), "sessions", total.get("sessions", OF_ALL))
-        return Policy(
-            everybody=everybody,
-            groups=groups,
-            users=users,
-            caller_groups={name: _over(everybody, one) for name, one in network["caller_group"].items()},
-            callers=network["caller"],
-            certificates=network["certificate"],
-            sessions=sessions,
-            source=str(self._path),
-        )
-
-    def _of_network(self, table: tuple[str, ...], said: Any) -> Ceiling:
-        for name in ACCOUNTS_ALONE:
-            if name in self._table(table, said):
-                raise self._refused(table, name, "a caller of the network has none: it is no account of this machine")
-        return self._ceiling(table, said)
+        return Policy(everybody=everybody, groups=groups, users=users, sessions=sessions, source=str(self._path))
 
     def _tables(self, said: Mapping[str, Any], kind: str, look: Any) -> list[tuple[str, Any]]:
         tables = self._table((kind,), said.get(kind, {}))

@@ -35,30 +35,10 @@ class BrokerCode(Code):
         "a dataset of an operator's broker is asked for by its name, and not by a folder",
         "Leave out the folder: datasets = sales. Its operator lists the names.",
     )
-    BROKER_NO_DATA = (
-        "limit",
-        "a caller of the network has no datasets and no volumes at a broker",
-        "Leave them out, or ask as a user of the broker's machine.",
-    )
     BROKER_NO_ACCOUNT = (
         "violation",
         "the caller's user id is no account of this machine",
         "Ask as a user of the machine; in a container, as its root.",
-    )
-    BROKER_NOT_CONFIGURED = (
-        "failure",
-        "the broker on the network cannot be asked: {why}",
-        "See 'A broker for other pods and machines' in docs/broker.md.",
-    )
-    BROKER_UNKNOWN_CALLER = (
-        "violation",
-        "the broker does not know who asks: {why}",
-        "Look at broker_token, or broker_certificate and broker_private_key.",
-    )
-    BROKER_CONNECTION_LOST = (
-        "failure",
-        "the connection to the broker broke, and the sandbox ended with it: {why}",
-        "Run the cells again; look at the network, and whether the broker was ended.",
     )
     LIFETIME_TOO_LONG = "limit", "a detached sandbox may not last as long", _ALLOWED
     OF_THE_CALLER = (

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...core.model import Settings
-    from ..api import TokenReview
     from .ceilings import Policy
-    from .daemon import Broker
 
 OPERATORS_FILE = Path("/etc/sandbox-kernel/broker.toml")
 OWN_IDLE_SECONDS = 1800.0
@@ -36,20 +34,6 @@ def add_options(one: argparse.ArgumentParser) -> None:
         "--for-all",
         action="store_true",
         help=f"serve all users of the machine, within the ceilings of the file (default: {OPERATORS_FILE})",
-    )
-    one.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        help="serve callers of the network, too, over TLS; takes --certificate, --private-key, --file, and one of "
-        "--client-authority and --token-review",
-    )
-    one.add_argument("--certificate", metavar="FILE", help="a PEM file with the broker's certificate, for --listen")
-    one.add_argument("--private-key", metavar="FILE", help="a PEM file with its private key")
-    one.add_argument(
-        "--client-authority", metavar="FILE", help="a PEM file of the authority that vouches for callers' certificates"
-    )
-    one.add_argument(
-        "--token-review", metavar="AUDIENCE", help="callers have tokens of the Kubernetes cluster for this audience"
     )
     one.add_argument("--file", type=Path, metavar="FILE", help="a TOML file of ceilings; read again on SIGHUP")
     one.add_argument("--state", metavar="FOLDER", help=f"what outlives it: its users' volumes (default: {STATE})")
@@ -67,7 +51,6 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     file: Path | None = options.file or (OPERATORS_FILE if options.for_all else None)
     if options.check and file is None:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "--check needs --file, or --for-all")
-    _check_network(options, file)
     own = os.geteuid()
     policy = load(file) if file is not None else Policy(everybody=OWN)
     if not options.for_all:
@@ -79,30 +62,13 @@ def serve(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _check_network(options: argparse.Namespace, file: Path | None) -> None:
-    """Raise `ConfigurationError` for a listener that would not know its callers, or have no ceilings for them."""
-    secured = {f"--{name.replace('_', '-')}": getattr(options, name) for name in ("certificate", "private_key")}
-    known = {f"--{name.replace('_', '-')}": getattr(options, name) for name in ("client_authority", "token_review")}
-    if options.listen is None:
-        if given := [name for name, value in {**secured, **known}.items() if value is not None]:
-            raise ConfigurationError(UsageCode.NOT_TOGETHER, f"{given[0]} is for --listen")
-        return
-    if missing := [name for name, value in secured.items() if not value]:
-        raise ConfigurationError(UsageCode.NOT_TOGETHER, f"--listen takes {missing[0]}: there is TLS, and nothing else")
-    if not any(known.values()):
-        words = "--listen takes --client-authority or --token-review: a caller that is not known is not served"
-        raise ConfigurationError(UsageCode.NOT_TOGETHER, words)
-    if file is None:
-        raise ConfigurationError(UsageCode.NOT_TOGETHER, "--listen takes --file, which says what callers may have")
-
-
 async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy, file: Path | None) -> None:
     from ...engines.broker_sockets import OPERATORS, own
-    from ...engines.select import make_own_engine, provider
+    from ...engines.select import make_own_engine
     from .ceilings import load
     from .client.listener_trust import others
     from .daemon import Broker, bound, on_signals
-    from .pool import Pool, under_pressure
+    from .pool import Pool
 
     room_for_files()
     warm = settings.of(BrokerSettings)
@@ -112,14 +78,8 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     broker = Broker(
         engine,
         policy,
-        pool=Pool(
-            engine,
-            size=warm.pool,
-            preload=warm.preload,
-            busy=_never if provider(engine.address).is_elsewhere else under_pressure,
-            report=_say,
-        ),
-        idle_seconds=None if options.stay or options.for_all or options.listen else OWN_IDLE_SECONDS,
+        pool=Pool(engine, size=warm.pool, preload=warm.preload, report=_say),
+        idle_seconds=None if options.stay or options.for_all else OWN_IDLE_SECONDS,
         state=options.state or STATE,
         say=_say,
     )
@@ -138,8 +98,6 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     on_signals(broker, again)
     pages = await _metrics(broker.page, options.metrics) if options.metrics else None
     broker.listen(sock)
-    if options.listen is not None:
-        await _listen_on_network(broker, options, settings)
     kept = f"{warm.pool} {'sandbox' if warm.pool == 1 else 'sandboxes'} kept ready"
     _say(f"listening at {path}, engine {engine.address}, {kept}")
     for other in others() if path == own() else ():
@@ -149,29 +107,6 @@ async def _serve(options: argparse.Namespace, settings: Settings, policy: Policy
     finally:
         if pages is not None:
             pages.close()
-
-
-async def _listen_on_network(broker: Broker, options: argparse.Namespace, settings: Settings) -> None:
-    """Take callers of the network from now on. Raises `ConfigurationError`, and what the cluster says."""
-    from .. import index
-    from .network_listener import CertificateFiles, Secured, bound
-
-    files = CertificateFiles(options.certificate, options.private_key, options.client_authority)
-    secured = Secured(files, tokens=options.token_review is not None, say=_say)
-    review: TokenReview | None = None
-    if options.token_review is not None:
-        make = index.token_review("token-review").token_review
-        assert make is not None  # noqa: S101 (ours has it)
-        review = make(settings, options.token_review)
-        await review.open()
-    sock = bound(options.listen)
-    broker.listen_on_network(sock, secured, review)
-    host, port, *_ = sock.getsockname()
-    _say(f"listening on the network at {host}:{port}")
-
-
-def _never() -> bool:
-    return False
 
 
 async def _metrics(figures: Callable[[], Awaitable[str]], path: str) -> asyncio.AbstractServer:

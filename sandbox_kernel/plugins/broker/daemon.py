@@ -23,11 +23,11 @@ from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, Sandb
 from ...core.tasks import Tasks
 from ...engines.abilities import Sampled
 from ...engines.inspectable import CrowdUser
+from ...engines.owner_process import account_name
 from . import create_request
 from .caller_connection import Caller, Made
 from .ceilings import Policy
 from .client import packets
-from .client.network_caller import NetworkCaller
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedOptions, DetachedSandbox
@@ -37,18 +37,15 @@ from .prometheus_metrics import OTHERS, Figures, Gauges
 from .settings import STATE
 from .start_slots import StartSlots
 from .usage_counters import UsageCounters
-from .user_accounts import require_account, words_of
+from .user_accounts import require_account
 from .user_volumes import UserVolumes
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSample, SandboxSpec
     from ...engines.base import Lendable
     from ...engines.inspectable import Inspectable
-    from ..api import TokenReview
     from .client.listener_trust import Peer
-    from .client.network_caller import User
     from .create_request import CreateRequest
-    from .network_listener import NetworkListener, Secured
 
 PAUSE_SECONDS = 0.5
 """Until the next try, where no file descriptor is left, or no memory."""
@@ -155,9 +152,9 @@ class Broker:
         self.starting = 0
         self._read = read
         self._idle_seconds = idle_seconds
-        self.say = say
+        self._say = say
         self._callers: set[Caller] = set()
-        self._by_user: Counter[User] = Counter()
+        self._by_user: Counter[int] = Counter()
         self._slots = StartSlots(STARTS, WAITING)
         self._stopping = asyncio.Event()
         self._used = time.monotonic()
@@ -165,7 +162,6 @@ class Broker:
         self._looking: asyncio.Task[None] | None = None
         self._reaped = -REAP_PAUSE
         self._listeners: list[Listener] = []
-        self._networks: list[NetworkListener] = []
 
     @property
     def connections(self) -> int:
@@ -190,7 +186,7 @@ class Broker:
         self.figures.counted(lent.uid, "cpu_seconds", max(0.0, (now.cpu_seconds or 0) - (lent.use.cpu_seconds or 0)))
         lent.use = now if now.cpu_seconds is not None else now._replace(cpu_seconds=lent.use.cpu_seconds)
 
-    def users(self, only: User | None = None) -> list[CrowdUser]:
+    def users(self, only: int | None = None) -> list[CrowdUser]:
         """Return what each user has, and had since the start, by their names; or what one has."""
         lent = list(self.lent.values())
         found = []
@@ -198,7 +194,7 @@ class Broker:
             own, counted = [one for one in lent if one.uid == user], self.figures.of_users.get(user, Counter())
             found.append(
                 CrowdUser(
-                    name=OTHERS if isinstance(user, str) else words_of(user),
+                    name=OTHERS if isinstance(user, str) else account_name(user),
                     sandboxes=len(own),
                     memory_promised=sum(one.spec.limits.memory for one in own),
                     memory_used=sum(one.use.memory_bytes or 0 for one in own),
@@ -236,52 +232,38 @@ class Broker:
 
     def listen(self, sock: socket.socket) -> None:
         """Take callers from a socket that listens."""
-        self._listen(sock, self.take)
-
-    def _listen(self, sock: socket.socket, taken: Callable[[socket.socket], object]) -> None:
         listener = Listener(
             sock,
-            taken,
-            no_room=lambda error: self.say(f"connections wait: one could not be taken: {error.strerror}"),
+            self._taken,
+            no_room=lambda error: self._say(f"connections wait: one could not be taken: {error.strerror}"),
         )
         self._listeners.append(listener)
         listener.open()
 
-    def listen_on_network(self, sock: socket.socket, secured: Secured, review: TokenReview | None) -> None:
-        """Take callers from a TCP socket that listens, once it is known who they are."""
-        from .network_listener import NetworkListener
-
-        network = NetworkListener(self, secured, review)
-        self._networks.append(network)
-        self._listen(sock, network.taken)
-
-    def take(self, sock: socket.socket, whose: Peer | None = None) -> Caller:
-        """Take a connection; `whose` is who it is, where that is not the system's to say."""
+    def _taken(self, sock: socket.socket) -> None:
         self._used = time.monotonic()
-        caller = Caller(self, sock, whose)
+        caller = Caller(self, sock)
         uid = caller.peer.uid
         self._callers.add(caller)
         self._by_user[uid] += 1
         try:
-            if not isinstance(uid, NetworkCaller):
-                require_account(uid)
+            require_account(uid)
         except EngineError as error:
             self.figures.refused(error.code.code)
             caller.refuse(error)
-            return caller
+            return
         if self._by_user[uid] > CONNECTIONS_OF_A_USER or len(self._callers) > CONNECTIONS:
             own = self._by_user[uid] > CONNECTIONS_OF_A_USER
             most = f"{CONNECTIONS_OF_A_USER} of one user" if own else f"{CONNECTIONS}"
             self.figures.refused(BrokerCode.BROKER_BUSY.code, uid)
             caller.refuse(QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{most} connections at once"))
-        return caller
 
     def has_left(self, connection: object) -> None:
         if isinstance(connection, Caller) and connection in self._callers:
             self._callers.discard(connection)
             self._by_user[connection.peer.uid] -= 1
             if not self._by_user[connection.peer.uid]:
-                del self._by_user[connection.peer.uid]  # a network has any number of names
+                del self._by_user[connection.peer.uid]  # an account may have thousands of user ids
             self._used = time.monotonic()
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------
@@ -410,7 +392,7 @@ class Broker:
                     async with asyncio.timeout(1.0 if self._idle_seconds is not None else None):
                         await self._stopping.wait()
                 if self._is_unused():
-                    self.say("nobody uses this broker any more: it ends")
+                    self._say("nobody uses this broker any more: it ends")
                     break
         finally:
             await self.close()
@@ -429,8 +411,7 @@ class Broker:
             async with asyncio.timeout(END_SECONDS):
                 await asyncio.gather(self.pool.close(), self.keeping.close())
         for caller in list(self._callers):
-            caller.end_with_broker()
-        await asyncio.gather(*(network.close() for network in self._networks))
+            caller.release()
         await self.tasks.close()
 
 

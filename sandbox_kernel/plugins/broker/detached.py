@@ -31,7 +31,6 @@ from .client.channel import Channel, connect
 from .client.container import BrokerContainer, Given
 from .client.engine import BrokerEngine
 from .codes import BrokerCode
-from .settings import BrokerSettings
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
@@ -99,17 +98,8 @@ class KeptContainer(BrokerContainer):
 class KeptEngine(BrokerEngine):
     """A broker that keeps the sandbox which it is asked for."""
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        seconds: float,
-        metadata: Mapping[str, str],
-        settings: str = "",
-        process: BrokerSettings | None = None,
-    ) -> None:
-        """`settings` are the sandbox's, and `process` those of this one."""
-        super().__init__(address, settings=process)
+    def __init__(self, address: str, *, seconds: float, metadata: Mapping[str, str], settings: str = "") -> None:
+        super().__init__(address)
         self._wish = {"seconds": seconds, "metadata": dict(metadata), "settings": settings}
         self.prepared: dict[str, Any] = {}
         """What plugins have inside what it is asked for, by their names."""
@@ -126,7 +116,7 @@ class KeptEngine(BrokerEngine):
 
     async def connect(self, name: str, *, take: bool) -> Found:
         """Become the owner of a sandbox. Raises `EngineError` if there is none of that name, or it has an owner."""
-        channel = Channel(await connect(self.path, self._settings))
+        channel = Channel(await connect(self.path))
         try:
             said, files = await channel.ask("connect", name=name, take=take)
             try:
@@ -216,8 +206,6 @@ def _number(said: Any) -> float:
 
 
 LIFETIME_SECONDS = 3600.0
-OF_NETWORK = ("broker_authority", "broker_token", "broker_certificate", "broker_private_key")
-"""Settings that say as whom a broker on the network is asked."""
 MAX_READS = 200
 MAX_CODE = 8 << 10
 """Characters of a cell's code that the next owner is told."""
@@ -246,13 +234,7 @@ class Detached(Ownership):
         self.name = self.attached.name if self.attached is not None else None
         self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
-        self.engine = KeptEngine(
-            self.address,
-            seconds=seconds,
-            metadata=metadata,
-            settings=settings_to_text(settings),
-            process=settings.of(BrokerSettings),
-        )
+        self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=settings_to_text(settings))
         self._cell: Cell | None = None
         """Of the owner before, whose output is this one's to take."""
 
@@ -509,9 +491,7 @@ def _engine(given: Mapping[str, Any]) -> tuple[KeptEngine | None, bool]:
     wanted = named if isinstance(named, str) else from_keywords().engine
     if wanted != AUTO and not is_service(wanted):
         return None, False
-    said = {name: given[name] for name in OF_NETWORK if name in given}
-    process = from_keywords(**said).of(BrokerSettings) if said else None
-    return KeptEngine(address_of(wanted), seconds=LIFETIME_SECONDS, metadata={}, process=process), wanted != AUTO
+    return KeptEngine(address_of(wanted), seconds=LIFETIME_SECONDS, metadata={}), wanted != AUTO
 
 
 async def listed(given: Mapping[str, Any]) -> list[SandboxInfo]:

@@ -17,7 +17,6 @@ from ...core.model import ExitReason
 from .ceilings import Policy
 from .client import packets
 from .client.listener_trust import Peer
-from .client.network_caller import User
 from .codes import BrokerCode
 from .detached_sandbox import DetachedOptions, DetachedSandbox
 from .lease import Lease
@@ -38,7 +37,7 @@ class DetachedRegistry:
     def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, Lease]) -> None:
         """`policy` returns what users may have now; `lent` are all sandboxes of the broker."""
         self._policy, self._lent = policy, lent
-        self._names: set[tuple[User, str]] = set()
+        self._names: set[tuple[int, str]] = set()
 
     @property
     def all(self) -> list[DetachedSandbox]:
@@ -93,15 +92,14 @@ class DetachedRegistry:
         most = f"each for {ceiling.lifetime:g} s at most"
         return f"{there} of {ceiling.detached} sandboxes that outlive their caller, {most}"
 
-    def forget(self, uid: User, wish: DetachedOptions | None) -> None:
+    def forget(self, uid: int, wish: DetachedOptions | None) -> None:
         if wish is not None:
             self._names.discard((uid, wish.name))
 
     def of(self, whose: Peer) -> list[DetachedSandbox]:
         """Return those of a user, and of the users that the operator's file says it may take over from."""
         users = {whose.uid}
-        takes = self._policy().of(whose.uid).takes if isinstance(whose.uid, int) else ()
-        for name in takes:
+        for name in self._policy().of(whose.uid).takes:
             with contextlib.suppress(KeyError):
                 users.add(pwd.getpwnam(name).pw_uid)
         own = [one for one in self.all if one.uid in users]

@@ -32,7 +32,6 @@ from .lease import Lease
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.base import Lendable
-    from .client.network_caller import User
 
 _NOTE = b"{" + packets.KEEP
 _HEAD = struct.Struct("!IB")
@@ -258,7 +257,7 @@ PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
 class DetachedSandbox(Lease):
     """See the module."""
 
-    def __init__(self, container: Lendable, spec: SandboxSpec, uid: User, tasks: Tasks, wish: DetachedOptions) -> None:
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: DetachedOptions) -> None:
         super().__init__(container, spec, uid, 0, tasks)
         loop = asyncio.get_running_loop()
         self.wish, self.name = wish, wish.name

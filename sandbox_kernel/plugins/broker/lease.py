@@ -20,7 +20,6 @@ from ...core.tasks import Tasks
 if TYPE_CHECKING:
     from ...core.model import ExitReason, SandboxSpec
     from ...engines.base import Lendable
-    from .client.network_caller import User
 
 ADRIFT_SECONDS = 40.0
 """How long a sandbox that its owner left waits for the next one: as long as a pipe holder and a kernel's start can
@@ -31,7 +30,7 @@ take.
 class Lease:
     """One sandbox, from the moment its pipe is given away."""
 
-    def __init__(self, container: Lendable, spec: SandboxSpec, uid: User, pid: int, tasks: Tasks) -> None:
+    def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, pid: int, tasks: Tasks) -> None:
         self.container, self.spec, self.uid, self.pid = container, spec, uid, pid
         self.name = spec.session_id
         """By which its owner knows it."""

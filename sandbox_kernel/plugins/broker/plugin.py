@@ -27,23 +27,20 @@ class BrokerProvider(ServiceProvider):
     name = "broker"
 
     def remedy(self, address: str) -> str:
-        from .client.listener_trust import is_address, path_of
+        from .client.listener_trust import path_of
 
-        return "" if is_address(path := path_of(address)) else f"`{broker_sockets.starting(path)}`"
+        return f"`{broker_sockets.starting(path_of(address))}`"
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .client.engine import BrokerEngine
-        from .settings import BrokerSettings
 
-        return BrokerEngine(address, ahead, settings.of(BrokerSettings))
+        return BrokerEngine(address, ahead)
 
     def ask_ahead(self, address: str, spec: SandboxSpec) -> Ahead:
         from .client.ahead import ask_ahead
-        from .client.listener_trust import is_address, path_of
+        from .client.listener_trust import path_of
 
-        if is_address(path := path_of(address)):
-            return super().ask_ahead(address, spec)  # TLS takes a loop
-        return ask_ahead(path, spec)
+        return ask_ahead(path_of(address), spec)
 
     def answers(self) -> bool:
         from .client import listener_trust

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from ...core.prometheus_text import Page, Seconds
 from ...engines.inspectable import CrowdUser
-from .client.network_caller import User
 
 MAX_USERS = 1000
-"""Users who are counted one by one; who comes later is counted with `OTHERS`: a network has any number of names."""
+"""Users who are counted one by one; who comes later is counted with `OTHERS`."""
 OTHERS = "other users"
 """No account has a blank in its name."""
 
@@ -34,18 +33,18 @@ class Figures:
 
     def __init__(self) -> None:
         self._refused: Counter[str] = Counter()
-        self.of_users: dict[User | str, Counter[str]] = {}
+        self.of_users: dict[int | str, Counter[str]] = {}
         """What was counted of each: `started`, `refused` and `cpu_seconds`."""
         self._ended: Counter[str] = Counter()
         self._claims = {kind: Seconds() for kind in ("warm", "cold")}
 
-    def refused(self, code: str, user: User | None = None) -> None:
+    def refused(self, code: str, user: int | None = None) -> None:
         """Note a refusal; without `user` it was nobody known."""
         self._refused[code] += 1
         if user is not None:
             self.counted(user, "refused")
 
-    def counted(self, user: User, what: str, number: float = 1) -> None:
+    def counted(self, user: int, what: str, number: float = 1) -> None:
         """Count something of a user."""
         key = user if user in self.of_users or len(self.of_users) < MAX_USERS else OTHERS
         self.of_users.setdefault(key, Counter())[what] += number  # type: ignore[assignment] # seconds are counted, too

@@ -6,13 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
 
 from ...core.errors import QuotaExceeded
 from .codes import BrokerCode
-
-if TYPE_CHECKING:
-    from .client.network_caller import User
 
 
 class StartSlots:
@@ -21,14 +17,14 @@ class StartSlots:
     def __init__(self, slots: int, most: int) -> None:
         """`most` may wait for one."""
         self._free, self._most = slots, most
-        self._waiting: dict[User, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[int, deque[asyncio.Future[None]]] = {}
         """Whose turn is next stands first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
-    async def turn(self, user: User) -> AsyncIterator[None]:
+    async def turn(self, user: int) -> AsyncIterator[None]:
         """Hold a slot. Raises `QuotaExceeded` if too many wait, and no other user has more of them than this one."""
         if self._free:
             self._free -= 1
@@ -39,7 +35,7 @@ class StartSlots:
         finally:
             self._pass_on()
 
-    async def _wait(self, user: User) -> None:
+    async def _wait(self, user: int) -> None:
         own = len(self._waiting.get(user, ()))
         if len(self) >= self._most:
             largest = max(self._waiting.values(), key=len)
@@ -57,7 +53,7 @@ class StartSlots:
                 self._leave(user, waiting)
             raise
 
-    def _leave(self, user: User, waiting: asyncio.Future[None]) -> None:
+    def _leave(self, user: int, waiting: asyncio.Future[None]) -> None:
         if (queue := self._waiting.get(user)) is not None:
             with suppress(ValueError):
                 queue.remove(waiting)

@@ -8,30 +8,27 @@ from ...core.codes import EndCode
 from ...core.errors import QuotaExceeded
 from ...core.model import format_bytes
 from .ceilings import Policy
-from .client.network_caller import User
 from .codes import BrokerCode
 
 HOUR = 3600.0
 MAX_REMEMBERED = 100_000
 """Starts of one user within an hour, if its ceiling names no number."""
-MAX_USERS = 10_000
-"""Whose starts are remembered before those of an hour ago are forgotten."""
 
 
 class UsageCounters:
     """Counts sandboxes by user, against the ceilings."""
 
     def __init__(self) -> None:
-        self.running: Counter[User] = Counter()
-        self.disks: Counter[User] = Counter()
+        self.running: Counter[int] = Counter()
+        self.disks: Counter[int] = Counter()
         """Bytes of the machine's disk that sandboxes have."""
-        self._starts: defaultdict[User, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_REMEMBERED))
+        self._starts: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=MAX_REMEMBERED))
 
     @property
     def total(self) -> int:
         return self.running.total()
 
-    def take(self, policy: Policy, uid: User, now: float, disk: int = 0) -> None:
+    def take(self, policy: Policy, uid: int, now: float, disk: int = 0) -> None:
         """Count one more for a user, with `disk` bytes of a disk. Raises `QuotaExceeded`, and then counts nothing."""
         ceiling = policy.of(uid)
         if ceiling.sessions is not None and self.running[uid] >= ceiling.sessions:
@@ -57,9 +54,6 @@ class UsageCounters:
                 setting="scratch_size",
                 set_by=ceiling.by("scratch_total"),
             )
-        if len(self._starts) > MAX_USERS:  # a network has any number of names
-            for one in [one for one, starts in self._starts.items() if not starts or now - starts[-1] >= HOUR]:
-                del self._starts[one]
         starts = self._starts[uid]
         while starts and now - starts[0] >= HOUR:
             starts.popleft()
@@ -75,7 +69,7 @@ class UsageCounters:
         self.running[uid] += 1
         self.disks[uid] += disk
 
-    def give_back(self, uid: User, disk: int = 0) -> None:
+    def give_back(self, uid: int, disk: int = 0) -> None:
         """Count one less, as it was taken."""
         for counter, number in ((self.running, 1), (self.disks, disk)):
             counter[uid] -= number

@@ -16,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...core.errors import EngineError
-from ...engines.owner_process import account_name
-from .client.network_caller import NetworkCaller, User
 from .codes import BrokerCode
 
 SUBORDINATE = Path("/etc/subuid")
@@ -46,13 +44,6 @@ def require_account(uid: int) -> None:
     others = [owner for owner in owners if owner != name and _uid_of(owner) not in {uid, 0}]
     if others:
         raise _refused(uid, f"it is the account {name}, and {SUBORDINATE} lends it to {', '.join(others)}")
-
-
-def words_of(user: User) -> str:
-    """Return the name of a user for an operator: an account's, or what vouches for a caller of the network."""
-    if isinstance(user, NetworkCaller):
-        return f"{user.way}:{user.name}"
-    return account_name(user)
 
 
 def _refused(uid: int, why: str) -> EngineError:

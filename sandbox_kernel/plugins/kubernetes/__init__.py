@@ -15,7 +15,6 @@ made.
 - `pod_pipe`: The stdin and stdout of a pod on one socket, as all other parts know a container's.
 - `cluster_namespace`: One namespace of one cluster: the client and the watch that all pods of a process share.
 - `cluster_conditions`: What a cluster must have before sandboxes belong in it; each piece is tried.
-- `token_review`: Whose bearer tokens are, as the cluster says; for brokers with callers of the network.
 - `container`: One running pod: its pipe, why it ended, and whether the cluster made what it was asked for.
 - `pod_reaper`: Deletes pods as they end, whose owners were killed.
 - `warm_pool`: What a pool of agent-sandbox is made of, and what a session may take from it; pure.

@@ -50,7 +50,6 @@ class PodContainer(OverPipe):
         self.held = True
         self._cluster, self._asked, self._wire = cluster, asked, wire
         self._pipe = wire.pipe
-        self._lent = False
         self._pod: Mapping[str, Any] | None = None
         self._changed = asyncio.Event()
         self._deleted = self._settled = False
@@ -66,8 +65,6 @@ class PodContainer(OverPipe):
         reason = await asyncio.shield(self._ended)
         if reason.kind != "exited":
             return reason
-        if self._lent:  # its stderr comes by a way of its own, and stays here
-            return replace(reason, detail=self._pipe.stderr)
         with contextlib.suppress(TimeoutError):  # the receiver is about to read the last output
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._pipe.ended.wait()
@@ -103,12 +100,6 @@ class PodContainer(OverPipe):
     def detach(self) -> Handover:
         """Raise `EngineError`: the pipe is moved by this process, and ends with it."""
         raise not_adopted()
-
-    def lend(self) -> Handover:
-        """Give the pipe away; its new owner gets the last output, too."""
-        fd, pipe = self._pipe.detach()
-        self._lent = True
-        return Handover(fd, {"id": self.id, "pipe": pipe})
 
     # --- why it ended -----------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...core.model import Settings
     from ...engines.base import Ahead
     from ...engines.inspectable import Inspectable
-    from ..api import TokenReview
 
 _OPTIONS = "noatime, rw or relatime, rw or rw"
 _MEMORY = "the node's own way to mount memory; a pod has no setuid files and no device nodes by its other protections"
@@ -130,14 +129,6 @@ class KubernetesProvider(EngineProvider):
         return (WALL,)
 
 
-def _token_review(settings: Settings, audience: str) -> TokenReview:
-    _require_package()
-    from .settings import KubernetesSettings
-    from .token_review import ClusterTokenReview
-
-    return ClusterTokenReview(settings.of(KubernetesSettings), audience)
-
-
 PLUGIN = Plugin(
     name="kubernetes",
     extra="kubernetes",
@@ -145,5 +136,4 @@ PLUGIN = Plugin(
     page="docs/kubernetes.md",
     engines=(KubernetesProvider(),),
     commands=(COMMAND,),
-    token_review=_token_review,
 )

@@ -1,8 +1,8 @@
 """The stdin and stdout of a pod on one socket, as all other parts know a container's.
 
 Attached, the API server brings both over one WebSocket, each message with a byte that says which stream it is of. Two
-tasks move them from and to a pair of sockets, whose other end is the pipe; so it can be lent like any other. Neither
-reads more than it has handed over: who does not read makes the pod wait.
+tasks move them from and to a pair of sockets, whose other end is the pipe. Neither reads more than it has handed over:
+who does not read makes the pod wait.
 """
 
 from __future__ import annotations

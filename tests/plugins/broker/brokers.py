@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -180,22 +180,8 @@ async def serve(options: argparse.Namespace) -> None:
     )
     on_signals(broker, None)
     broker.listen(sock)
-    if options.network is not None:
-        listen_on_network(broker, options.network)
     os.write(1, UP)
     await broker.run()
-
-
-def listen_on_network(broker: Broker, folder: Path) -> None:
-    """Serve callers of the network as well, by the files in a folder, where the port is written down."""
-    from sandbox_kernel.plugins.broker.network_listener import CertificateFiles, Secured
-    from sandbox_kernel.plugins.broker.network_listener import bound as bound_to
-
-    files = CertificateFiles(*(str(folder / name) for name in ("server.crt", "server.key", "authority.crt")))
-    network = bound_to("127.0.0.1:0")
-    broker.policy = replace(broker.policy, everybody=replace(broker.policy.everybody, own=False), only=None)
-    broker.listen_on_network(network, Secured(files, tokens=False, say=lambda line: None), None)
-    (folder / "port").write_text(str(network.getsockname()[1]), encoding="ascii")
 
 
 def main() -> None:
@@ -211,7 +197,6 @@ def main() -> None:
     parser.add_argument("--file", type=Path)
     parser.add_argument("--state", default="/nonexistent", help="a folder for volumes")
     parser.add_argument("--adrift", type=float, help="seconds that a sandbox waits for its next owner")
-    parser.add_argument("--network", type=Path, help="a folder with certificates, for callers of the network")
     asyncio.run(serve(parser.parse_args()))
 
 

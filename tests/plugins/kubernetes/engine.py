@@ -79,8 +79,6 @@ class Kubernetes:
             CPUS_OF_NOBODY: "what it asks for is kept free, so a node must have it",
         }
     )
-    lacks_by_itself: tuple[str, ...] = HANDED_OVER
-    """What it lacks, and has behind a broker."""
     unenforced: Mapping[str, str] = field(default_factory=dict)
     filtered_by_the_agent: bool = True
     """Its list of system calls is the agent's alone; a node has another one of its own."""

@@ -45,9 +45,7 @@ class ScriptedApi:
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.seen: Counter[str] = Counter()
-        """How often each step was asked for: list, watch, make, look, attach, delete, claim, review."""
-        self.tokens: dict[str, dict[str, Any]] = {}
-        """What is said of bearer tokens, by the token: the status of a TokenReview."""
+        """How often each step was asked for: list, watch, make, look, attach, delete, claim."""
         self.claims: dict[str, dict[str, Any]] = {}
         self.pool: list[str] | None = None
         """The names of pods that wait; where there is none, one is made for a claim. None: there is no such pool."""
@@ -185,14 +183,6 @@ class ScriptedApi:
             self._tell("DELETED", claim)
         return web.json_response({}) if self.delete(name) else refused(404, "there is no such pod")
 
-    async def _review(self, request: web.Request) -> web.StreamResponse:
-        asked = (await request.json())["spec"]
-        status = self.tokens.get(asked["token"], {"authenticated": False, "error": "no such token"})
-        if (audiences := status.get("audiences")) is not None:  # as an API server: those that both have
-            both = [one for one in asked["audiences"] if one in audiences]
-            status = {**status, "audiences": both} if both else {"authenticated": False, "error": "audiences"}
-        return web.json_response({"kind": "TokenReview", "status": status}, status=201)
-
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         wire = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
         await wire.prepare(request)
@@ -211,8 +201,6 @@ def _are_claims(path: str) -> bool:
 
 def _step(request: web.Request) -> str:
     last = request.path.rpartition("/")[2]
-    if last == "tokenreviews":
-        return "review"
     if last in {"pods", "sandboxclaims"}:
         making = "make" if last == "pods" else "claim"
         return making if request.method == "POST" else "watch" if "watch" in request.query else "list"

@@ -4,9 +4,6 @@
 - `listener_trust`: Where a broker listens, and whether whoever listens there may be believed.
 - `ahead`: A request before there is an event loop.
 - `channel`: A caller's connection to a broker: questions with answers, and what it hears unasked.
-- `network_caller`: Who a caller is that comes over the network.
-- `network_connection`: A caller's connection to a broker on the network: TLS, and as whom it comes.
-- `tls_relay`: Packets and pipes over TLS, for both sides.
 - `container`: One sandbox that a broker made: its pipe is this process's, its end is told by the broker.
 - `engine`: The broker as an engine: start, adopt, list, reap.
 """

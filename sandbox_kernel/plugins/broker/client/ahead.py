@@ -10,7 +10,7 @@ from ....core.errors import EngineError
 from ....core.model import SandboxSpec
 from ..codes import BrokerCode
 from . import packets
-from .listener_trust import require_own_ground, user
+from .listener_trust import peer, require_own_ground
 
 SEND_SECONDS = 1.0
 """For a broker to take a request in; one that is slower is asked again by those who can wait."""
@@ -42,7 +42,7 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Asked:
     sock.settimeout(SEND_SECONDS)
     try:
         sock.connect(path)
-        require_own_ground(path, user(sock))
+        require_own_ground(path, peer(sock).uid)
         sock.send(packets.packed({"op": "start", "n": NUMBER, **packets.request(spec), "spec": asked(spec)}))
         sock.setblocking(False)
     except BaseException:

@@ -14,7 +14,7 @@ import subprocess
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....core.codes import EndCode
 from ....core.errors import EngineError, EngineUnavailable
@@ -22,10 +22,7 @@ from ....core.helper_processes import start_apart
 from ....engines import broker_sockets
 from ..codes import BrokerCode
 from . import packets
-from .listener_trust import is_address, require_own_ground, user
-
-if TYPE_CHECKING:
-    from ..settings import BrokerSettings
+from .listener_trust import peer, require_own_ground
 
 CONNECT_SECONDS = 5.0
 """For a broker to take a connection from those that wait."""
@@ -34,17 +31,8 @@ ANSWER_SECONDS = 30.0
 ADDRESS_BYTES = 107
 
 
-async def connect(path: str, settings: BrokerSettings | None = None) -> socket.socket:
-    """Return a connection to the broker at `path`. Raises `EngineUnavailable`.
-
-    It may be an address of the network; `settings` say whom to believe there, those of this process if none are given.
-    """
-    if is_address(path):
-        from ....config.sources import from_keywords
-        from ..settings import BrokerSettings
-        from . import network_connection
-
-        return await network_connection.connect(path, settings or from_keywords().of(BrokerSettings))
+async def connect(path: str) -> socket.socket:
+    """Return a connection to the broker at `path`. Raises `EngineUnavailable`."""
     if len(os.fsencode(path)) > ADDRESS_BYTES:
         raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, "the path of the broker is too long for a socket")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -58,7 +46,7 @@ async def connect(path: str, settings: BrokerSettings | None = None) -> socket.s
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(PAUSE)
-        require_own_ground(path, user(sock))
+        require_own_ground(path, peer(sock).uid)
     except OSError as error:
         sock.close()
         raise EngineUnavailable(
@@ -91,13 +79,6 @@ class Channel:
     @property
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0
-
-    def break_off(self) -> None:
-        """Close it where no loop runs any more, with what this process relays of it."""
-        relayed = getattr(self._socket, "break_off", None)
-        if relayed is not None:
-            relayed()
-        self.close()
 
     async def ask(
         self, op: str, *, seconds: float = ANSWER_SECONDS, sent: bool = False, **fields: Any

@@ -26,7 +26,6 @@ from ... import index
 from ..codes import BrokerCode
 from . import packets
 from .channel import Channel
-from .listener_trust import is_address
 
 KILL_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
@@ -182,7 +181,7 @@ class BrokerContainer(OverPipe):
     def abandon(self) -> None:
         self._pipe.abandon()
         if self._channel is not None:
-            self._channel.break_off()
+            self._channel.close()
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
         if self._channel is None or self._ended.done():
@@ -204,9 +203,6 @@ class BrokerContainer(OverPipe):
 
     def detach(self) -> Handover:
         """Give the pipe away; the broker keeps the sandbox for whoever has the ticket, for a while."""
-        if is_address(self._path):
-            words = "this process relays the sandbox's pipe, which ends with it"
-            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, words)
         channel, self._channel = self._channel, None
         if channel is not None:
             with contextlib.suppress(EngineError):
@@ -237,8 +233,7 @@ class BrokerContainer(OverPipe):
         with contextlib.suppress(KeyError):  # an engine of another package has codes of its own
             ended = replace(ended, code=index.code(name) if isinstance(name, str) else None)
         self._end(ended)
-        if not is_address(self._path):  # what is on its way over the network has its end from the broker
-            self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
+        self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
 
     async def _lost(self) -> None:
         await self._left.wait()

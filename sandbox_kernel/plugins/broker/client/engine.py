@@ -22,13 +22,12 @@ from . import packets
 from .ahead import Asked, asked
 from .channel import Channel, connect
 from .container import BrokerContainer, Given
-from .listener_trust import is_address, is_own, path_of
+from .listener_trust import is_own, path_of
 
 if TYPE_CHECKING:
     from ....engines import base
     from ....engines.attachment import Volume
     from ....engines.inspectable import Condition, Crowd, EngineInfo, ImageInfo, Listed, Shown
-    from ..settings import BrokerSettings
 
 START_SECONDS = 60.0
 REAP_SECONDS = 80.0
@@ -37,7 +36,7 @@ VOLUME_SECONDS = 120.0
 
 
 class BrokerEngine:
-    """A broker that listens on a unix socket, or on the network."""
+    """A broker that listens on a unix socket."""
 
     abilities = PAUSE
     """At best: whether a sandbox can, its broker says with it."""
@@ -46,14 +45,8 @@ class BrokerEngine:
     )
     """What none of it can, whatever engine the broker has, and what is said then."""
 
-    def __init__(
-        self, address: str = "broker", ahead: base.Ahead | None = None, settings: BrokerSettings | None = None
-    ) -> None:
-        """`address` is "broker", "broker:///path" of a socket, or "broker://HOST:PORT"; see `connect` for `settings`.
-
-        `ahead` is a request that it has already.
-        """
-        self._settings = settings
+    def __init__(self, address: str = "broker", ahead: base.Ahead | None = None) -> None:
+        """`address` is "broker", or "broker:///path" of a socket; `ahead` is a request that it has already."""
         self._ahead = ahead
         self.path = path_of(address)
         self._is_own = is_own(self.path)
@@ -95,7 +88,7 @@ class BrokerEngine:
             ) from error
         channel: Channel | None = None
         try:
-            channel = Channel(await connect(self.path, self._settings))
+            channel = Channel(await connect(self.path))
             await channel.ask("adopt", ticket=given.ticket)
         except EngineError:
             # Its broker is another one by now, or none: the sandbox is this process's all the same.
@@ -125,8 +118,6 @@ class BrokerEngine:
 
     async def begin(self) -> None:
         """Have the user's own broker listen, if this is it. Raises `EngineUnavailable`."""
-        if is_address(self.path):
-            return
         (await self._connected()).close()
 
     async def status(self) -> dict[str, Any]:
@@ -177,13 +168,13 @@ class BrokerEngine:
     async def _connected(self) -> socket.socket:
         """Return a connection; the user's own broker is started for it, where there is none."""
         if not self._is_own:
-            return await connect(self.path, self._settings)
+            return await connect(self.path)
         from .channel import connect_or_start
 
         return await connect_or_start(self.path)
 
     async def _query(self, op: str, **fields: Any) -> dict[str, Any]:
-        channel = Channel(await connect(self.path, self._settings))
+        channel = Channel(await connect(self.path))
         try:
             return (await channel.ask(op, **fields))[0]
         finally:

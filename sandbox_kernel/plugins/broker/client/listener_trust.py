@@ -18,7 +18,6 @@ from ....core.errors import EngineUnavailable
 from ....core.package_files import installation
 from ....engines import broker_sockets
 from ..codes import BrokerCode
-from .network_caller import User
 
 SCHEME = "broker"
 ANSWER_SECONDS = 1.0
@@ -31,18 +30,13 @@ class Peer(NamedTuple):
     """Whose process is at the other end of a socket, as the system says."""
 
     pid: int
-    """0 if it is in a PID namespace that this process does not see, or on another machine."""
-    uid: User
+    """0 if it is in a PID namespace that this process does not see."""
+    uid: int
     gid: int
 
 
 def peer(sock: socket.socket) -> Peer:
     return Peer(*CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)))
-
-
-def user(sock: socket.socket) -> int:
-    """Return whose process is at the other end of a socket, as a user id."""
-    return int(CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[1])
 
 
 def others() -> list[str]:
@@ -65,11 +59,6 @@ def path_of(address: str) -> str:
     return broker_sockets.OPERATORS if os.path.lexists(broker_sockets.OPERATORS) else broker_sockets.own()
 
 
-def is_address(path: str) -> bool:
-    """Return whether it is HOST:PORT of the network, and not the path of a socket."""
-    return not path.startswith("/")
-
-
 def operators_answers() -> bool:
     """Return whether the operator's broker takes connections of this user."""
     if not os.path.lexists(broker_sockets.OPERATORS):
@@ -78,7 +67,7 @@ def operators_answers() -> bool:
         sock.settimeout(ANSWER_SECONDS)
         try:
             sock.connect(broker_sockets.OPERATORS)
-            require_own_ground(broker_sockets.OPERATORS, user(sock))
+            require_own_ground(broker_sockets.OPERATORS, peer(sock).uid)
         except (OSError, EngineUnavailable):
             return False
     return True
@@ -114,7 +103,7 @@ def _asked(path: str) -> dict[str, Any] | None:
         sock.settimeout(OWN_SECONDS)
         try:
             sock.connect(path)
-            uid = user(sock)
+            uid = peer(sock).uid
             require_own_ground(path, uid)
             sock.send(packets.packed({"op": "status", "n": 1}))
             said = packets.unpacked(sock.recv(packets.MAX_BYTES))

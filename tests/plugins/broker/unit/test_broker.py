@@ -16,6 +16,7 @@ import pytest
 
 from sandbox_kernel import __version__
 from sandbox_kernel.cli.program import parse
+from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import (
     ConfigurationError,
@@ -468,6 +469,14 @@ def test_auto_takes_the_operator_s_broker_where_it_answers_and_a_broker_takes_no
         assert not select.make_own_engine(Settings()).address.startswith("broker")
     with pytest.raises(ConfigurationError, match="an engine of its own"):
         select.make_own_engine(Settings(engine="broker"))
+
+
+def test_a_broker_has_an_engine_of_its_machine_and_is_asked_there() -> None:
+    with pytest.raises(ConfigurationError, match="an engine of its machine"):
+        select.make_own_engine(Settings(engine="kubernetes"))
+    with pytest.raises(ConfigurationError, match="engine is not"):
+        from_keywords(engine="broker://localhost:7443")
+    assert from_keywords(engine="broker:///run/broker.sock").engine == "broker:///run/broker.sock"
 
 
 # --- datasets and disks -----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.cli.program import parse
-from sandbox_kernel.plugins.broker.settings import BrokerSettings
 from tests.plugins.kubernetes.charts import CHART, EXAMPLES, MANIFESTS, manifests
 
 ACCOUNT = next(one for one in manifests(MANIFESTS.read_text(encoding="utf-8")) if one["kind"] == "ServiceAccount")
@@ -51,24 +50,10 @@ def test_an_example_runs_a_command_of_ours_as_the_caller_of_the_chart(found: Any
     assert (given.setting_engine, given.setting_kubernetes_namespace) == ("kubernetes", "sandboxes")
 
 
-def test_a_user_s_pod_of_the_hub_has_the_caller_s_account():
-    text = (EXAMPLES / "jupyterhub-values.yaml").read_text(encoding="utf-8")
-    (values,) = manifests(text)
-    assert values["singleuser"]["serviceAccountName"] == ACCOUNT["metadata"]["name"]
-
-
-def test_a_user_s_pod_of_the_hub_has_what_it_takes_to_ask_the_chart_s_broker():
-    (values,) = manifests((EXAMPLES / "jupyterhub-broker-values.yaml").read_text(encoding="utf-8"))
+def test_a_user_s_pod_of_the_hub_has_the_account_that_claims_and_makes_no_pods():
+    (values,) = manifests((EXAMPLES / "jupyterhub-values.yaml").read_text(encoding="utf-8"))
     (chart,) = manifests((CHART / "values.yaml").read_text(encoding="utf-8"))
-    user = values["singleuser"]
-    (volume,), (mount,) = user["storage"]["extraVolumes"], user["storage"]["extraVolumeMounts"]
-    token = volume["projected"]["sources"][0]["serviceAccountToken"]
-    assert token["audience"] == chart["broker"]["audience"]
-    assert f"{mount['mountPath']}/{token['path']}" == BrokerSettings().broker_token
-    assert f"{mount['mountPath']}/ca.crt" == BrokerSettings().broker_authority
-    ((rule,),) = [values["singleuser"]["networkPolicy"]["egress"]]
-    assert rule["to"][0]["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": chart["broker"]["name"]}
-    assert user["serviceAccountName"] != ACCOUNT["metadata"]["name"]
+    assert values["singleuser"]["serviceAccountName"] == chart["claimer"]["name"] != ACCOUNT["metadata"]["name"]
 
 
 def test_every_example_is_on_the_page():

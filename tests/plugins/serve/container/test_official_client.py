@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.engines.abilities import Ability, abilities_of
-from sandbox_kernel.engines.select import make_own_engine
+from sandbox_kernel.engines.select import make_engine
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import NamesOfLoopback, Server
 from tests.support.kernels import ENGINE, eventually
@@ -23,7 +23,7 @@ httpx = pytest.importorskip("httpx", reason="make recipes has it")
 errors = pytest.importorskip("e2b.exceptions", reason="make recipes has it")
 
 PAUSES = pytest.mark.skipif(
-    Ability.PAUSE not in abilities_of(make_own_engine(from_keywords(engine=ENGINE))),
+    Ability.PAUSE not in abilities_of(make_engine(from_keywords(engine=ENGINE))),
     reason="its sandboxes cannot pause",
 )
 
