@@ -10,7 +10,6 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `python_reader`: The Python of a cell: names by imports and simple assignments, constant texts, and what is called.
 - `magic_reader`: Magics of IPython: which run a shell, run Python, write files, show pages.
 - `known_names`: What dotted names mean to the Python reader.
-- `constant_folding`: What is known of an expression; constant texts that are composed or decoded.
 - `shell_reader`: Shell commands: split into simple ones, unwrapped, and looked up in the rules.
 - `path_rules`: Which calls take paths, and what it means to read, write, delete or search one.
 - `rule_index`: The rules, which are files in `rules/`, by what they look for.

@@ -128,7 +128,7 @@ class ScreenCode(Code):
 
     # --- obfuscation ---
     HIDDEN_EXECUTION = "violation", "it runs code that it decodes first", _PLAIN
-    HIDDEN_NAME = "violation", "it composes or decodes the name of what it uses", _PLAIN
+    HIDDEN_NAME = "violation", "it composes the name of what it uses", _PLAIN
     HIDDEN_LETTERS = "violation", "it has look-alike letters, or ones that reorder the text shown", _PLAIN
     DYNAMIC_EXECUTION = "notice", "it runs code that it makes while it runs", _PLAIN
     DYNAMIC_IMPORT = "notice", "it imports a module by a composed name", _PLAIN

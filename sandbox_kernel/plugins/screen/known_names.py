@@ -5,7 +5,11 @@ from __future__ import annotations
 import builtins
 import re
 
-from .constant_folding import words
+
+def words(text: str) -> tuple[str, ...]:
+    """Return what stands in a text, split at spaces."""
+    return tuple(text.split())
+
 
 MODULES = frozenset(
     words(
@@ -39,7 +43,6 @@ PEOPLE = frozenset(
         "sexual_orientation sexuality country_of_origin national_origin marital_status"
     )
 )
-FOR_DATA = frozenset(words("numpy pandas polars scipy sklearn statsmodels matplotlib seaborn plotly torch tensorflow"))
 PATCHED = frozenset(
     words(
         "os sys builtins subprocess socket ssl json pickle importlib io time datetime random logging "

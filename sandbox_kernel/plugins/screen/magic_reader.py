@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .cell_findings import CellFindings
 from .codes import ScreenCode
-from .constant_folding import words
+from .known_names import words
 from .path_rules import judge
 from .shell_reader import ShellReader
 

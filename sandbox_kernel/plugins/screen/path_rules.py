@@ -5,23 +5,10 @@ from __future__ import annotations
 import re
 
 from .codes import ScreenCode
-from .constant_folding import Value, words
+from .known_names import words
 
-FOLDERS = {
-    "pathlib.Path.home": Value(ref="pathlib.Path()", text="~"),
-    "site.getsitepackages": Value(ref="site.getsitepackages()", text="/site-packages"),
-    "site.getusersitepackages": Value(const="/site-packages"),
-    "sysconfig.get_path": Value(text="/site-packages"),
-    "IPython.paths.get_ipython_dir": Value(text="~/.ipython"),
-    "jupyter_core.paths.jupyter_runtime_dir": Value(text="~/.local/share/jupyter/runtime"),
-}
-"""Where the result of a call leads, by a name that the rules for paths know."""
-SAME_PATH = frozenset(
-    words(
-        "os.fspath os.path.expanduser os.path.abspath os.path.realpath os.path.normpath builtins.str "
-        "pathlib.Path().expanduser pathlib.Path().resolve pathlib.Path().absolute pathlib.Path().as_posix"
-    )
-)
+JOINS = {"os.path.join": None, "os.path.expanduser": None, "pathlib.Path": "pathlib.Path()"}
+"""Calls that make a path of their arguments, and the name of what they make."""
 SELF = -1
 VERBS: dict[str, tuple[tuple[int, str], ...]] = {
     "shutil.rmtree": ((0, "tree"),),

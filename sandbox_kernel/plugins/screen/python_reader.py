@@ -1,27 +1,26 @@
-"""Reads the Python of a cell: names by their imports and simple assignments, constant texts, and what is called.
+"""Reads the Python of a cell: names by their imports and assignments, constant texts, and what is called.
 
-Nothing is run, and no value is followed through a function, a loop or a container. What cannot be read is a finding.
+Nothing is run or computed: no value is followed through a call, a loop or a container, and nothing is decoded. What
+cannot be read is a finding.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import shlex
 import unicodedata
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from ...core.screen_findings import Screened
 from ...policy import ipython_syntax
-from . import constant_folding as folding
 from .cell_findings import CellFindings
 from .codes import ScreenCode
-from .constant_folding import UNKNOWN, UNKNOWN_PART, Value, composed, joined_path
 from .known_names import (
     ASSIGNABLE,
     BUILTINS,
-    FOR_DATA,
     IMPORTERS,
     MODULES,
     NAMESPACES,
@@ -36,7 +35,7 @@ from .known_names import (
     canonical,
 )
 from .magic_reader import MagicReader
-from .path_rules import FOLDERS, SAME_PATH, SELF, VERBS, judge
+from .path_rules import JOINS, SELF, VERBS, judge
 from .rule_index import RuleIndex
 from .shell_reader import ShellReader
 
@@ -46,13 +45,17 @@ MAX_CODE_DEPTH = 4
 MAX_STEPS = 40_000
 """Parts of the syntax tree that are looked at for one cell."""
 STEP_SIZE = 32
-"""Characters or items of a constant that count as one such part whenever something looks through them."""
+"""Characters of a text that count as one such part whenever it is put together or given to a call."""
+MAX_TEXT = 1 << 16
+"""Characters of a text that is put together."""
 MAX_BRACKETS = 150
 """Depth of brackets; Python takes 200."""
 MAX_REF = 200
 """Characters of a dotted name that is made by calls."""
 MAX_PARTS = 500
 """Statements that are read one by one where a cell is no Python as a whole."""
+UNKNOWN_PART = "{}"
+"""Stands in a text for a part that is not known."""
 
 _TURNS = re.compile(r"[\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 _ODD = re.compile(r"[\U0001d400-\U0001d7ff\uff21-\uff3a\uff41-\uff5a\u2100-\u214f\u1d2c-\u1d6a\u24b6-\u24e9]")
@@ -61,6 +64,25 @@ _STRINGS = re.compile(r"(\"\"\"|''').*?\1|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n
 
 class TooIntricateError(Exception):
     """A cell has more in it than is looked at."""
+
+
+class Value(NamedTuple):
+    """What is known of an expression; all of it may be nothing."""
+
+    ref: str | None = None
+    """The dotted name of what it is, with `()` behind what was called: `socket.socket()`."""
+    text: str | None = None
+    """A constant text, or the words of a list of them for a shell. Parts that are not known are `{}`."""
+    composed: bool = False
+    """Whether the text was put together, and does not stand in the code as it is."""
+
+    @property
+    def exact(self) -> str | None:
+        """The text, if all of it is known."""
+        return None if self.text is None or UNKNOWN_PART in self.text else self.text
+
+
+UNKNOWN = Value()
 
 
 class Call(NamedTuple):
@@ -82,7 +104,7 @@ class Call(NamedTuple):
         return next(given, self.args[at] if len(self.args) > at else UNKNOWN)
 
 
-class PythonReader:
+class PythonReader(ast.NodeVisitor):
     """Reads one cell. `known` are the names of earlier cells."""
 
     def __init__(self, index: RuleIndex, known: Mapping[str, Value]) -> None:
@@ -116,13 +138,13 @@ class PythonReader:
     def _cell(self, code: str) -> None:
         one_line = code.strip().count("\n") == 0 and code.strip().partition(" ")[0].isidentifier()
         if ipython_syntax.is_plain(code) and not one_line and (tree := _parsed(code)) is not None:
-            self._block(tree.body)
+            self.visit(tree)
             return
         found = ipython_syntax.read(code, frozenset(self._known))
         if found.magic is not None:
             self._magics.cell(found.magic, found.arguments, found.body, found.first)
         elif (tree := _parsed(found.python)) is not None:
-            self._block(tree.body)
+            self.visit(tree)
         else:
             self._broken(found.python, 1)
 
@@ -135,7 +157,7 @@ class PythonReader:
         self._depth += 1
         tree = _parsed(code) or _parsed(ipython_syntax.read(code).python)
         if tree is not None:
-            self._block(ast.increment_lineno(tree, line - 1).body)
+            self.visit(ast.increment_lineno(tree, line - 1))
         elif UNKNOWN_PART not in code:
             self._broken(code, line)
         self._findings.text(code, line)
@@ -146,7 +168,7 @@ class PythonReader:
         self._findings.add(ScreenCode.CELL_UNPARSED, line)
         for part, first in _parts(code):
             if (tree := _parsed(part)) is not None:
-                self._block(ast.increment_lineno(tree, line + first - 1).body)
+                self.visit(ast.increment_lineno(tree, line + first - 1))
             else:
                 self._findings.text(part, line + first)
 
@@ -160,12 +182,9 @@ class PythonReader:
             line = code.count("\n", 0, code.index(found[0])) + 1
             self._findings.add(ScreenCode.HIDDEN_LETTERS, line, f"U+{ord(found[0]):04X}")
 
-    def _step(self, *values: Value) -> None:
-        """Count one step, and more for a look through large values. Raises `TooIntricateError`."""
-        self._steps += 1
-        for value in values:
-            if value.const is not folding.MISSING or value.text is not None:
-                self._steps += folding.size(value.const if value.known else value.text) // STEP_SIZE
+    def _step(self, *texts: str | None) -> None:
+        """Count one step, and more for a look through long texts. Raises `TooIntricateError`."""
+        self._steps += 1 + sum(len(text) // STEP_SIZE for text in texts if text is not None)
         if self._steps > MAX_STEPS:
             raise TooIntricateError
 
@@ -176,69 +195,46 @@ class PythonReader:
             self._findings.row(row, line, ref)
         return bool(rows)
 
+    def visit(self, node: ast.AST) -> Value:
+        """Note what the rules know of a node and all in it; return what is known of an expression."""
+        if isinstance(node, ast.expr | ast.stmt):
+            self._step()
+        visitor = getattr(self, f"visit_{type(node).__name__}", self.generic_visit)
+        return visitor(node) or UNKNOWN
+
     # --- statements ------------------------------------------------------------------------------------------------
 
-    def _block(self, body: Sequence[ast.stmt]) -> None:
-        for statement in body:
-            self._statement(statement)
+    def visit_Expr(self, node: ast.Expr) -> None:
+        """Read a statement that is an expression; a text alone is a description."""
+        if not isinstance(node.value, ast.Constant):
+            self.visit(node.value)
 
-    def _statement(self, node: ast.stmt) -> None:
-        self._step()
-        match node:
-            case ast.Expr(value=ast.Constant(value=str() | bytes())):
-                pass  # a description
-            case ast.Assign():
-                value = self._value(node.value)
-                for target in node.targets:
-                    self._bind(target, value)
-            case ast.AnnAssign():
-                self._bind(node.target, self._value(node.value))
-            case ast.AugAssign():
-                old = self._named(node.target.id) if isinstance(node.target, ast.Name) else UNKNOWN
-                self._bind(node.target, self._two(node.op, old, self._value(node.value), node.lineno))
-            case ast.Import() | ast.ImportFrom():
-                self._imported(node)
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self._function(node)
-            case ast.ClassDef():
-                self._scopes.append({})
-                self._children(node)
-                self._scopes.pop()
-                self._bind_name(node.name, UNKNOWN)
-            case ast.For() | ast.AsyncFor():
-                items = self._value(node.iter).const
-                first = items[0] if isinstance(items, list | str) and items else None
-                self._bind(node.target, Value(const=first) if isinstance(first, str) else UNKNOWN)
-                self._block((*node.body, *node.orelse))
-            case ast.While():
-                self._while(node)
-            case ast.With() | ast.AsyncWith():
-                for item in node.items:
-                    value = self._value(item.context_expr)
-                    if item.optional_vars is not None:
-                        self._bind(item.optional_vars, value)
-                self._block(node.body)
-            case _:
-                self._children(node)
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Bind names to a value."""
+        value = self.visit(node.value)
+        for target in node.targets:
+            self._bind(target, value, constant=isinstance(node.value, ast.Constant))
 
-    def _children(self, node: ast.AST) -> None:
-        """Read what has no meaning of its own here: what is in it, in its order."""
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt):
-                self._statement(child)
-            elif isinstance(child, ast.expr):
-                self._value(child)
-            else:
-                self._children(child)
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """Bind a name whose type is declared."""
+        self._bind(node.target, self.visit(node.value) if node.value is not None else UNKNOWN)
 
-    def _imported(self, node: ast.Import | ast.ImportFrom) -> None:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                self._import(alias.name, node.lineno)
-                self._findings.text(alias.name, node.lineno)
-                name = alias.name if alias.asname else alias.name.partition(".")[0]
-                self._bind_name(alias.asname or name, Value(ref=canonical(name)))
-            return
+    def visit_withitem(self, node: ast.withitem) -> None:
+        """Bind the name of what a `with` opens."""
+        value = self.visit(node.context_expr)
+        if node.optional_vars is not None:
+            self._bind(node.optional_vars, value)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Bind the names of modules."""
+        for alias in node.names:
+            self._import(alias.name, node.lineno)
+            self._findings.text(alias.name, node.lineno)
+            name = alias.name if alias.asname else alias.name.partition(".")[0]
+            self._bind_name(alias.asname or name, Value(canonical(name)))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Bind names of a module; all that the rules know of it for a star."""
         module = node.module or ""
         if not node.level:
             self._import(module, node.lineno)
@@ -246,7 +242,7 @@ class PythonReader:
         for alias in node.names:
             for name in self._index.members.get(module, ()) if alias.name == "*" else (alias.name,):
                 self._step()
-                value = Value(ref=canonical(f"{module}.{name}"))
+                value = Value(canonical(f"{module}.{name}"))
                 if alias.name != "*":
                     self._mention(value, node.lineno)
                 self._bind_name(alias.asname or name, value)
@@ -255,40 +251,43 @@ class PythonReader:
         for row in self._index.of_import(module[:MAX_REF]):
             self._findings.row(row, line, module[:MAX_REF])
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        for expression in node.decorator_list:
-            self._value(expression)
-        scope = self._parameters(node.args)
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Read a function, whose loops do not run where it stands."""
         self._bind_name(node.name, UNKNOWN)
         self._findings.text(node.name, node.lineno)
         for row in self._index.exactly("define", node.name):
             self._findings.row(row, node.lineno, node.name)
         endless, self._endless = self._endless, 0
-        self._scopes.append(scope)
-        self._block(node.body)
-        self._scopes.pop()
+        self._scoped(node)
         self._endless = endless
 
-    def _parameters(self, arguments: ast.arguments) -> dict[str, Value]:
-        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        named += filter(None, (arguments.vararg, arguments.kwarg))
-        scope = {one.arg: UNKNOWN for one in named}
-        defaults = [self._value(one) for one in arguments.defaults]
-        for keyword in arguments.kw_defaults:
-            self._value(keyword)
-        for one, default in zip(reversed(arguments.args), reversed(defaults), strict=False):
-            scope[one.arg] = default
-        return scope
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 (the name is of `ast`)
 
-    def _while(self, node: ast.While) -> None:
-        test = self._value(node.test)
-        endless = test.known and bool(test.const) and not any(map(_leaves, ast.walk(node)))
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Read a class, whose names are its own."""
+        self._bind_name(node.name, UNKNOWN)
+        self._scoped(node)
+
+    def _scoped(self, node: ast.AST) -> None:
+        self._scopes.append({})
+        self.generic_visit(node)
+        self._scopes.pop()
+
+    visit_Lambda = _scoped  # noqa: N815
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """Bind a parameter."""
+        self._bind_name(node.arg, UNKNOWN)
+
+    def visit_While(self, node: ast.While) -> None:
+        """Read a loop, which may have no end."""
+        always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        endless = always and not any(map(_leaves, ast.walk(node)))
         if endless:
             self._findings.add(ScreenCode.EXHAUST_LOOP, node.lineno)
         self._endless += endless
-        self._block(node.body)
+        self.generic_visit(node)
         self._endless -= endless
-        self._block(node.orelse)
 
     # --- names -----------------------------------------------------------------------------------------------------
 
@@ -299,57 +298,49 @@ class PythonReader:
             if found is not None:
                 return found
         if name in MODULES or name == "get_ipython":
-            return Value(ref=name)
+            return Value(name)
         if name in BUILTINS:
-            return Value(ref=canonical(f"builtins.{name}"))
-        return Value(ref=SHORT[name]) if name in SHORT else UNKNOWN
+            return Value(canonical(f"builtins.{name}"))
+        return Value(SHORT[name]) if name in SHORT else UNKNOWN
 
     def _bind_name(self, name: str, value: Value) -> None:
         self._scopes[-1][name] = value
 
-    def _bind(self, node: ast.expr, value: Value) -> None:
-        """Give a value to the target of an assignment."""
+    def _bind(self, node: ast.expr, value: Value, *, constant: bool = False) -> None:
+        """Give a value to the target of an assignment; of what is not one name, nothing is known afterwards."""
         match node:
             case ast.Name():
                 self._bind_name(node.id, value)
-            case ast.Tuple() | ast.List():
-                whole = value.const if isinstance(value.const, list) and len(value.const) == len(node.elts) else None
-                for at, part in enumerate(node.elts):
-                    self._bind(part, UNKNOWN if whole is None else Value(const=whole[at]))
-            case ast.Starred():
-                self._bind(node.value, UNKNOWN)
             case ast.Attribute():
                 for row in self._index.exactly("attribute", node.attr):
                     self._findings.row(row, node.lineno, node.attr)
-                self._patched(self._bare(node.value).ref or "", node.attr, value, node.lineno)
+                self._patched(self._bare(node.value).ref or "", node.attr, node.lineno, constant=constant)
             case ast.Subscript():
-                ref, key = self._bare(node.value).ref or "", self._value(node.slice).shown
-                if ref == "sys.modules":
-                    self._findings.add(ScreenCode.PERSIST_PATCH, node.lineno, f"sys.modules[{key}]")
-                elif ref.endswith(".__dict__"):
-                    self._patched(ref.removesuffix(".__dict__"), key or UNKNOWN_PART, value, node.lineno)
+                if self._bare(node.value).ref == "sys.modules":
+                    self._findings.add(ScreenCode.PERSIST_PATCH, node.lineno, "sys.modules")
+                self.visit(node.slice)
+            case _:
+                self.visit(node)
 
-    def _patched(self, module: str, name: str, value: Value, line: int) -> None:
-        """Note that an attribute of a module is replaced."""
-        if self._note(f"{module}.{name}", line, "name") or module not in PATCHED or name in ASSIGNABLE:
-            return
-        if value.ref is not None or not value.known:
+    def _patched(self, module: str, name: str, line: int, *, constant: bool) -> None:
+        """Note that an attribute of a module is replaced, unless a constant is a setting of the module's."""
+        known = self._note(f"{module}.{name}", line, "name")
+        if not known and not constant and module in PATCHED and name not in ASSIGNABLE:
             self._findings.add(ScreenCode.PERSIST_PATCH, line, f"{module}.{name}")
 
     def _bare(self, node: ast.expr) -> Value:
         """Return what a name or an attribute is, without noting that it is mentioned."""
         if isinstance(node, ast.Name):
             return self._named(node.id)
-        return self._member(node, self._bare(node.value)) if isinstance(node, ast.Attribute) else self._value(node)
+        return self._member(node, self._bare(node.value)) if isinstance(node, ast.Attribute) else self.visit(node)
 
     def _member(self, node: ast.Attribute, owner: Value) -> Value:
         self._step()
-        for row in self._index.exactly("attribute", node.attr) if node.attr in self._index.attributes else ():
+        for row in self._index.exactly("attribute", node.attr):
             self._findings.row(row, node.lineno, node.attr)
         if owner.ref is None or len(owner.ref) > MAX_REF:
             return UNKNOWN
-        ref = canonical(f"{owner.ref}.{node.attr}")
-        return Value(const="/") if ref in ("os.sep", "os.path.sep") else Value(ref=ref)
+        return Value(canonical(f"{owner.ref}.{node.attr}"))
 
     def _mention(self, value: Value, line: int) -> None:
         """Note what the rules know of a name that is used in any way."""
@@ -359,183 +350,135 @@ class PythonReader:
 
     def _by_text(self, owner: str, name: Value, line: int) -> Value:
         """Return what has a name that is given as a text, and note it as if it stood there."""
-        key = name.shown
-        if key is None or not name.known or len(key) > MAX_REF:
+        key = name.exact
+        if key is None or len(key) > MAX_REF:
             if owner in PATCHED:
                 self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, owner)
             return UNKNOWN
-        found = Value(ref=canonical(f"{owner}.{key}")) if owner else self._named(key)
+        found = Value(canonical(f"{owner}.{key}")) if owner else self._named(key)
         attributes = tuple(self._index.exactly("attribute", key))
         known = found.ref is not None and self._note(found.ref, line, "name", "call")
         for row in attributes:
             self._findings.row(row, line, key)
         if known and owner:
             self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, found.ref or "")
-        own = found.ref == f"{owner}.{key}" and owner.partition(".")[0] in FOR_DATA
-        if name.built and (known or attributes or (found.ref is not None and not own)):
+        if name.composed and (known or attributes or found.ref not in (None, f"{owner}.{key}")):
             self._findings.add(ScreenCode.HIDDEN_NAME, line, key)
         return found
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
-    def _value(self, node: ast.expr | None) -> Value:
-        """Return what is known of an expression, and note what the rules know of it."""
-        if node is None:
+    def visit_Constant(self, node: ast.Constant) -> Value:
+        """Read a text."""
+        if not isinstance(node.value, str | bytes):
             return UNKNOWN
-        self._step()
-        kind = self._KINDS.get(type(node))
-        if kind is None:
-            self._children(node)
+        text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+        self._findings.text(text, node.lineno)
+        return Value(text=text)
+
+    def visit_Name(self, node: ast.Name) -> Value:
+        """Read a name; one that is bound otherwise than by a plain assignment is unknown from here on."""
+        if not isinstance(node.ctx, ast.Load):
+            self._bind_name(node.id, UNKNOWN)
             return UNKNOWN
-        found = kind(self, node)
-        if found.built and (text := found.shown) is not None:
-            self._findings.text(text, node.lineno)
-        return found
-
-    def _constant(self, node: ast.Constant) -> Value:
-        value = Value(const=node.value) if folding.fits(node.value) else UNKNOWN
-        if isinstance(node.value, str | bytes):
-            text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
-            self._findings.text(text, node.lineno)
-        return value
-
-    def _name(self, node: ast.Name) -> Value:
         value = self._named(node.id)
         if value.ref is None:
             self._used.append(node.id)
         self._mention(value, node.lineno)
         return value
 
-    def _attribute(self, node: ast.Attribute) -> Value:
+    def visit_Attribute(self, node: ast.Attribute) -> Value:
+        """Read an attribute."""
         value = self._member(node, self._bare(node.value))
         self._mention(value, node.lineno)
         return value
 
-    def _walrus(self, node: ast.NamedExpr) -> Value:
-        value = self._value(node.value)
-        self._bind(node.target, value)
-        return value
-
-    def _inside(self, node: ast.Await | ast.Starred) -> Value:
-        return self._value(node.value)
-
-    def _unary(self, node: ast.UnaryOp) -> Value:
-        value = self._value(node.operand).const
-        return Value(const=-value) if isinstance(node.op, ast.USub) and type(value) is int else UNKNOWN
-
-    def _compare(self, node: ast.Compare) -> Value:
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Read a comparison, of which a function may be about people."""
         if isinstance(node.left, ast.Name) and node.left.id.lower() in PEOPLE and len(self._scopes) > 1:
             self._findings.add(ScreenCode.DATA_PEOPLE, node.lineno, node.left.id)
-        self._children(node)
-        return UNKNOWN
+        self.generic_visit(node)
 
-    def _lambda(self, node: ast.Lambda) -> Value:
-        self._scopes.append(self._parameters(node.args))
-        self._value(node.body)
-        self._scopes.pop()
-        return UNKNOWN
-
-    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
-        self._scopes.append({})
-        for one in node.generators:
-            self._value(one.iter)
-            self._bind(one.target, UNKNOWN)
-            for test in one.ifs:
-                self._value(test)
-        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-            self._value(part)
-        self._scopes.pop()
-        return UNKNOWN
-
-    def _binary(self, node: ast.BinOp) -> Value:
+    def visit_BinOp(self, node: ast.BinOp) -> Value:
+        """Read texts that are added, and paths that are joined; of a template, the text itself."""
         chain: list[ast.BinOp] = []
         left: ast.expr = node
         while isinstance(left, ast.BinOp):
             chain.append(left)
             left = left.left
-        found = self._value(left)
+        first = self.visit(left)
+        parts = [first.text]
+        between = "/" if first.ref == "pathlib.Path()" else ""
         for one in reversed(chain):
-            found = self._two(one.op, found, self._value(one.right), one.lineno)
-        return found
+            part = self.visit(one.right).text
+            parts.append(None if isinstance(one.op, ast.Mod) else part)
+        if not isinstance(node.op, ast.Add | ast.Div | ast.Mod):
+            return UNKNOWN
+        return self._composed(parts, node.lineno, between, first.ref if between else None)
 
-    def _two(self, operator: ast.operator, left: Value, right: Value, line: int) -> Value:
-        self._step(left, right)
-        name, first, second = type(operator).__name__, left.shown, right.shown
-        if left.known and right.known:
-            found = folding.operation(name, left.const, right.const)
-            if found is not folding.MISSING:
-                return Value(const=found, built=isinstance(found, str | bytes))
-        if name == "Div" and left.ref == "pathlib.Path()":
-            text = composed(((first or UNKNOWN_PART).rstrip("/"), "/", second or UNKNOWN_PART))
-            self._findings.text(text, line)
-            return Value(ref=left.ref, text=text)
-        if name in ("Add", "Mod") and (first is not None or (second is not None and name == "Add")):
-            parts = [first or UNKNOWN_PART, *([second or UNKNOWN_PART] if name == "Add" else [])]
-            return Value(text=composed(parts))
-        return UNKNOWN
-
-    def _joined(self, node: ast.JoinedStr) -> Value:
-        exact, parts = True, list[str]()
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
+        """Read an f-string."""
+        parts: list[str | None] = []
         for part in node.values:
-            value = self._value(part.value if isinstance(part, ast.FormattedValue) else part)
-            if isinstance(part, ast.FormattedValue):
-                self._value(part.format_spec)
-            self._step(value)
-            shown = str(value.const) if isinstance(value.const, int | float) else value.shown
-            exact = exact and shown is not None and value.text is None
-            parts.append(UNKNOWN_PART if shown is None else shown)
-        text = composed(parts)
+            if isinstance(part, ast.FormattedValue) and part.format_spec is not None:
+                self.visit(part.format_spec)
+            parts.append(self.visit(part.value if isinstance(part, ast.FormattedValue) else part).text)
+        return self._composed(parts, node.lineno)
+
+    def _composed(self, parts: list[str | None], line: int, between: str = "", ref: str | None = None) -> Value:
+        """Return a text that is put together of parts, and have it searched."""
+        if not any(parts):
+            return Value(ref)
+        kept, length = list[str](), 0
+        for part in parts:
+            kept.append((UNKNOWN_PART if part is None else part)[: MAX_TEXT - length])
+            length += len(kept[-1]) + len(between)
+            if length >= MAX_TEXT:
+                break
+        text = between.join(kept)
+        text = text.replace("//", "/") if between else text
+        self._step(text)
         if len(parts) > 1:
-            self._findings.text(text, node.lineno)
-        return Value(const=text, built=True) if exact else Value(text=text)
+            self._findings.text(text, line)
+        return Value(ref, text, composed=len(parts) > 1)
 
-    def _items(self, node: ast.List | ast.Tuple) -> Value:
-        values = [self._value(item) for item in node.elts]
-        self._step(*values)
-        whole = [value.const for value in values]
-        if all(value.known for value in values) and folding.fits(whole):
-            return Value(const=whole)
-        if any(value.shown for value in values):
-            return Value(text=composed((value.shown or UNKNOWN_PART for value in values), " "))
-        return UNKNOWN
+    def visit_List(self, node: ast.List | ast.Tuple) -> Value:
+        """Read a list, which may be a command."""
+        if not isinstance(node.ctx, ast.Load):
+            self.generic_visit(node)
+            return UNKNOWN
+        texts = [self.visit(item).text for item in node.elts]
+        if not any(texts):
+            return UNKNOWN
+        self._step(*texts)
+        return Value(text=shlex.join(UNKNOWN_PART if text is None else text for text in texts)[:MAX_TEXT])
 
-    def _subscript(self, node: ast.Subscript) -> Value:
-        owner = self._bare(node.value)
-        if isinstance(node.slice, ast.Slice):
-            parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            edges = [None if part is None else self._value(part).const for part in parts]
-            index: Any = folding.MISSING if folding.MISSING in edges else slice(*edges)
-        else:
-            key = self._value(node.slice)
-            if owner.ref is not None:
-                return self._item(owner.ref, key, node.lineno)
-            index = key.const
-        self._step(owner)
-        found = folding.item(owner.const, index)
-        return Value(const=found, built=isinstance(found, str | bytes))
+    visit_Tuple = visit_List  # noqa: N815
 
-    def _item(self, ref: str, key: Value, line: int) -> Value:
-        """Return what a key gives: of `globals()`, `sys.modules`, the environment, a `__dict__`."""
+    def visit_Subscript(self, node: ast.Subscript) -> Value:
+        """Read what a key gives: of the environment, or of a namespace."""
+        ref, key = self._bare(node.value).ref, self.visit(node.slice)
+        if ref is None:
+            return UNKNOWN
         if ref in ("os.environ", "os.environb"):
-            return self._variable(key, line)
+            return self._variable(key, node.lineno)
         if ref in NAMESPACES:
-            return self._by_text("", key, line)
+            return self._by_text("", key, node.lineno)
         if ref.endswith(".__dict__") or ref == "builtins":
-            return self._by_text(ref.removesuffix(".__dict__"), key, line)
-        if ref == "site.getsitepackages()":
-            return Value(text="/site-packages")
-        return Value(ref=f"{ref}[]") if len(ref) < MAX_REF else UNKNOWN
+            return self._by_text(ref.removesuffix(".__dict__"), key, node.lineno)
+        return Value(f"{ref}[]") if len(ref) < MAX_REF else UNKNOWN
 
     def _variable(self, key: Value, line: int) -> Value:
         """Return what is known of a variable of the environment, and note one that is named like a secret."""
-        if key.shown is not None and SECRET.search(key.shown):
-            self._findings.add(ScreenCode.CREDENTIAL_VARIABLE, line, key.shown)
+        if key.text is not None and SECRET.search(key.text):
+            self._findings.add(ScreenCode.CREDENTIAL_VARIABLE, line, key.text)
             self._used.append("os.environ")
-        return Value(text="~") if key.shown in ("HOME", "USERPROFILE") else UNKNOWN
+        return Value(text="~") if key.text in ("HOME", "USERPROFILE") else UNKNOWN
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call) -> Value:
+    def visit_Call(self, node: ast.Call) -> Value:
+        """Read a call: what is called, and what it is given."""
         func, receiver, method = node.func, UNKNOWN, ""
         if isinstance(func, ast.Attribute):
             receiver, method = self._bare(func.value), func.attr
@@ -550,14 +493,14 @@ class PythonReader:
             if target.ref is None and isinstance(func, ast.Name):
                 self._findings.text(func.id, node.lineno)
         before = len(self._used)
-        args = [self._value(arg) for arg in node.args]
-        keywords = {word.arg or "**": self._value(word.value) for word in node.keywords}
-        self._step(receiver, *args, *keywords.values())
+        args = [self.visit(arg) for arg in node.args]
+        keywords = {word.arg or "**": self.visit(word.value) for word in node.keywords}
+        self._step(receiver.text, *(value.text for value in (*args, *keywords.values())))
         call = Call(target.ref or "", receiver, method, args, keywords, node.lineno)
         self._noted(call)
         self._flows(call, before)
         self._used += [one for one in (receiver.ref, target.ref) if one is not None]
-        return self._result(call)
+        return self._result(call, node)
 
     def _noted(self, call: Call) -> None:
         if call.name:
@@ -568,18 +511,18 @@ class PythonReader:
                 self._note(call.name, call.line, "endless")
             if "()" not in call.name or call.name.startswith("get_ipython()"):
                 return
-        if call.method in self._index.methods and not call.receiver.known:
+        if call.method in self._index.methods and call.receiver.text is None:
             for row in self._index.exactly("method", call.method):
                 self._findings.row(row, call.line, f".{call.method}()")
 
     def _is_harmless(self, call: Call, code: str) -> bool:
         """Return whether what a rule finds in a call is nothing, because of what the call is given."""
         first = call.argument(0, "command", "cmd", "source", "expression")
-        if code == ScreenCode.PROCESS_SHELL.code and first.shown and PLAIN_COMMAND.match(first.shown):
-            self._findings.add(ScreenCode.PROCESS_PROGRAM, call.line, first.shown)
+        if code == ScreenCode.PROCESS_SHELL.code and first.text and PLAIN_COMMAND.match(first.text):
+            self._findings.add(ScreenCode.PROCESS_PROGRAM, call.line, first.text)
             return True
         if code == ScreenCode.DYNAMIC_EXECUTION.code:
-            return call.name in ("builtins.exec", "builtins.eval") and first.known and not first.built
+            return call.name in ("builtins.exec", "builtins.eval") and first.text is not None and not first.composed
         if code == ScreenCode.UNSAFE_LOAD.code and call.name.startswith("yaml."):
             loader = call.argument(1, "Loader").ref or ""
             return "Safe" in loader or "Base" in loader
@@ -591,122 +534,87 @@ class PythonReader:
         flows = [(given, row) for pattern, given, row in self._index.flows if pattern.fullmatch(called)]
         if flows:
             given = " ".join(self._used[before:])
-            self._step(Value(text=given))
+            self._step(given)
             for pattern, row in flows:
                 if pattern.search(given) is not None:
                     self._findings.row(row, call.line, called)
 
-    def _result(self, call: Call) -> Value:
-        """Return what is known of the result of a call."""
+    def _result(self, call: Call, node: ast.Call) -> Value:
+        """Read what a call is given, by what is called; return what is known of its result."""
         name, first, line = call.name, call.argument(0), call.line
         self._paths(call)
         if name in SHELL_CALLS:
-            self._command(call)
+            self._command(call, node)
         elif name in RUNNERS:
-            code = call.argument(0, "source", "expression", "object").shown
+            code = call.argument(0, "source", "expression", "object").text
             if code is not None:
                 self._inner(code, line)
         elif name in IMPORTERS:
             return self._import_call(call)
-        elif name in ("builtins.getattr", "inspect.getattr_static"):
+        elif name == "builtins.getattr":
             return self._by_text(first.ref, call.argument(1), line) if first.ref is not None else UNKNOWN
         elif name == "builtins.setattr":
-            self._patched(first.ref or "", call.argument(1).shown or "", call.argument(2), line)
-        elif name == "builtins.vars" and first.ref is not None:
-            return Value(ref=f"{first.ref}.__dict__")
+            constant = all(isinstance(arg, ast.Constant) for arg in node.args[2:])
+            self._patched(first.ref or "", call.argument(1).text or "", line, constant=constant)
         elif name == "os.getenv" or (call.receiver.ref == "os.environ" and call.method in ("get", "pop")):
             return self._variable(first, line)
-        elif name.startswith("get_ipython().") and first.shown is not None:
-            self._ipython(call, first.shown)
-        else:
-            return self._computed(call)
-        return self._of_name(name)
-
-    def _computed(self, call: Call) -> Value:
-        """Return a constant, a path, or the name of what is made by a call."""
-        name, receiver = call.name, call.receiver
-        if name in FOLDERS:
-            return FOLDERS[name]
-        if name in SAME_PATH:
-            path = receiver if receiver.ref == "pathlib.Path()" else call.argument(0)
-            if path.shown is not None:
-                return path
-        items = call.argument(1).const
-        if name == "builtins.map" and call.argument(0).ref == "builtins.chr" and isinstance(items, list):
-            letters = [folding.function("builtins.chr", [one]) for one in items]
-            return Value(const=letters) if folding.MISSING not in letters else UNKNOWN
-        if not call.keywords and all(arg.known for arg in call.args):
-            given = [arg.const for arg in call.args]
-            one = receiver.const
-            found = folding.method(one, call.method, given) if receiver.known else folding.function(name, given)
-            if found is not folding.MISSING:
-                return Value(const=found, built=isinstance(found, str | bytes))
-        if name in ("os.path.join", "pathlib.Path", "pathlib.Path().joinpath"):
-            parts = [*([receiver.shown] if call.method == "joinpath" else []), *(arg.shown for arg in call.args)]
-            text = joined_path(parts) if any(parts) else None
-            if len(parts) > 1 and text is not None:
-                self._findings.text(text, call.line)
-            return Value(ref=None if name == "os.path.join" else "pathlib.Path()", text=text)
-        if name == "os.path.dirname" and (call.argument(0).ref or "").endswith(".__file__"):
-            return Value(text="/site-packages/{}")
-        if receiver.known and call.method in ("format", "join"):
-            return Value(text=(call.argument(0).text if call.method == "join" else None) or receiver.shown)
-        return self._of_name(name, receiver.text)
-
-    def _of_name(self, name: str, text: str | None = None) -> Value:
-        return Value(ref=f"{name}()", text=text) if name and len(name) < MAX_REF else UNKNOWN
+        elif name.startswith("get_ipython().") and first.text is not None:
+            self._ipython(call, first.text)
+        elif name in JOINS:
+            return self._composed([arg.text for arg in call.args], line, "/", JOINS[name])
+        elif name == "pathlib.Path.home":
+            return Value("pathlib.Path()", "~")
+        elif call.method == "format":
+            return self._composed([call.receiver.text, None], line)
+        return Value(f"{name}()") if name and len(name) < MAX_REF else UNKNOWN
 
     def _paths(self, call: Call) -> None:
         """Note what a call does with the paths that it is given."""
         verbs = VERBS.get(call.name) or VERBS.get(f".{call.method}", ())
         if call.name in ("builtins.open", "pathlib.Path().open"):
             at = 1 if call.name == "builtins.open" else 0
-            mode = call.argument(at, "mode").shown or "r"
+            mode = call.argument(at, "mode").text or "r"
             verbs = ((at - 1, "write" if set(mode) & set("wax+") else "read"),)
         for at, verb in verbs:
             path = call.argument(at, *("path", "file", "filename", "src", "top", "pathname") if at == 0 else ("dst",))
-            if path.shown is not None and (code := judge(verb, path.shown)) is not None:
-                self._findings.add(code, call.line, path.shown)
-            elif verb == "tree" and path.shown is None:
+            if path.text is not None and (code := judge(verb, path.text)) is not None:
+                self._findings.add(code, call.line, path.text)
+            elif verb == "tree" and path.text is None:
                 self._findings.add(ScreenCode.FILE_DELETE, call.line, call.name)
             elif verb == "write" and (path.ref or "").endswith(".__file__"):
                 self._findings.add(ScreenCode.PERSIST_PACKAGE, call.line, path.ref or "")
 
-    def _command(self, call: Call) -> None:
+    def _command(self, call: Call, node: ast.Call) -> None:
         """Read the command of a call: a list of words, or a text for a shell."""
-        first = call.argument(0, "args", "cmd", "command", "file")
+        command = call.argument(0, "args", "cmd", "command", "file").text
         if call.name.startswith(("subprocess.", "asyncio.")):
-            shell = call.keywords.get("shell")
-            through = shell is not None and (not shell.known or bool(shell.const))
-            plain = first.shown is not None and PLAIN_COMMAND.match(first.shown)
-            if (through and not plain) or (not first.known and first.text is None):
+            through = any(word.arg == "shell" and not _is_false(word.value) for word in node.keywords)
+            plain = command is not None and PLAIN_COMMAND.match(command)
+            if (through and not plain) or command is None:
                 self._findings.add(ScreenCode.PROCESS_SHELL, call.line, call.name)
             if {"start_new_session", "preexec_fn", "creationflags"} & set(call.keywords):
                 self._findings.add(ScreenCode.PROCESS_BACKGROUND, call.line, call.name)
         elif call.name.startswith("os.") and len(call.args) > 1:
-            first = Value(const=[word.shown for word in call.args if word.shown is not None])
-        if isinstance(first.const, list):
-            said = [str(word) for word in first.const]
-            self._shell.words(said, call.line)
-            self._findings.text(" ".join(said), call.line)
-        elif first.shown is not None:
-            self._shell.read(first.shown, call.line)
+            command = " ".join(word.text for word in call.args if word.text is not None)
+        if command is not None:
+            self._shell.read(command, call.line)
 
     def _import_call(self, call: Call) -> Value:
         """Read an import by a name that is given as a text."""
         name = call.argument(0, "name")
-        if name.shown is None or not name.known:
+        if name.exact is None:
             self._findings.add(ScreenCode.DYNAMIC_IMPORT, call.line, call.name)
             return UNKNOWN
-        self._import(name.shown, call.line)
-        if name.built:
-            self._findings.add(ScreenCode.HIDDEN_NAME, call.line, name.shown)
+        module = name.exact[:MAX_REF]
+        self._import(module, call.line)
+        if name.composed:
+            self._findings.add(ScreenCode.HIDDEN_NAME, call.line, module)
         whole = call.name == "importlib.import_module" or "fromlist" in call.keywords
-        return Value(ref=canonical(name.shown[:MAX_REF] if whole else name.shown[:MAX_REF].partition(".")[0]))
+        return Value(canonical(module if whole else module.partition(".")[0]))
 
     def _ipython(self, call: Call, first: str) -> None:
         """Read a method of IPython's shell, which signs at the start of a line come to."""
-        second, third = (call.argument(at).shown or "" for at in (1, 2))
+        second, third = (call.argument(at).text or "" for at in (1, 2))
         if call.name == "get_ipython().run_line_magic":
             self._magics.line(first, second, call.line)
         elif call.name == "get_ipython().magic":
@@ -715,22 +623,9 @@ class PythonReader:
         elif call.name == "get_ipython().run_cell_magic":
             self._magics.cell(first, second, third, call.line)
 
-    _KINDS: Final[Mapping[type, Callable[[PythonReader, Any], Value]]] = {
-        ast.Constant: _constant,
-        ast.Name: _name,
-        ast.Attribute: _attribute,
-        ast.Call: _call,
-        ast.BinOp: _binary,
-        ast.JoinedStr: _joined,
-        ast.Subscript: _subscript,
-        ast.UnaryOp: _unary,
-        ast.Compare: _compare,
-        ast.Lambda: _lambda,
-        ast.NamedExpr: _walrus,
-        **dict.fromkeys((ast.List, ast.Tuple), _items),
-        **dict.fromkeys((ast.Await, ast.Starred), _inside),
-        **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp), _comprehension),
-    }
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def _leaves(node: ast.AST) -> bool:

@@ -85,7 +85,6 @@ class RuleIndex:
             self.rows[row.code] = row
             for kind, text in lines:
                 self._add(row, kind, text)
-        self.attributes = frozenset(self._names["attribute"])
         self.methods = frozenset(self._names["method"])
         self.text, self.shell, self.script = (self._patterns[kind] for kind in _PATTERNS)
         self.of = lru_cache(MAX_ASKED)(self._of)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from ...core.screen_findings import Screened
-from .constant_folding import Value, size
-from .python_reader import PythonReader
+from .python_reader import UNKNOWN, PythonReader, Value
 from .rule_index import RuleIndex, default
 
 MAX_NAMES = 3000
 """Names that are carried from cell to cell."""
 MAX_CARRIED = 4096
-"""Characters of a constant that is carried."""
+"""Characters of a text that is carried."""
 _ALLOWS = re.compile(
     r"#\s*sandbox:\s*allow\s+([a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)\s+(?:—|–|--|-)\s*(\S[^\n]{0,200})",  # noqa: RUF001 (people's dashes)
 )
@@ -57,7 +56,7 @@ class Screen:
             self.look(code, runs=False)
         for name, value in self._last[1].items():
             self.names.pop(name, None)
-            self.names[name] = value if not value.known or size(value.const) <= MAX_CARRIED else Value(value.ref)
+            self.names[name] = value if len(value.text or "") <= MAX_CARRIED else UNKNOWN
         while len(self.names) > MAX_NAMES:
             plain = next((name for name, value in self.names.items() if value.ref is None), None)
             del self.names[plain if plain is not None else next(iter(self.names))]

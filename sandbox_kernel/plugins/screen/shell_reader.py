@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from .cell_findings import CellFindings, squeezed
 from .codes import ScreenCode
-from .constant_folding import words
+from .known_names import words
 
 MAX_TEXT = 1 << 15
 MAX_DEPTH = 4

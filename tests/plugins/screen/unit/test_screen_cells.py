@@ -179,6 +179,20 @@ def test_a_comment_without_a_reason_or_a_code_allows_nothing(comment: str) -> No
     assert Screen().look(f"{comment}\nimport os\nos.system(x)").counted
 
 
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import logging\nlogging.raiseExceptions = False", []),
+        ("import os\nos.environ['API_TOKEN'] = 'x'", []),
+        ("import os\nos.getcwd = lambda: '/'", ["persist-patch"]),
+        ("import os\nsetattr(os, 'getcwd', other)", ["persist-patch"]),
+        ("import sys\nsys.modules['json'] = other", ["persist-patch"]),
+    ],
+)
+def test_a_setting_of_a_module_is_no_patch_of_it(code: str, found: list[str]) -> None:
+    assert [one.code for one in Screen().look(code).findings] == found
+
+
 def test_expressions_that_come_with_a_cell_are_read_too() -> None:
     assert Screen().look("x = 1", ("__import__('os').system('id')",)).score >= 60
 

@@ -14,7 +14,6 @@ MAX_SECONDS = 3.0
 
 LONG = f"x = '{'a' * 6000}'\nx = x + x + x + x + x + x + x + x + x + x\ny = q + x\n"
 """A text of 60,000 characters, and one of which the beginning is not known."""
-TOWER = "{0} = ['x' * 100]\n" + "{0} = [{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]\n" * 12
 HOSTILE = {
     "2 MB of statements": "x = 1\n" * 340_000,
     "2 MB of text": "x = '" + "a" * 2_000_000 + "'",
@@ -33,9 +32,6 @@ HOSTILE = {
     "texts that grow": "a = 'x' * 4096\n" + "a = a + a\n" * 5000,
     "products": "9**9**9**9",
     "shifts": "1 << 10**9",
-    "a wide format": "'{:>1000000000}'.format(1) + '%1000000000d' % 1",
-    "replaced": "('a' * 4000).replace('a', 'b' * 4000).replace('b', 'c' * 4000)",
-    "a bomb of zlib": "import zlib\nzlib.decompress(b'x\\x9c' + b'\\xed\\xc1' * 20000)",
     "lists within lists": "x = " + "[" * 140 + "]" * 140,
     "lambdas": "lambda: " * 5000 + "1",
     "conditions": "1 if 1 else " * 5000 + "1",
@@ -87,7 +83,6 @@ HOSTILE = {
     "2 MB encoded": "x = '" + "QUJD" * 500_000 + "'",
     "2 MB of continued lines": "\\\n" * 1_000_000,
     "much code in code": "exec('x=1')\n" * 9000,
-    "much that is decoded": "import base64\n" + "base64.b64decode('QUJD')\n" * 4500,
     "imports": "import a.b.c as d\n" * 7000,
     "all names of a module": "from os import *\n" * 7000,
     "all names of many modules": "".join(f"from a{number} import *\n" for number in range(6000)),
@@ -98,10 +93,6 @@ HOSTILE = {
     "a path that grows": f"{LONG}from pathlib import Path\np = Path(x)\n" + "p = p / x\n" * 12_000,
     "a long text in many commands": f"{LONG}import os\n" + "os.system(x)\n" * 6000,
     "a module of many dots": "x = '../' * 1300\nx = x + x + x + x + x + x + x + x + x + x\n" + "__import__(x)\n" * 2500,
-    "a long text that is split": LONG + "x.split('a')\n" * 6000,
-    "lists that are compared": f"{TOWER.format('a')}{TOWER.format('b')}a == b",
-    "lists that are said": f"{TOWER.format('a')}str(a)",
-    "lists that are sorted": f"{TOWER.format('a')}{TOWER.format('b')}sorted([a, b, a, b])",
 }
 
 
@@ -122,7 +113,6 @@ COMPOSED = {
     "a path": "import os\nos.path.join(" + "x," * MANY + ")",
     "a path of which parts are not known": "import os\nos.path.join(q, " + "x," * MANY + ")",
     "a command": "import subprocess\nsubprocess.run([q, " + "x," * 1900 + "])",
-    "letters for letters": "x.translate({97: '" + "b" * 9000 + "'})",
 }
 
 
@@ -164,7 +154,7 @@ def test_a_session_remembers_a_bounded_number_of_names() -> None:
 
 
 def test_no_code_of_a_cell_runs() -> None:
-    """A constant is computed with functions of a table, and nothing else is called."""
+    """Texts are put together by the reader, and nothing of the cell is called."""
     marks: list[int] = []
     code = "class A(str):\n def __add__(self, b): marks.append(1)\nx = A('a') + 'b'\n[marks.append(2) for _ in 'ab']"
     Screen().look(code)
