@@ -73,7 +73,7 @@ test-deleted: $(VENV)/.for-tests setup ## the checkout without one plugin, for e
 	@$(BIN)/python -m tests.support.deleted $(PLUGIN)
 
 # Frameworks that are large, or do not go together: each has an environment of its own in .cache/recipes/.
-FRAMEWORKS := openai-agents pydantic-ai-slim deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server \
+FRAMEWORKS := openai-agents pydantic-ai-slim[mcp] deepagents crewai llama-index-core e2b-code-interpreter jupyter-mcp-server \
 	schemathesis
 E2B_TOOLS := langchain-e2b crewai-tools llama-index-core smolagents
 recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skips, each with its framework
@@ -88,11 +88,12 @@ recipes: $(VENV)/.for-tests ## the recipes for agent frameworks that `test` skip
 			tests/plugins/serve/container/test_official_client.py tests/plugins/serve/container/test_schemathesis.py \
 			$(PYTEST_ARGS) || exit 1; \
 	done
-	@echo "--- clients of Jupyter's wire: ag2, open-webui"
+	@echo "--- clients of Jupyter's wire: ag2, autogen, open-webui"
 	@python=.cache/recipes/jupyter-mcp-server/bin/python; \
-		$$python -m pip install --quiet --disable-pip-version-check 'ag2[jupyter-executor]<1' aiohttp nbformat && \
+		$$python -m pip install --quiet --disable-pip-version-check 'ag2[jupyter-executor]<1' \
+			autogen-agentchat 'autogen-ext[docker-jupyter-executor]' aiohttp nbformat && \
 		$$python -m pip install --quiet --disable-pip-version-check --no-deps open-webui && \
-		$$python -m pytest -p no:cacheprovider tests/plugins/serve/container/test_jupyter_clients.py $(PYTEST_ARGS)
+		$$python -m pytest -p no:cacheprovider -W ignore::ResourceWarning tests/plugins/serve/container/test_jupyter_clients.py $(PYTEST_ARGS)
 	@# Each first by itself: some name an older mcp than ours, and pip would take an old version of them.
 	@for name in $(E2B_TOOLS); do \
 		echo "--- $$name"; \

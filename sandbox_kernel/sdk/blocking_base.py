@@ -24,7 +24,6 @@ from .callbacks import Callback, Callbacks
 from .client import AsyncSandbox, session_of
 from .commands import AsyncCommands, AsyncPty, OnPty, PtySize
 from .event_loop_thread import Background, awaited
-from .execution import Execution
 from .file_copies import Progress, followed
 from .files import AsyncFiles, Steps
 from .folder_entries import FilesystemEvent, Watching
@@ -429,14 +428,3 @@ def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
     thread.start()
     thread.join()
     return future.result()
-
-
-def cell_of(sandbox: SandboxBase, code: str) -> concurrent.futures.Future[Execution]:
-    """Start a cell, and return its future: for callers that await it on a loop of their own. Cancelled, it ends.
-
-    Raises `SandboxClosed` after `kill`.
-    """
-    return asyncio.run_coroutine_threadsafe(
-        sandbox._inner.run_code(code),  # noqa: SLF001 (a part of the class that its users need not see)
-        sandbox._join().loop,  # noqa: SLF001
-    )

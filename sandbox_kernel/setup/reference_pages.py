@@ -73,7 +73,7 @@ change. Codes are in
 - `code` of a line of the audit, and of an error of the file messages;
 - `error.code` of an execution in Python and of an answer over MCP, `error.code.code` of a `SandboxError`;
 - `sandbox-kernel/code` in `_meta` of a refused call over MCP, `code` in `data` of an error of that protocol;
-- `error_code` of AutoGen's result, `code` of `StepFailed` in smolagents, the artifact of a LangChain tool.
+- `code` of `StepFailed` in smolagents.
 
 The severity says what it means for a run (`--fail-on-policy`). **violation**: it could have acted, loaded, leaked or
 forged something. **limit**: something was used up. **notice**: honest code does so too. **failure**: a kernel, a

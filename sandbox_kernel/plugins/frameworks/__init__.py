@@ -1,14 +1,12 @@
 """Adapters for the frameworks of language models: each is one module, and imports its framework when it is imported.
 
-`as_text` and `pictures` are for a framework that needs no adapter: one that takes a function as a tool.
+There is one for a framework whose executor, workspace or environment is replaced. `as_text` and `pictures` are for one
+that takes a function as a tool; most take `sandbox-kernel mcp` as well.
 
 - `plugin`: What this plugin adds: modules that programs import, and no command.
 - `answers`: Values that code in the sandbox answers with: tagged JSON, read without trusting it.
 - `smolagents`: An executor for smolagents' code agents.
-- `autogen`: A code executor for AutoGen.
-- `langchain`: A tool for LangChain.
 - `mcp_tools`: The tools of MCP servers, as functions of cells.
-- `pydantic_ai`: Code mode for pydantic-ai.
 - `openai_agents`: A sandbox client for the OpenAI Agents SDK.
 - `deepagents`: A backend for Deep Agents.
 - `e2b_arguments`: E2B's arguments as those of this package.
@@ -84,9 +82,3 @@ def failure(execution: Execution) -> str | None:
 def code_of(execution: Execution) -> str | None:
     """Return why the sandbox ended a cell, for programs: a row of docs/codes.md; None for what the cell raised."""
     return None if execution.error is None else execution.error.code
-
-
-def timed_out(execution: Execution) -> bool:
-    """Return whether the sandbox ended a cell because its time was up; a cell can only raise what is called so."""
-    error = execution.error
-    return error is not None and error.from_sandbox and error.name == "CellTimeout"

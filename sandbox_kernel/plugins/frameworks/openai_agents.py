@@ -1,7 +1,7 @@
 """A sandbox client for the OpenAI Agents SDK: `SandboxRunConfig(client=SandboxKernelClient(memory="1G"))`.
 
-A `SandboxAgent` then has its workspace and its commands in a sandbox. The workspace is /mnt/data. For an ordinary
-`Agent`, a function of your own around `run_code` is enough (docs/integrations.md).
+A `SandboxAgent` then has its workspace and its commands in a sandbox. The workspace is /mnt/data. An ordinary `Agent`
+takes `sandbox-kernel mcp` (docs/integrations.md).
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from tests.frameworks.conftest import no_other_machine, nothing_left, pytest_con
 
 __all__ = ["no_other_machine", "nothing_left", "pytest_configure"]
 
-SUITES = {"test_inspect_contract.py", "test_langchain_standard.py"}
-"""They are marked long, and import their framework at once: a second for each worker that then runs none of them."""
+SUITE = "test_inspect_contract.py"
+"""It is marked long, and imports its framework at once: a second for each worker that then runs none of it."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if collection_path.name in SUITES and config.option.markexpr == "not long" else None
+    return True if collection_path.name == SUITE and config.option.markexpr == "not long" else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,9 +34,10 @@ def nothing_stays() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing is reported anywhere, and what a framework stores lies in a folder of the test."""
+    """Nothing is reported anywhere, what a framework stores lies in a folder of the test, and our command is found."""
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}
     quiet |= {"CREWAI_STORAGE_DIR": str(tmp_path), "OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false"}
+    quiet["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name, value in quiet.items():
         monkeypatch.setenv(name, value)
 
@@ -73,9 +75,9 @@ def openai_scripted(*steps: tuple[str, dict[str, Any]] | str) -> Any:
     return Scripted()
 
 
-def test_openai_agents_run_code_with_a_function() -> None:
+def test_openai_agents_run_code_over_mcp() -> None:
     pytest.importorskip("agents")
-    model = openai_scripted(("run_python", {"code": FIBONACCI}), "It is 55.")
+    model = openai_scripted(("run_code", {"code": FIBONACCI}), "It is 55.")
     assert run_example("OpenAI Agents SDK", model=model)["answer"] == "It is 55."
     assert "it is 55" in model.told
 
@@ -130,14 +132,14 @@ async def test_a_session_of_openai_agents_keeps_its_files_in_a_snapshot(tmp_path
 # --- pydantic-ai -----------------------------------------------------------------------------------------------------
 
 
-def test_pydantic_ai() -> None:
+def test_pydantic_ai_runs_code_over_mcp() -> None:
     pytest.importorskip("pydantic_ai")
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
 
     told: list[str] = []
     code = f"{FIBONACCI}\nimport PIL.Image\nPIL.Image.new('RGB', (3, 3))"
-    steps = [ToolCallPart("run_python", {"code": code}), TextPart("It is 55.")]
+    steps = [ToolCallPart("run_code", {"code": code}), TextPart("It is 55.")]
 
     def answer(messages: Any, _: Any) -> Any:
         told.append(str(messages))
@@ -145,26 +147,45 @@ def test_pydantic_ai() -> None:
 
     assert run_example("pydantic-ai", model=FunctionModel(answer))["answer"] == "It is 55."
     assert "it is 55" in told[-1]
-    assert "[image 1]" in told[-1]
     assert "image/png" in told[-1]
 
 
-# --- Deep Agents -----------------------------------------------------------------------------------------------------
+# --- LangChain and Deep Agents ---------------------------------------------------------------------------------------
 
 
-def test_deep_agents_have_files_and_commands() -> None:
-    pytest.importorskip("deepagents")
+def langchain_scripted(answers: list[Any]) -> Any:
+    """Return the framework's own fake of a chat model, which also takes tools."""
     from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
-    from langchain_core.messages import AIMessage, BaseMessage
 
     class Scripted(FakeMessagesListChatModel):
         def bind_tools(self, tools: Any, **_: Any) -> Any:
             return self
 
-    def call(name: str, number: int, **given: Any) -> AIMessage:
-        return AIMessage("", tool_calls=[{"name": name, "args": given, "id": str(number), "type": "tool_call"}])
+    return Scripted(responses=answers)
 
-    said_by_model: list[BaseMessage] = [
+
+def call(name: str, number: int, **given: Any) -> Any:
+    from langchain_core.messages import AIMessage
+
+    return AIMessage("", tool_calls=[{"name": name, "args": given, "id": str(number), "type": "tool_call"}])
+
+
+def test_langchain_runs_code_with_a_function() -> None:
+    pytest.importorskip("langchain")
+    from langchain_core.messages import AIMessage
+
+    step = call("run_python", 1, code="from statistics import mean\nmean([3, 1, 4, 1, 5])")
+    names = run_example("LangChain", model=langchain_scripted([step, AIMessage("It is 2.8.")]))
+    assert names["answer"] == "It is 2.8."
+    assert [message.type for message in names["result"]["messages"]] == ["human", "ai", "tool", "ai"]
+    assert names["result"]["messages"][2].content == "2.8"
+
+
+def test_deep_agents_have_files_and_commands() -> None:
+    pytest.importorskip("deepagents")
+    from langchain_core.messages import AIMessage
+
+    said_by_model = [
         call("execute", 1, command="tail -n +2 sales.csv | wc -l; echo bad >&2; exit 2"),
         call("write_file", 2, file_path="/mnt/data/notes/a.md", content="one\ntwo\n"),
         call("edit_file", 3, file_path="/mnt/data/notes/a.md", old_string="two", new_string="three"),
@@ -173,7 +194,7 @@ def test_deep_agents_have_files_and_commands() -> None:
         call("execute", 6, command="seq 100000"),
         AIMessage("It has 1."),
     ]
-    names = run_example("Deep Agents", model=Scripted(responses=said_by_model))
+    names = run_example("Deep Agents", model=langchain_scripted(said_by_model))
     assert names["answer"] == "It has 1."
     said = {message.tool_call_id: message.content for message in names["result"]["messages"] if message.type == "tool"}
     assert said["1"].startswith("1\nbad\n")
@@ -254,45 +275,3 @@ def test_llamaindex() -> None:
     model = MockFunctionCallingLLM(response_generator=answer)
     assert "It is 55." in run_example("LlamaIndex", model=model)["answer"]
     assert "it is 55" in told[-1]
-
-
-# --- code mode -------------------------------------------------------------------------------------------------------
-
-
-async def test_code_mode_of_pydantic_ai_calls_tools_that_run_here() -> None:
-    pytest.importorskip("pydantic_ai")
-    from pydantic_ai import Agent, FunctionToolset
-    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-    from pydantic_ai.models.function import FunctionModel
-
-    from sandbox_kernel.plugins.frameworks.pydantic_ai import CodeMode
-
-    toolset: Any = FunctionToolset()
-    here: list[int] = []
-    prices = {"lamp": 3, "chair": 20}
-
-    @toolset.tool_plain  # type: ignore[untyped-decorator]
-    def price(thing: str, number: int = 1) -> int:
-        """Return the price of a thing."""
-        here.append(os.getpid())
-        return prices[thing] * number
-
-    told: list[Any] = []
-    code = (
-        "from sandbox_tools import *\n"
-        "try: price('lamp', number='many')\n"
-        "except ToolError as error: print(error.code)\n"
-        "price('lamp', 2) + price('chair')"
-    )
-
-    def model(messages: Any, info: Any) -> Any:
-        told.append((messages, info))
-        return ModelResponse([ToolCallPart("run_python", {"code": code})] if len(told) == 1 else [TextPart("26")])
-
-    mode = CodeMode(toolset, memory="512M")
-    agent: Any = Agent(FunctionModel(model), toolsets=[mode])
-    async with agent:
-        assert (await agent.run("What do they cost?")).output == "26"
-    assert "price(thing: str, number: int = ...): Return the price of a thing." in str(told[0][1].function_tools)
-    assert told[1][0][-1].parts[0].content == "tool-arguments-wrong\n26"
-    assert here == [os.getpid()] * 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [
-    pytest.mark.parametrize("screen", ["warn", "block"]),
-    pytest.mark.filterwarnings("ignore:No approval function set for CodeExecutorAgent:UserWarning"),
-]
+from sandbox_kernel import Sandbox
+from sandbox_kernel.plugins.frameworks import as_text
+
+pytestmark = pytest.mark.parametrize("screen", ["warn", "block"])
 
 SLIGHT = "import os\nprint('it', os.path.exists('/etc/passwd'))"
 """40 points: it runs, also where 60 are blocked."""
@@ -41,46 +41,13 @@ async def test_smolagents_observes_it(screen: str) -> None:
 
 
 @pytest.mark.long
-async def test_autogen_returns_it_with_the_output(screen: str) -> None:
-    from autogen_core import CancellationToken
-    from autogen_core.code_executor import CodeBlock
-
-    from sandbox_kernel.plugins.frameworks.autogen import SandboxCodeExecutor
-
-    async with SandboxCodeExecutor(memory="512M", screen=screen) as executor:
-        blocks = [CodeBlock(code=code, language="python") for code in (SLIGHT, GRAVE)]
-        result = await executor.execute_code_blocks(blocks, CancellationToken())
-        assert WARNED in result.output
-        assert "it True" in result.output
-        assert WHY in result.output
-        assert (result.exit_code, result.error_code) == ((0, None) if screen == "warn" else (1, "screen-blocked"))
-        assert {"file-read-system", CODES} <= {one.code for one in result.findings}
-        block = CodeBlock(code="true\nrm -rf /etc/nothing", language="sh")
-        result = await executor.execute_code_blocks([block], CancellationToken())
-        assert CODES in result.output
-        assert (result.exit_code == 0) is (screen == "warn")
-
-
-async def test_langchain_has_it_in_content_and_artifact(screen: str) -> None:
-    from langchain_core.messages import ToolMessage
-
-    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
-
-    with SandboxTool(memory="512M", screen=screen) as tool:
-
-        def call(code: str) -> ToolMessage:
-            message = tool.invoke({"name": tool.name, "args": {"code": code}, "id": "1", "type": "tool_call"})
-            assert isinstance(message, ToolMessage)
-            return message
-
-        slight, grave = call(SLIGHT), call(GRAVE)
-        assert WARNED in slight.text
-        assert "it True" in slight.text
-        assert [(one.code, one.line) for one in slight.artifact.findings] == [("file-read-system", 2)]
-        assert WHY in grave.text
-        assert (CODES, 3) in [(one.code, one.line) for one in grave.artifact.findings]
-        assert (grave.artifact.error is None) is (screen == "warn")
-        assert call("'mark' in globals()").text == str(screen == "warn")
+def test_a_function_of_any_framework_has_it_as_text(screen: str) -> None:
+    with Sandbox(memory="512M", screen=screen) as sandbox:
+        slight, grave = as_text(sandbox.run_code(SLIGHT)), as_text(sandbox.run_code(GRAVE))
+        assert WARNED in slight
+        assert "it True" in slight
+        assert WHY in grave
+        assert as_text(sandbox.run_code("'mark' in globals()")) == str(screen == "warn")
 
 
 async def test_inspect_ai_tells_it_beside_what_a_command_says(screen: str) -> None:

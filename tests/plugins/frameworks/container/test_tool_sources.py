@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from sandbox_kernel import Sandbox, Tools
-from tests.plugins.frameworks.container.test_langchain import request
-from tests.plugins.frameworks.container.test_langchain import scripted as chat
-from tests.plugins.frameworks.container.test_smolagents import scripted as coder
+from tests.plugins.frameworks.container.test_smolagents import scripted
 
 PRICES = {"lamp": 3, "chair": 20}
 HERE: list[int] = []
@@ -37,38 +34,10 @@ def test_smolagents() -> None:
     )
     HERE.clear()
     with SandboxExecutor(host_tools=[price], memory="512M") as executor:
-        model = coder(*steps)
+        model = scripted(*steps)
         agent = CodeAgent(tools=[price], model=model, executor=executor, verbosity_level=LogLevel.OFF)
         assert agent.run("What do they cost?") == 23
         assert "the arguments of the tool price do not fit" in model.told
-    assert [os.getpid()] * 2 == HERE
-
-
-def test_langchain() -> None:
-    from langchain.agents import create_agent
-    from langchain_core.messages import AIMessage
-    from langchain_core.tools import tool
-
-    from sandbox_kernel.plugins.frameworks.langchain import SandboxTool
-
-    @tool
-    def price(thing: str, number: int = 1) -> int:
-        """Return the price of a thing."""
-        HERE.append(os.getpid())
-        return PRICES[thing] * number
-
-    HERE.clear()
-    code = (
-        "from sandbox_tools import price, ToolError\n"
-        "try: price('lamp', number='many')\n"
-        "except ToolError as error: print(error.code)\n"
-        "price('lamp', 2) + price('chair')"
-    )
-    with SandboxTool(memory="512M", tools=[price]) as sandbox:
-        assert "price(thing: str, number: int = ...): Return the price of a thing." in sandbox.description
-        agent: Any = create_agent(chat(AIMessage("", tool_calls=[request(code)]), AIMessage("26")), tools=[sandbox])
-        messages = agent.invoke({"messages": [("user", "What do they cost?")]})["messages"]
-    assert messages[2].content == "tool-arguments-wrong\n26"
     assert [os.getpid()] * 2 == HERE
 
 

@@ -17,6 +17,7 @@ import pytest
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import Server
 from tests.plugins.serve.container.test_e2b_wire import run, sandbox
+from tests.support.pages import snippets
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
@@ -73,6 +74,22 @@ async def test_jupyter_mcp_server(server: Server, where: str) -> None:
             assert "42" in str(found.content)
         assert (await run(chat, "total"))[0]["text"] == "42"
         assert said["sandboxID"] == kernel.replace("-", "")
+
+
+@pytest.mark.filterwarnings("ignore:No approval function set for CodeExecutorAgent:UserWarning")
+def test_autogen(where: str) -> None:
+    """The example of docs/integrations.md: an agent writes code, runs it and reflects."""
+    pytest.importorskip("autogen_ext", reason="make recipes has it")
+    pytest.importorskip("asyncio_atexit", reason="make recipes has it")
+    from autogen_ext.models.replay import ReplayChatCompletionClient
+
+    code = "```python\na, b = 0, 1\nfor _ in range(10):\n    a, b = b, a + b\nprint('it is', a)\n```"
+    model = ReplayChatCompletionClient([code, "The 10th Fibonacci number is 55."])
+    names = {"model": model, "address": where.removeprefix("http://").removesuffix("/jupyter"), "token": ANN}
+    [source] = [one for one in snippets("docs/integrations.md") if "DockerJupyterCodeExecutor" in one]
+    exec(compile(source, "docs/integrations.md", "exec"), names)  # noqa: S102 (our own page)
+    assert names["answer"] == "The 10th Fibonacci number is 55."
+    assert "it is 55" in str(model.create_calls[-1]["messages"])
 
 
 def test_ag2(where: str, tmp_path: Path) -> None:
