@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Getting ready": ("setup", "build", "install", "uninstall", "doctor"),
     "Running code without a front end": (),
     "Records": (),
-    "Checking and maintaining": ("ps", "reap", "snapshots", "settings", "codes", "docs", "completion"),
+    "Checking and maintaining": ("ps", "reap", "settings", "codes", "docs", "completion"),
 }
 
 EXAMPLES: dict[str, dict[str, str]] = {
@@ -53,10 +53,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "reap": {
         "sandbox-kernel reap": "remove what a lost owner left behind; running sandboxes stay",
         "sandbox-kernel reap --follow --engine kubernetes": "go on, and delete pods within a second of their end",
-    },
-    "snapshots": {
-        "sandbox-kernel snapshots": "name, age, size, engine and image of each",
-        "sandbox-kernel snapshots delete before-the-model": "one less",
     },
     "settings": {
         "sandbox-kernel settings": "every value, and its source: default, file or argument",

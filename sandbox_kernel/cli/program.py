@@ -158,6 +158,7 @@ def parser(*others: Plugin) -> Parser:
                 given.name,
                 given.run,
                 settings=given.settings,
+                shown=given.shown,
                 exit_codes=given.exit_codes,
                 group=given.group,
                 examples=given.examples,
@@ -187,7 +188,6 @@ def parser(*others: Plugin) -> Parser:
     command("reap", subcommands.reap, shown=OF_AN_ENGINE).add_argument(
         "--follow", action="store_true", help="go on, and remove sandboxes as they end, until SIGTERM"
     )
-    subcommands.add_snapshot_options(command("snapshots", subcommands.snapshots, shown=subcommands.OF_SNAPSHOTS))
     _pages(command("settings", subcommands.show_settings), "settings")
     _pages(command("codes", subcommands.codes, settings=False), "codes")
     one = command("docs", subcommands.docs, settings=False)

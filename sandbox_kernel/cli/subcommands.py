@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.forms import did_you_mean
 from ..config.sources import SETTINGS, from_files, from_files_for_all
-from ..core.codes import TABLE, EndCode, SnapshotCode, UsageCode
-from ..core.errors import ConfigurationError, EngineUnavailable, FileNotThere, SandboxError
+from ..core.codes import TABLE, EndCode, UsageCode
+from ..core.errors import ConfigurationError, EngineUnavailable, SandboxError
 from ..core.model import PYTHON_KERNEL, SandboxSample, Settings, format_bytes
 from ..core.tasks import Tasks
 from ..engines.abilities import Reaping
@@ -41,8 +40,8 @@ from ..engines.select import (
     provider,
     without_own_broker,
 )
-from ..files.snapshots import Store
-from ..policy.safe_text import ours
+from ..plugins import index
+from ..policy.safe_text import columns, ours
 from ..setup.install import NAME, check, install, settings_in_order, uninstall
 
 if TYPE_CHECKING:
@@ -114,7 +113,8 @@ def ps(options: argparse.Namespace) -> int:
         ]
         print(json.dumps(lines, indent=2))
     else:
-        print(columns([for_people(row, use) for row, use in zip(rows, used, strict=True)]))
+        shown = [for_people(row, use) for row, use in zip(rows, used, strict=True)]
+        print(columns(shown) if shown else "no sandbox is running")
     for other in others() if check(options.values).engine == AUTO else ():
         print(f"not taken: the broker at {other}, which another installation of this package started", file=sys.stderr)
     return FINE
@@ -142,75 +142,6 @@ def _duration(seconds: int) -> str:
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-
-
-def columns(rows: list[dict[str, str]]) -> str:
-    if not rows:
-        return "no sandbox is running"
-    header = list(rows[0])
-    cells = [
-        [name.upper().replace("_", " ") for name in header],
-        *([ours(str(row[name])) for name in header] for row in rows),
-    ]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
-
-
-OF_SNAPSHOTS = ("snapshots_size", "snapshots_age")
-"""The settings that concern it."""
-
-
-def add_snapshot_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("action", nargs="?", choices=("list", "delete"), default="list", help="default: %(default)s")
-    one.add_argument("names", nargs="*", metavar="NAME", help="of those to delete")
-    one.add_argument("--json", action="store_true", help="print JSON")
-
-
-def snapshots(options: argparse.Namespace) -> int:
-    """List the snapshots of sandboxes that this user has, or delete some.
-
-    What is older than `snapshots_age` is removed before. A snapshot has all that its sandbox had in memory.
-    """
-    store = Store.of(check(from_files_for_all() | options.values))
-    if (options.action == "delete") != bool(options.names):
-        words = "snapshots delete needs a NAME" if options.action == "delete" else "snapshots list takes no NAME"
-        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, words)
-    if options.action == "delete":
-        for name in options.names:
-            if not store.delete(name):
-                raise FileNotThere(SnapshotCode.SNAPSHOT_MISSING.note(name=name))
-            print(f"removed {name}")
-        return FINE
-    found = store.list()
-    if options.json:
-        rows: list[dict[str, Any]] = [
-            {"name": one.name, "made": one.made, "bytes": one.bytes, **_spec(one.about)} for one in found
-        ]
-        print(json.dumps(rows, indent=2))
-    elif not found:
-        print("there is no snapshot")
-    else:
-        print(columns([_snapshot_row(one.name, one.made, one.bytes, _spec(one.about)) for one in found]))
-        print(ours(f"{format_bytes(sum(one.bytes for one in found))} in {store.path}"))
-    return FINE
-
-
-def _spec(about: Any) -> dict[str, str]:
-    """Return what is said of its sandbox, as far as that is text."""
-    spec = about.get("spec") if isinstance(about, dict) else None
-    given = spec if isinstance(spec, dict) else {}
-    return {name: str(given[name])[:200] for name in ("engine", "image") if isinstance(given.get(name), str)}
-
-
-def _snapshot_row(name: str, made: float, size: int, spec: dict[str, str]) -> dict[str, str]:
-    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
-    return {
-        "name": name,
-        "taken": day,
-        "size": format_bytes(size),
-        "engine": spec.get("engine", "?"),
-        "image": spec.get("image", "?"),
-    }
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -387,18 +318,18 @@ def _walls(options: argparse.Namespace) -> int:
 def reap(options: argparse.Namespace) -> int:
     """Remove sandboxes whose owner is gone.
 
-    Snapshots that are older than `snapshots_age`, or were never finished, go as well.
+    What plugins keep goes as well if it was never finished, or is too old: snapshots after `snapshots_age`.
     """
-    from ..files.snapshots import Store
-
     if options.follow:
         return _reap_on(options)
     count = engine_call(options, "reap")
     if count:
         print(f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
-    gone = Store.of(check(from_files_for_all() | options.values)).tidy()  # may be refused, which keeps no sandbox
+    settings = check(from_files_for_all() | options.values)
+    tidied = [plugin.tidy(settings) for plugin in index.plugins() if plugin.tidy is not None]  # may raise: last
+    gone = ", ".join(filter(None, tidied))
     if gone or not count:
-        print(f"removed {gone} {'snapshot' if gone == 1 else 'snapshots'}" if gone else "nothing to remove")
+        print(f"removed {gone}" if gone else "nothing to remove")
     return FINE
 
 
@@ -455,7 +386,6 @@ def show_settings(options: argparse.Namespace) -> int:
 
 def codes(options: argparse.Namespace) -> int:
     """Show every code of a refusal, a removal or an end: its severity, its meaning, and what to do."""
-    from ..plugins import index
     from ..setup import reference_pages
 
     tables = TABLE | index.codes()

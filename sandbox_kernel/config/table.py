@@ -254,26 +254,6 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             scope="process",
         ),
         Setting(
-            "snapshots_size",
-            size(64 * KIB),
-            "What all snapshots of this user may take together.",
-            scope="process",
-        ),
-        Setting(
-            "snapshots_age",
-            seconds(1),
-            "An older snapshot is removed when snapshots are next used.",
-            "30 days",
-            scope="process",
-        ),
-        Setting(
-            "pause_memory",
-            seconds(1),
-            "How long a paused sandbox of the engine qemu keeps its memory. Then it is written to this user's data "
-            "folder, and its processes end; `resume` reads it again. Other engines keep the memory.",
-            scope="process",
-        ),
-        Setting(
             "plugins",
             listed(re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"), "plugins", "rate-limit, journal", "NAMES"),
             "Plugins of other packages that take part in each session (docs/write-a-plugin.md). They run on the host.",

@@ -19,7 +19,6 @@ standard library and each other, and are written for Python 3.9 and later.
 - `nested_agents`: Further agents of one sandbox, each with a kernel of its own.
 - `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python, and interrupts that meet
 cells alone.
-- `reseed`: What a kernel draws again whose cells ran before it was copied; in the kernel.
 - `figure_data`: What a matplotlib figure shows, as data; in the kernel, where the SDK's caller asked for it.
 - `output_inlining`: What an output names and cannot load becomes part of it; in the kernel.
 - `shell_commands`: Commands beside the cells; in the kernel, with the first of them.

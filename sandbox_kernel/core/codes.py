@@ -604,31 +604,6 @@ class EndCode(Code):
     PLATFORM_FAILED = "failure", "the sandbox failed", _ENGINE
 
 
-_LIST = "See `sandbox-kernel snapshots`."
-_OWN = "Delete it, `sandbox-kernel snapshots delete NAME`, and check who can write there."
-_NEW = "Take a new snapshot, of another sandbox if need be."
-
-
-@unique
-class SnapshotCode(Code):
-    """Why a snapshot is refused."""
-
-    SNAPSHOT_MISSING = "failure", "there is no snapshot {name!r}", _LIST
-    SNAPSHOT_EXISTS = "failure", "there is a snapshot {name!r} already", _LIST
-    SNAPSHOT_NAME_UNFIT = (
-        "failure",
-        "the snapshot's name is not valid",
-        "Use letters, digits, '.', '-' and '_', at most 64, and begin with a letter or digit.",
-    )
-    SNAPSHOT_DAMAGED = "violation", "the snapshot {name!r} is damaged: {why}", _OWN
-    SNAPSHOT_NOT_OWN = "violation", "the snapshot {name!r} is not this user's alone: {why}", _OWN
-    SNAPSHOT_UNFIT = "failure", "the snapshot {name!r} does not fit: {why}", _NEW
-    SNAPSHOT_NO_ROOM = "limit", "there is no room for a snapshot: {why}", "Delete some, or raise snapshots_size."
-    SNAPSHOT_BUSY = "failure", "a snapshot cannot be taken now: {why}", "Wait until what runs has ended."
-    SNAPSHOT_NOT_WHOLE = "failure", "a part of the sandbox cannot be saved: {why}", _NEW
-    SNAPSHOTS_UNFIT = "failure", "the folder of snapshots cannot be used: {why}", "Make it this user's own folder."
-
-
 _HELP = "Run the command with --help, or see the call's documentation."
 _FIX = "Fix the file that is named."
 _OTHER_PLACE = "Name another file or folder."
@@ -838,7 +813,6 @@ TABLE: dict[str, type[Code]] = {
     "Messages": MessageCode,
     "Files": FileCode,
     "Ends": EndCode,
-    "Snapshots": SnapshotCode,
     "Usage": UsageCode,
     "Hints": HintCode,
 }

@@ -156,20 +156,6 @@ class MemoryKept(SessionEvent):
     reason: str
 
 
-class SnapshotMade(SessionEvent):
-    """The state of a sandbox was written down."""
-
-    name = "snapshot"
-    engine: str
-
-
-class SandboxRestored(SessionEvent):
-    """A sandbox began where a snapshot goes on."""
-
-    name = "restored"
-    snapshot: str
-
-
 class DefectMet(SessionEvent):
     """Our own code failed."""
 

@@ -132,12 +132,6 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     limits_kept: LimitsKept = "enforced"
     """Whether a sandbox may start where no cgroup can limit memory, processes and processors."""
-    snapshots_size: int = 20 * GIB
-    """What all snapshots of this user may take together."""
-    snapshots_age: float = 30 * 86400.0
-    """A snapshot that is older is removed."""
-    pause_memory: float = 300.0
-    """How long a paused sandbox keeps its memory, where it can do without."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"
     """The zone of the clock in cells, as the tz database names it; "machine" is this machine's, None is UTC."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.codes import EndCode
 from ..core.errors import AbilityMissing
-from ..core.model import MIB, SandboxSample, SandboxSpec
+from ..core.model import SandboxSample, SandboxSpec, Settings
 from .base import Lendable
 
 if TYPE_CHECKING:
@@ -55,14 +55,6 @@ def demand(ability: Ability, *who: object) -> None:
             raise AbilityMissing(code, setting="engine")
     code = EndCode.ENGINE_CANNOT_PAUSE if ability is Ability.PAUSE else EndCode.ENGINE_CANNOT_SNAPSHOT
     raise AbilityMissing(code, f"{code.text}: {WHICH[ability]}", setting="engine")
-
-
-def state_bytes(memory_bytes: int) -> int:
-    """Return what the state of a machine may come to, whose sandbox may use so much memory.
-
-    It has all of the machine's memory, its kernel's and how that counts its pages included, and a little beside each.
-    """
-    return memory_bytes + memory_bytes // 48 + 192 * MIB
 
 
 @runtime_checkable
@@ -131,11 +123,11 @@ class Savable(Pausable, Protocol):
 class Restful(Pausable, Protocol):
     """A container that can give its memory back while it is paused."""
 
-    async def rest(self, fd: int) -> None:
-        """Write what is paused to `fd`, an empty regular file, open for reading and writing, and give its memory back.
+    async def last(self, settings: Settings) -> bool:
+        """Give its memory back once the pause has lasted for as long as `settings` say; return whether it did.
 
-        `resume` goes on from there; until then it lists, and ends, as any other. `fd` may be closed. A caller that
-        gives up within the writing leaves all as it was. Raises `EngineError`; it keeps its memory then.
+        `resume` goes on from there; until then it lists, and ends, as any other. A caller that gives up before leaves
+        all as it was. Raises `SandboxError` and `OSError`; it keeps its memory then.
         """
 
 

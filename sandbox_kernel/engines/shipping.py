@@ -157,11 +157,6 @@ def outputs_line() -> str:
     return _line("output_inlining", "install_here()")
 
 
-def reseed_line() -> str:
-    """Return a line by which a kernel that is a copy draws random numbers of its own (`container/reseed.py`)."""
-    return _line("reseed", "reseed()")
-
-
 def launcher_line() -> str:
     """Return the program of a kernel (`container/kernel_launcher.py`)."""
     return _line("kernel_launcher", "main()")

@@ -8,6 +8,4 @@
 - `scratch_files`: Single files of scratch, by asking the agent chunk by chunk and believing nothing.
 - `folder_sync`: The folders of uploads and downloads, kept in step with scratch around each cell.
 - `notebook_files`: Whether a file that a cell asked for lies beside the notebook.
-- `snapshot_parts`: What a folder of snapshots holds, looked at without believing it.
-- `snapshots`: The snapshots of one user: taken whole, and believed in nothing.
 """

@@ -34,6 +34,8 @@ class Command:
     add_options: Callable[[argparse.ArgumentParser], object] | None = None
     settings: bool = True
     """Whether the command takes settings as options."""
+    shown: tuple[str, ...] = ()
+    """The settings that its help explains, if not all."""
     exit_codes: Mapping[str, str] | None = None
     """What each exit code means, if they are not those of the other commands."""
     group: str = "Plugins"
@@ -415,6 +417,12 @@ class Plugin:
     """Return what signs a statement with the key that the settings name. Raises `ConfigurationError` if none can be."""
     attachments: Callable[[], object] | None = None
     """Return what it knows of what is mounted into sandboxes, a `sandbox_kernel.engines.attachment.Attachments`."""
+    snapshots: Callable[[], object] | None = None
+    """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
+    inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None
+    """Say what it keeps on this user's disk besides sandboxes, by what `doctor` calls it; nothing of what is not."""
+    tidy: Callable[[Settings], str] | None = None
+    """Remove of that what is too old, or was never finished, for `reap`; return what went, in words."""
     sdk: Callable[[Any], Any] | None = None
     """Makes what methods of the SDK call for one sandbox, of its `sandbox_kernel.sdk.instance.Instance`."""
     diagnose: Callable[[Settings, Mapping[str, str]], Diagnosis] | None = None

@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "network": (),
     "packages": (),
     "provisioner": (),
-    "qemu": (),
+    "qemu": ("snapshots",),
     "record": ("receipt", "audit"),
     "screen": ("screen",),
     "serve": ("serve", "dashboard"),
@@ -52,6 +52,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "broker": ("pool", "preload"),
     "data": ("datasets", "volumes"),
     "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime", "kubernetes_warm_pool"),
+    "qemu": ("snapshots_size", "snapshots_age", "pause_memory"),
     "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides"),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),
@@ -88,6 +89,8 @@ REQUIRES: dict[str, tuple[str, ...]] = {
     "serve": ("mcp", "tools"),
 }
 """Those that import others, each with these."""
+SNAPSHOTS = "qemu"
+"""The one that writes sandboxes down."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
 
 

@@ -7,6 +7,7 @@ other ways. So each entry point asks here, at its last step.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import line_ends, terminal
@@ -101,3 +102,14 @@ class LogLines:
             line = "x" + line[-LINE + 1 :]
         self._line = line
         return shown
+
+
+def columns(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return a table of rows with the same names for a terminal, below these names in capitals."""
+    header = list(rows[0])
+    cells = [
+        [name.upper().replace("_", " ") for name in header],
+        *([ours(str(row[name])) for name in header] for row in rows),
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(header))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)

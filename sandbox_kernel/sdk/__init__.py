@@ -19,7 +19,7 @@
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `ownership`: Whose a sandbox is: this process's, or one of a keeper, which outlives its caller.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
-- `snapshotting`: A sandbox that is written down, and others that go on from there.
+- `snapshots`: What a plugin is asked that writes sandboxes down.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.
 - `event_loop_thread`: The event loop of all blocking sandboxes, in one thread.
 - `blocking_base`: What differs without `await`, by hand.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
-from ..files.snapshot_parts import Snapshot
 from .blocking_base import Caller, CommandHandle, CommandsBase, FilesBase, PtyBase, SandboxBase, in_a_loop
 from .callbacks import Callback, Prompt
 from .client import AsyncSandbox
@@ -34,6 +33,7 @@ from .values import (
     SandboxMetrics,
     SandboxQuery,
     SandboxUsage,
+    Snapshot,
 )
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from ..core.errors import SandboxClosed, SandboxDied
 from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
 from ..files.file_rules import FileLimits
-from ..files.snapshot_parts import Snapshot
 from ..session.session import Session
-from . import environment_variables, snapshotting
+from . import environment_variables, snapshots
 from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
@@ -36,7 +35,6 @@ from .keywords import SettingKeywords
 from .options import SandboxOptions
 from .output_text import OutputMessage
 from .ownership import keeper
-from .snapshotting import Snapshots
 from .values import (
     Context,
     InstalledPackage,
@@ -47,6 +45,7 @@ from .values import (
     SandboxMetrics,
     SandboxQuery,
     SandboxUsage,
+    Snapshot,
     State,
     found_by,
     seconds,
@@ -133,7 +132,6 @@ class AsyncSandbox:
         self.settings = options.settings
         self.metadata, self.notebook_cell = options.metadata, options.notebook_cell
         self._instance = instance = Instance(self, options)
-        self._snapshots = Snapshots(instance)
         self._metrics = Metrics(instance)
         self._known.setdefault(self.id, self)
 
@@ -511,7 +509,7 @@ class AsyncSandbox:
             FileRefused: A cell runs, the name is taken or improper, there is no room (`snapshots_size`), or the
                 sandbox has connections or folders of the host, or a screen that blocks.
         """
-        return await self._snapshots.take(name)
+        return await snapshots.of(self._instance, Ability.SNAPSHOT).take(self._instance, name)
 
     async def fork(self, count: int = 1, *, timeout: float | None = None) -> builtins.list[Self]:
         """Return sandboxes that go on from where this one is, in this process. Either all are there, or none.
@@ -526,8 +524,10 @@ class AsyncSandbox:
         Raises:
             SandboxError: As `snapshot`, and as `create` for the first that cannot start.
         """
-        return await self._snapshots.fork(
-            count, lambda origin: self._of(origin, self.settings, timeout=timeout, metadata=self.metadata)
+        return await snapshots.forking(self._instance, count).fork(
+            self._instance,
+            count,
+            lambda origin: self._of(origin, self.settings, timeout=timeout, metadata=self.metadata),
         )
 
     @classmethod
@@ -559,10 +559,10 @@ class AsyncSandbox:
 
         `settings` are those of which policies are taken, in place of keywords.
         """
-        origin, settings, options = snapshotting.restored(name, keywords, settings)
+        origin, settings, options = snapshots.provider().restored(name, keywords, settings)
         try:
             made = cls._of(origin, settings, timeout=options.seconds, metadata=options.metadata)
-            made._snapshots.require(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)
+            made._instance.session.pauses.demand(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)
         except BaseException:
             origin.close()
             raise
@@ -578,12 +578,12 @@ class AsyncSandbox:
     @staticmethod
     async def snapshots(settings: Settings | None = None) -> builtins.list[Snapshot]:
         """Return this user's snapshots, the newest first."""
-        return builtins.list(await asyncio.to_thread(snapshotting.own_store(settings).list))
+        return await asyncio.to_thread(snapshots.stored, settings)
 
     @staticmethod
     async def delete_snapshot(name: str, /) -> bool:
         """Remove a snapshot; return whether there was one."""
-        return await asyncio.to_thread(snapshotting.own_store(None).delete, name)
+        return await asyncio.to_thread(snapshots.provider().delete, name)
 
     # --- by its id, and beyond this process ---
 

@@ -23,15 +23,14 @@ from ..core.errors import (
     SandboxPaused,
     wrong_argument,
 )
-from ..core.events import ContainersReaped, ReapFailed, SandboxRestored
+from ..core.events import ContainersReaped, ReapFailed
 from ..core.model import PYTHON_KERNEL
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
-from ..session import snapshot_facts
 from ..session.cell_streams import works_for
 from ..session.session import Session
-from .cell_request import Cell, Front, Tell, submit_silently
+from .cell_request import Cell, Front, Tell
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .options import SandboxOptions
@@ -68,33 +67,14 @@ def _denied(cells: Mapping[str, Cell], cell: str, denial: NetworkDenial) -> None
         found.hear(denial)
 
 
-class Origin:
-    """What a sandbox that did not start yet goes on from: an open file, and what was said of it."""
-
-    def __init__(self, name: str, said: Mapping[str, Any], fd: int) -> None:
-        """`fd` is closed by this object."""
-        self._name, self._said, self._fd = name, said, fd
+class Origin(Protocol):
+    """What a sandbox that did not start yet goes on from."""
 
     async def begin(self, session: Session) -> None:
         """Start a session where it goes on from. Raises as `start`."""
-        try:
-            session.begin_from(
-                dict(self._said["state"]),
-                snapshot_facts.start_options(session.engine, self._name, self._said, self._fd),
-            )
-            await session.started()
-        finally:
-            self.close()
-        session.emit(SandboxRestored(snapshot=self._name))
-        submit_silently(session, snapshot_facts.reseeding())
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __del__(self) -> None:
-        self.close()  # of one whose sandbox never came to be: its caller gave up, or another of its twins failed
+        """Idempotent."""
 
 
 class Handle(Protocol):

@@ -65,10 +65,10 @@ class SettingKeywords(TypedDict, total=False):
     monitor_command: str | Sequence[str] | None
     display_name: str | None
     clients: str | None
+    plugins: str | Sequence[str] | None
     snapshots_size: str | int | None
     snapshots_age: str | float | None
     pause_memory: str | float | None
-    plugins: str | Sequence[str] | None
     audit: str | None
     audit_key: str | None
     audit_size: str | int | None

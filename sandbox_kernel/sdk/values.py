@@ -40,6 +40,18 @@ class Context:
     """The folder in which it began."""
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A sandbox that was written down."""
+
+    name: str
+    made: float
+    """Seconds since 1970."""
+    bytes: int
+    about: Mapping[str, Any]
+    """What whoever took it says of it: plain JSON."""
+
+
 class Missed(NamedTuple):
     """What of a cell's output nobody kept."""
 

@@ -14,7 +14,6 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `container_states`: The states of one container, and what may follow what.
 - `lifecycle`: One container from its start to the name of its death.
 - `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.
-- `snapshot_facts`: What the host writes down beside a snapshot, and what must fit.
 - `pauses`: The pauses of a session, and what bounds them.
 - `self_test`: A real start and a first cell, for those who look whether a machine does what it should.
 - `session`: What an entry point calls: cells in, messages out, one container after another, and its idle time.

@@ -7,27 +7,23 @@ is what bounds an unused sandbox, whose time begins with it; nothing that ends a
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
-from ..core.codes import EndCode, SnapshotCode
-from ..core.errors import FileRefused, SandboxError, SandboxPaused
-from ..core.events import Emit, MemoryGivenBack, MemoryKept, SandboxFrozen, SandboxThawed, SnapshotMade
+from ..core.codes import EndCode
+from ..core.errors import SandboxError, SandboxPaused
+from ..core.events import Emit, MemoryGivenBack, MemoryKept, SandboxFrozen, SandboxThawed
 from ..core.model import Settings
-from ..core.tasks import Tasks, made_in_thread
-from ..engines.abilities import Ability, Pausable, Restful, Savable, abilities_of, demand, state_bytes
+from ..core.tasks import Tasks
+from ..engines.abilities import Ability, Pausable, Restful, demand
 from ..engines.base import Engine
 from .agent_link import Link
 from .requests.driver import Requests
-from .requests.queue import PendingRequest
-from .requests.request_states import State
 
-MAX_TRIES = 3
-"""A snapshot is begun again if it met the sandbox in the middle of a message: no copy could go on from it."""
-TURNS = 20
+T = TypeVar("T")
 CALM_SECONDS = 15.0
-"""How long a cell that is being ended is waited for, or one of our own before a snapshot."""
+"""How long a cell that is being ended is waited for."""
 
 
 class Pauses:
@@ -45,7 +41,7 @@ class Pauses:
         touch: Callable[[], None],
         beside: Callable[[], Sequence[tuple[Requests, Link]]],
     ) -> None:
-        """`settings` say how long a pause has memory, and how much room there is for it then.
+        """`settings` are for a container that gives its memory back.
 
         `link` is the way to the container, and raises `SandboxDied` without one.
         `beside` returns the requests of other kernels in the same container, each with the way to its agent.
@@ -83,74 +79,45 @@ class Pauses:
         """Resume it; return whether it was paused. Raises as `begin`; it is still paused then."""
         return await asyncio.shield(self._tasks.hold(self._end(), "resuming a sandbox"))
 
-    async def save(self, fd: int) -> dict[str, Any]:
-        """Write the container down to `fd`, while no cell runs; return what its engine needs to know beside it.
+    async def alone(self, work: Callable[[Link], Coroutine[Any, Any, T]], what: str) -> T:
+        """Do `what` with the container while nothing else pauses or resumes it; a caller that gives up waits for that.
 
-        It goes on afterwards, whatever comes of it. Raises as `begin`, and `FileRefused` while something runs in it.
+        Raises `SandboxDied` without a container, `SandboxPaused`, and what `work` raises.
         """
-        self.demand(Ability.SNAPSHOT)
-        saving = self._tasks.hold(self._save(fd), "taking a snapshot")
+
+        async def turn() -> T:
+            async with self._turn:
+                link = self._link()
+                if link.is_held:
+                    raise SandboxPaused(EndCode.SANDBOX_PAUSED)
+                return await work(link)
+
+        working = self._tasks.hold(turn(), what)
         try:
-            return await asyncio.shield(saving)
+            return await asyncio.shield(working)
         except asyncio.CancelledError:
-            await asyncio.wait({saving})  # the file is the caller's, who closes it next
+            await asyncio.wait({working})
             raise
 
-    async def _save(self, fd: int) -> dict[str, Any]:
-        async with self._turn:
-            link = self._link()
-            demand(Ability.SNAPSHOT, link.container)
-            container = link.container
-            if link.is_held:
-                raise SandboxPaused(EndCode.SANDBOX_PAUSED)
-            if self._beside():
-                raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why="it has contexts besides its own kernel"))
-            for _ in range(MAX_TRIES):
-                await self._own_cells_over()
-                if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
-                    raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a cell runs, or its kernel is on its way"))
-                self._touch()
-                self.is_saving = True
-                link.hold()
-                try:
-                    await link.quiet()
-                    facts = await container.save(fd)
-                    for _ in range(TURNS):
-                        await asyncio.sleep(0)  # what came until now is read
-                    whole = not link.pending
-                finally:
-                    try:
-                        await container.resume()
-                    finally:
-                        self.is_saving = False  # one that does not go on is paused
-                    link.let_go_on()
-                    self._requests.thaw()
-                if whole:
-                    self._emit(SnapshotMade(engine=type(container).__name__))
-                    return facts
-                os.ftruncate(fd, 0)
-                os.lseek(fd, 0, os.SEEK_SET)
-            raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why="a thread in it does not stop to speak"))
+    @asynccontextmanager
+    async def moment(self, link: Link, container: Pausable) -> AsyncIterator[None]:
+        """Have nothing go into the container, which is paused within; it goes on afterwards, as do those that wait.
 
-    async def _own_cells_over(self) -> None:
-        """Wait while nothing but cells of this host's own runs: they are short, and no caller knows of them."""
-        queue = self._requests.queue
-        closed = asyncio.Event()
-
-        def changed(request: PendingRequest, _: State) -> None:
-            if request.state is State.CLOSED:
-                closed.set()
-
-        queue.listeners.append(changed)
+        For the work of `alone`. Raises `EngineError` for one that does not go on, which is paused then.
+        """
+        self._touch()
+        self.is_saving = True
+        link.hold()
         try:
-            async with asyncio.timeout(CALM_SECONDS):
-                while queue.active and queue.has_own_alone and self._ready():
-                    closed.clear()
-                    await closed.wait()
-        except TimeoutError:
-            pass  # it is refused then, as for any other cell
+            await link.quiet()
+            yield
         finally:
-            queue.listeners.remove(changed)
+            try:
+                await container.resume()
+            finally:
+                self.is_saving = False
+            link.let_go_on()
+            self._requests.thaw()
 
     async def _begin(self) -> bool:
         async with self._turn:
@@ -178,7 +145,7 @@ class Pauses:
                 raise
             self._emit(SandboxFrozen())
             if isinstance(link.container, Restful):
-                self._resting = self._tasks.start(self._rest(link, link.container), "a long pause")
+                self._resting = self._tasks.start(self._rest(link.container), "a long pause")
             return True
 
     async def _end(self) -> bool:
@@ -200,24 +167,15 @@ class Pauses:
             link.let_go_on()
             requests.thaw()
 
-    async def _rest(self, link: Link, container: Restful) -> None:
+    async def _rest(self, container: Restful) -> None:
         """Have a container that stays paused give its memory back, if it can."""
-        from ..files.snapshots import Store
-
-        await asyncio.sleep(self._settings.pause_memory)
-        if not link.is_held or Ability.SNAPSHOT not in abilities_of(container):
-            return  # it has ended; or it was taken over from another process, which had the way to its memory
         try:
-            store, most = Store.of(self._settings), state_bytes(self._settings.limits.memory)
-            fd = await made_in_thread(lambda: store.scratch(most), os.close)
-            try:
-                await container.rest(fd)
-            finally:
-                os.close(fd)
+            given = await container.last(self._settings)
         except (SandboxError, OSError) as error:
             self._emit(MemoryKept(reason=str(error)))
         else:
-            self._emit(MemoryGivenBack())
+            if given:
+                self._emit(MemoryGivenBack())
 
     async def _stay_awake(self) -> None:
         """End what may be under way of that: it leaves the container paused, with its memory or without."""

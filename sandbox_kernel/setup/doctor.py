@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from ..config.sources import read_argv
 from ..config.table import SETTINGS
 from ..core.codes import EndCode
-from ..core.errors import ConfigurationError, FileRefused, SandboxError
+from ..core.errors import ConfigurationError, SandboxError
 from ..core.kernel_command import PROVISIONER, is_own
 from ..core.model import GIB, Settings, format_bytes
 from ..core.remedies import own_as_root, wrapped
@@ -32,6 +32,7 @@ from ..engines.image_names import BY_NAME, build_command
 from ..engines.inspectable import Condition, EngineInfo, Inspectable
 from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
 from ..plugins import index
+from ..plugins.api import Diagnosis
 from ..policy.safe_text import ours
 from .install import NAME, check, flags, values_in
 
@@ -116,7 +117,7 @@ def diagnose(
         start = _engine_and_start(settings, line_by_line)
         rows, spec, ways, wall = await asyncio.gather(start, reading, of_plugins, browser)
         others = [] if folder else await asyncio.to_thread(promise_rows)
-        return [*rows, spec, *others, *ways, wall, *await asyncio.to_thread(snapshot_rows, settings)]
+        return [*rows, spec, *others, *ways, wall, *await asyncio.to_thread(inventory_rows, settings)]
 
     return asyncio.run(both())
 
@@ -148,18 +149,6 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
     except (SandboxError, TimeoutError) as error:
         rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
     return rows
-
-
-def snapshot_rows(settings: Settings) -> list[Check]:
-    """Return what is to be said of this user's snapshots; nothing where there is none."""
-    from ..files.snapshots import Store
-
-    try:
-        found = Store.of(settings).list()
-    except FileRefused as error:
-        return [Check("snapshots", "wrong", str(error), error.code.remedy)]
-    size = format_bytes(sum(one.bytes for one in found))
-    return [Check("snapshots", "ok", f"{len(found)}, {size} of {format_bytes(settings.snapshots_size)}")] * bool(found)
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------
@@ -492,13 +481,21 @@ def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Chec
         for plugin in index.services(wanted):
             if plugin.diagnose is None:
                 continue
-            found = plugin.diagnose(wanted, environment)
-            certain = any(one.certain for one in found.problems)
-            status: Status = "wrong" if certain else "note" if found.problems else "ok"
-            said = "; ".join(one.missing for one in found.problems) or found.there
-            remedies = dict.fromkeys(one.remedy for one in found.problems)
-            rows.append(Check(f"{plugin.name}{whose}", status, said, "; ".join(remedies)))
+            rows.append(_row_of(f"{plugin.name}{whose}", plugin.diagnose(wanted, environment)))
     return rows
+
+
+def inventory_rows(settings: Settings) -> list[Check]:
+    """Say what plugins keep on this user's disk."""
+    there = [plugin.inventory(settings) for plugin in index.plugins() if plugin.inventory is not None]
+    return [_row_of(name, found) for one in there for name, found in one.items()]
+
+
+def _row_of(name: str, found: Diagnosis) -> Check:
+    certain = any(one.certain for one in found.problems)
+    status: Status = "wrong" if certain else "note" if found.problems else "ok"
+    said = "; ".join(one.missing for one in found.problems) or found.there
+    return Check(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found.problems)))
 
 
 def _kernels(folder: Path | None = None) -> Iterator[tuple[str, Settings, dict[str, str]]]:

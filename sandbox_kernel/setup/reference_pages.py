@@ -98,7 +98,6 @@ _ABOUT = {
     "Network": "Why a connection or a request of a cell is refused.",
     "Secrets": "Why a request to the host of a secret is not made, or its answer not passed on.",
     "Tools": "How the call of a caller's tool ended, or why it was not made (docs/tools.md).",
-    "Snapshots": "Why a snapshot of a sandbox is not taken or not restored.",
     "Usage": "Settings, arguments, notebooks, packages or paths with which nothing can start.",
     "Hints": "How an ordinary failure of a cell has to do with its sandbox.",
     "Ends": "What ends a cell, a kernel, a sandbox or a call, or prevents its start.",

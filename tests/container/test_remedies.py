@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.core.codes import EndCode, SnapshotCode, UsageCode
+from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.remedies import of_system
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
@@ -363,23 +363,6 @@ def test_a_server_that_sends_no_page_policy_is_told_to(place: Place) -> None:
 
 
 # --- files of the machine ---------------------------------------------------------------------------------------------
-
-
-def test_a_snapshot_that_is_damaged_is_found_and_deleted(place: Place) -> None:
-    make = (
-        "from sandbox_kernel.files.snapshots import Store; from sandbox_kernel.core.model import Settings; import os\n"
-        "with Store.of(Settings()).begin('mine', 1 << 20) as draft:\n"
-        "    os.write(draft.content, b'x'); draft.commit({'spec': {'image': 'a', 'engine': 'qemu'}})\n"
-    )
-    (place.work / "make.py").write_text(make)
-    assert place.shell("python make.py").returncode == 0
-    missing = place.shell("sandbox-kernel snapshots delete nine")
-    assert missing.returncode == 1
-    listed = place.shell(only(SnapshotCode.SNAPSHOT_MISSING.remedy))
-    assert "mine" in listed.stdout
-    deleted = place.shell(only(SnapshotCode.SNAPSHOT_DAMAGED.remedy).replace("NAME", "mine"))
-    assert deleted.returncode == 0, said(deleted)
-    assert place.shell("sandbox-kernel snapshots").stdout == "there is no snapshot\n"
 
 
 def test_the_settings_that_there_are_are_listed(place: Place) -> None:

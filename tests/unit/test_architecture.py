@@ -32,7 +32,7 @@ ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("
 SHIPPED = (
     *("wire", "zmtp", "kernel_messages", "process", "syscall_filters", "agent_report", "file_requests", "kernel"),
     *("kernelspecs", "agent", "flow", "stream_relay", "nested_agents", "start", "kernel_launcher", "figure_data"),
-    *("output_inlining", "reseed", "shell_commands"),
+    *("output_inlining", "shell_commands"),
 )
 """What runs in the container; each imports those before it."""
 TOPS = ("sandbox_kernel", "tests", "fuzz", "benchmarks", "images")

@@ -49,10 +49,6 @@ RUN = {
             "sandbox-kernel setup",
             "jupyter server extension enable {} {}",
         ],
-        "test_a_snapshot_that_is_damaged_is_found_and_deleted": [
-            "sandbox-kernel snapshots",
-            "sandbox-kernel snapshots delete NAME",
-        ],
         "test_the_settings_that_there_are_are_listed": ["sandbox-kernel settings"],
     },
     "container/test_image.py": {
@@ -81,6 +77,12 @@ RUN = {
     },
     "data: unit/test_volumes.py": {
         "test_a_folder_that_others_may_open_is_not_used": ["chmod 700 {}"],
+    },
+    "qemu: container/test_snapshot_remedies.py": {
+        "test_a_snapshot_that_is_damaged_is_found_and_deleted": [
+            "sandbox-kernel snapshots",
+            "sandbox-kernel snapshots delete NAME",
+        ],
     },
     "network: unit/test_secret_value.py": {
         "test_a_file_that_others_can_read_or_change_is_refused": ["chmod 600 {}"],

@@ -1,10 +1,12 @@
 """QEMU: a machine of its own for each session, with a kernel of its own under the code; emulated.
 
 QEMU itself is a program in a sandbox of bubblewrap's, so what holds it, ends it and limits it is all there already.
-What runs in the machine beside the agent is in `inside/`.
+What runs in the machine beside the agent is in `inside/`. `snapshots/` is what callers have of the one ability that no
+other engine has.
 
-- `plugin`: What this plugin adds: the engine `qemu`.
-- `codes`: What makes the state of a machine of no use.
+- `plugin`: What this plugin adds: the engine `qemu`, and snapshots.
+- `codes`: What makes the state of a machine of no use, and why a snapshot is refused.
+- `settings`: How much room snapshots have, and how long a paused machine keeps its memory.
 - `build_format`: The form of what machines start from.
 - `build`: Making it.
 - `artifacts`: Where QEMU is, and what was built for a root: a kernel, the first files in memory, a disk.

@@ -18,12 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...container import wire
-from ...core.codes import EndCode, Note, SnapshotCode, Survived
+from ...core.codes import EndCode, Note, Survived
 from ...core.errors import EngineError, SandboxError
 from ...core.model import SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines import seccomp_program as system_calls
-from ...engines.abilities import PAUSE, Ability, state_bytes
+from ...engines.abilities import PAUSE, Ability
 from ...engines.attestation import checks, same
 from ...engines.base import Check, Handover, Inspection
 from ...engines.hardening import protections
@@ -42,7 +42,7 @@ from ..bubblewrap.interface import (
     variables,
 )
 from . import hardware, profile
-from .codes import QemuCode
+from .codes import QemuCode, SnapshotCode
 from .hibernation import Hibernation, ending
 from .launch_plan import Plan
 from .line_protocol import Lines
@@ -238,7 +238,7 @@ class QemuContainer(Hibernation):
             said = await self._asked({"op": "freeze"}, "frozen", ANSWER_SECONDS)
             if said.get("ok") is not True:
                 raise EngineError(EndCode.SANDBOX_SILENT, "the sandbox does not stand still")
-            await monitor.write_down(fd, state_bytes(self._made.memory_bytes))
+            await monitor.write_down(fd, hardware.state_bytes(self._made.memory_bytes))
             self.paused = True
         except BaseException:
             if not self._over.is_set():

@@ -66,6 +66,14 @@ def memory_bytes(sandbox_bytes: int) -> int:
     return -(-whole // MIB) * MIB
 
 
+def state_bytes(memory_bytes: int) -> int:
+    """Return what the state of a machine may come to, whose sandbox may use so much memory.
+
+    It has all of the machine's memory, its kernel's and how that counts its pages included, and a little beside each.
+    """
+    return memory_bytes + memory_bytes // 48 + 192 * MIB
+
+
 def process_bytes(sandbox_bytes: int) -> int:
     """Return what QEMU may use of the host's memory."""
     return memory_bytes(sandbox_bytes) + TRANSLATED_BYTES + OWN_BYTES

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import SIGKILLED, ExitReason
-from ...core.tasks import Tasks
-from ...engines.abilities import state_bytes
+from ...core.model import SIGKILLED, ExitReason, Settings
+from ...core.tasks import Tasks, made_in_thread
+from ...engines.abilities import Ability, abilities_of
 from ...engines.attestation import demand
 from ...engines.pipe import Pipe
 from ..bubblewrap.interface import (
@@ -34,9 +34,12 @@ from ..bubblewrap.interface import (
     reaper,
 )
 from . import saved_states
+from .hardware import state_bytes
 from .launch_plan import Plan
 from .qmp import Monitor
 from .running_config import RunningConfig
+from .settings import QemuSettings
+from .snapshots.store import Store
 
 ending = Tasks()
 """What must come to its end though a container's own tasks are ended meanwhile, as they are by `kill`."""
@@ -65,6 +68,18 @@ class Hibernation(BubblewrapContainer):
     asleep: Hibernated | None = None
     """What it goes on from, while it has no memory."""
     _swapping: asyncio.Task[None] | None = None
+
+    async def last(self, settings: Settings) -> bool:
+        await asyncio.sleep(settings.of(QemuSettings).pause_memory)
+        if self._over.is_set() or Ability.SNAPSHOT not in abilities_of(self):
+            return False  # it has ended; or it was taken over from another process, which had the way to its memory
+        store, most = Store.of(settings), state_bytes(settings.limits.memory)
+        fd = await made_in_thread(lambda: store.scratch(most), os.close)
+        try:
+            await self.rest(fd)
+        finally:
+            os.close(fd)
+        return True
 
     async def rest(self, fd: int) -> None:
         """Write the machine, which is paused, to an empty file, and end its process; `resume` goes on from there.

@@ -1,4 +1,4 @@
-"""What this plugin adds: the engine `qemu`."""
+"""What this plugin adds: the engine `qemu`, and snapshots of sandboxes with the command `snapshots`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from ...core.model import PRELOAD
 from ...engines.select import EngineProvider
 from ...engines.wall import Cell, Wall
-from ..api import Plugin
-from .codes import QemuCode
+from ..api import Command, Diagnosis, Plugin
+from .codes import QemuCode, SnapshotCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import argparse
+    from collections.abc import Callable, Mapping
     from typing import Literal
 
     from ...core.model import Settings
     from ...engines.base import Ahead
     from ...engines.inspectable import Inspectable
+    from ...sdk.snapshots import Snapshots
 
 OWN = Cell("yes", "in its own kernel")
 WALL = Wall(
@@ -89,4 +91,63 @@ class QemuProvider(EngineProvider):
         return (WALL,)
 
 
-PLUGIN = Plugin(name="qemu", codes={"Machines": QemuCode}, page="docs/qemu.md", engines=(QemuProvider(),))
+def snapshots() -> Snapshots:
+    """Return what the SDK asks about snapshots."""
+    from .snapshots import copies
+
+    return copies
+
+
+def inventory(settings: Settings) -> Mapping[str, Diagnosis]:
+    """Say what snapshots this user has."""
+    from .snapshots import snapshot_command
+
+    return snapshot_command.inventory(settings)
+
+
+def tidy(settings: Settings) -> str:
+    """Remove snapshots that are too old, or were never finished."""
+    from .snapshots import snapshot_command
+
+    return snapshot_command.tidy(settings)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `snapshots`."""
+    from .snapshots import snapshot_command
+
+    snapshot_command.add_options(parser)
+
+
+def list_snapshots(options: argparse.Namespace) -> int:
+    """List the snapshots of sandboxes that this user has, or delete some.
+
+    What is older than `snapshots_age` is removed before. A snapshot has all that its sandbox had in memory.
+    """
+    from .snapshots import snapshot_command
+
+    return snapshot_command.run(options)
+
+
+PLUGIN = Plugin(
+    name="qemu",
+    codes={"Machines": QemuCode, "Snapshots": SnapshotCode},
+    page="docs/qemu.md",
+    engines=(QemuProvider(),),
+    snapshots=snapshots,
+    inventory=inventory,
+    tidy=tidy,
+    commands=(
+        Command(
+            name="snapshots",
+            run=list_snapshots,
+            add_options=add_options,
+            shown=("snapshots_size", "snapshots_age"),
+            group="Checking and maintaining",
+            examples={
+                "sandbox-kernel snapshots": "name, age, size, engine and image of each",
+                "sandbox-kernel snapshots delete before-the-model": "one less",
+            },
+        ),
+    ),
+)

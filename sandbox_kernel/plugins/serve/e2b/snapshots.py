@@ -15,11 +15,13 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....core.codes import SnapshotCode, UsageCode
+from ....config.table import SETTINGS
+from ....core.codes import UsageCode
 from ....core.model import Settings
-from ....files.snapshot_parts import Snapshot
 from ....sdk.client import AsyncSandbox
-from ....sdk.snapshotting import MAX_FORKS, own_store
+from ....sdk.snapshots import MAX_FORKS
+from ....sdk.values import Snapshot
+from ... import index
 from ..codes import ServeCode
 from ..requests import Refusal, answer, improper, json_of, page_of
 from ..tenants import Lease, Tenant, Tenants
@@ -44,7 +46,7 @@ async def _of(tenant: Tenant, settings: Settings) -> dict[str, tuple[str, str]]:
 
 
 async def _stored(tenant: Tenant, settings: Settings) -> list[tuple[Snapshot, re.Match[str]]]:
-    found = await asyncio.to_thread(own_store(settings).list)
+    found = await AsyncSandbox.snapshots(settings)
     matches = [(one, match) for one in found if (match := _STORED.fullmatch(one.name)) is not None]
     return [(one, match) for one, match in matches if match[1] == _digest(tenant.name)]
 
@@ -75,7 +77,9 @@ def _check_room(tenants: Tenants, lease: Lease, there: Sequence[Snapshot]) -> No
 
     The last one may go beyond it, so that a small part is enough for one.
     """
-    share = lease.sandbox.settings.snapshots_size // max(1, len(tenants.names))
+    if not there:
+        return  # nor the setting, where the plugin is not here that has it
+    share = SETTINGS["snapshots_size"].value(lease.sandbox.settings) // max(1, len(tenants.names))
     used = sum(one.bytes for one in there)
     if used >= share:
         words = f"Your snapshots have {used:,} bytes, and your part of snapshots_size is {share:,}. Delete one"
@@ -83,7 +87,7 @@ def _check_room(tenants: Tenants, lease: Lease, there: Sequence[Snapshot]) -> No
         words = f"You have {len(there)} snapshots, and the limit is {MAX_SNAPSHOTS}. Delete one"
     else:
         return
-    raise Refusal(429, SnapshotCode.SNAPSHOT_NO_ROOM, words)
+    raise Refusal(429, index.code("snapshot-no-room"), words)
 
 
 async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
@@ -104,7 +108,7 @@ async def remove(request: Request, tenants: Tenants, tenant: Tenant) -> Response
     identity = request.path_params["template_id"]
     settings = _settings(tenants)
     found = (await _of(tenant, settings)).get(identity)
-    if found is None or not await asyncio.to_thread(own_store(settings).delete, found[1]):
+    if found is None or not await AsyncSandbox.delete_snapshot(found[1]):
         raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, f"You have no snapshot {identity[:100]!r}")
     return Response(status_code=204)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.config.sources import from_keywords
-from sandbox_kernel.core.codes import SnapshotCode
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.kernel.kernel_info import kernel_info
@@ -17,8 +16,9 @@ from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.plugins.data.diagnosis import diagnosis
 from sandbox_kernel.plugins.mcp import tool_descriptions
 from sandbox_kernel.plugins.mcp.clients import ServerLimits
+from sandbox_kernel.plugins.qemu.codes import SnapshotCode
+from sandbox_kernel.plugins.qemu.snapshots import facts
 from sandbox_kernel.plugins.shared import meeting_point
-from sandbox_kernel.session import snapshot_facts
 from sandbox_kernel.session.handshake import KernelHandshake
 from tests.support.cases import each
 from tests.support.remedies import in_shell, only
@@ -67,17 +67,17 @@ def test_kernels_share_a_sandbox_only_with_the_same_data() -> None:
 
 @each("data", [{"datasets": {"a": "/srv"}}, {"volumes": "a:ro"}])
 def test_a_sandbox_with_data_has_no_snapshot(data: dict[str, Any]) -> None:
-    snapshot_facts.require_whole(Settings(), {})  # the control
+    facts.require_whole(Settings(), {})  # the control
     with pytest.raises(FileRefused, match="datasets or volumes") as caught:
-        snapshot_facts.require_whole(from_keywords(**data), {})
+        facts.require_whole(from_keywords(**data), {})
     assert caught.value.code is SnapshotCode.SNAPSHOT_NOT_WHOLE
 
 
 def test_a_snapshot_is_begun_from_with_the_settings_that_it_was_made_with() -> None:
     """Those of plugins are none of its own."""
     made = Settings(image="sandbox-kernel:base")
-    said = snapshot_facts.about(made, "0" * 32, KernelHandshake(made.kernel), {})
-    assert snapshot_facts.settings_of("a", said, Settings(), {}).image == made.image
+    said = facts.about(made, "0" * 32, KernelHandshake(made.kernel), {})
+    assert facts.settings_of("a", said, Settings(), {}).image == made.image
 
 
 # --- the doctor -------------------------------------------------------------------------------------------------------

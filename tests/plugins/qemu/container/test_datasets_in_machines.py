@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.core.codes import SnapshotCode
 from sandbox_kernel.core.errors import AbilityMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.abilities import Ability, demand
 from sandbox_kernel.plugins.bubblewrap import arguments as bubblewrap
 from sandbox_kernel.plugins.qemu import hardware
+from sandbox_kernel.plugins.qemu.codes import SnapshotCode
 from tests.plugins.qemu.container.test_hostile_guest import hostile  # noqa: F401 (a fixture)
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests

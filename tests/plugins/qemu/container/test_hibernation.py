@@ -22,9 +22,9 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, SandboxDied
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.files import snapshots
 from sandbox_kernel.plugins.qemu import saved_states, state_capture
 from sandbox_kernel.plugins.qemu.container import QemuContainer
+from sandbox_kernel.plugins.qemu.snapshots import store
 from tests.plugins.qemu.container.test_snapshots import SLOW
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
@@ -319,7 +319,7 @@ async def test_one_that_rests_ends_with_its_owner(tmp_path: Path) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     there = tmp_path / "snapshots"
-    monkeypatch.setattr(snapshots, "usual_folder", lambda: str(there))
+    monkeypatch.setattr(store, "usual_folder", lambda: str(there))
     monkeypatch.setattr(saved_states, "folder_of_user", lambda: tmp_path / "states")
     monkeypatch.setattr(state_capture, "take_in_background", lambda *_, **__: None)  # it would go on into the next test
     return there

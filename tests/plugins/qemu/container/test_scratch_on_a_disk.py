@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.codes import SnapshotCode
 from sandbox_kernel.core.errors import AbilityMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.abilities import Ability, demand
 from sandbox_kernel.plugins.data import disk_images
+from sandbox_kernel.plugins.qemu.codes import SnapshotCode
 from tests.plugins.qemu.container.test_machines import machine_of
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.support.engines import ONLY, REPORT, SMALL, receive_line, report_sources

@@ -21,8 +21,8 @@ import pytest_asyncio
 from sandbox_kernel import AsyncSandbox, ConfigurationError, FileNotThere, FileRefused, Sandbox
 from sandbox_kernel.core.errors import SandboxPaused
 from sandbox_kernel.engines.abilities import Ability
-from sandbox_kernel.files import snapshots
 from sandbox_kernel.plugins.qemu import saved_states
+from sandbox_kernel.plugins.qemu.snapshots import facts, store
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
 from tests.support import ROOT
@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The store of this module's tests, and not the user's; so are the states that its machines start from."""
     there = tmp_path_factory.mktemp("data") / "snapshots"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "usual_folder", lambda: str(there))
+        patch.setattr(store, "usual_folder", lambda: str(there))
         patch.setattr(saved_states, "folder_of_user", lambda: there.parent / "states")
         yield there
 
@@ -96,8 +96,8 @@ def code_of(error: pytest.ExceptionInfo[FileRefused]) -> str:
 ANOTHER_PROCESS = """
 import json, sys
 from sandbox_kernel import Sandbox
-from sandbox_kernel.files import snapshots
-snapshots.usual_folder = lambda: sys.argv[1]
+from sandbox_kernel.plugins.qemu.snapshots import store
+store.usual_folder = lambda: sys.argv[1]
 with Sandbox.from_snapshot(sys.argv[2]) as sandbox:
     execution = sandbox.run_code(f"x += 1; (x, open('kept.txt').read(), In[{sys.argv[3]}], running.poll())")
     print(json.dumps([sandbox.id, execution.execution_count, execution.text, str(execution.error)]))
@@ -163,7 +163,7 @@ async def test_copies_draw_numbers_of_their_own(sandbox: AsyncSandbox) -> None:
 async def test_control_copies_that_are_not_seeded_anew_draw_the_same(
     sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_kernel.session.snapshot_facts.reseeding", lambda: "")
+    monkeypatch.setattr("sandbox_kernel.plugins.qemu.snapshots.copies.reseeding", lambda: "")
     await sandbox.run_code("import random; random.random()")
     copies = await sandbox.fork(2)
     try:
@@ -221,15 +221,13 @@ async def test_what_does_not_fit_is_refused(sandbox: AsyncSandbox, folder: Path)
 
 async def test_facts_of_another_machine_are_refused(sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that this user wrote, with a digest that is in order, of a machine that is not this one."""
-    from sandbox_kernel.session import snapshot_facts
-
-    about = snapshot_facts.about
+    about = facts.about
 
     def other(*given: Any) -> dict[str, Any]:
         said = about(*given)
         return said | {"facts": said["facts"] | {"machine": "0" * 64}}
 
-    monkeypatch.setattr(snapshot_facts, "about", other)
+    monkeypatch.setattr(facts, "about", other)
     await sandbox.snapshot("other")
     with pytest.raises(FileRefused) as caught:
         await AsyncSandbox.from_snapshot("other")

@@ -20,7 +20,6 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
-from sandbox_kernel.engines.abilities import state_bytes
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, Machine, arguments
 from sandbox_kernel.plugins.bubblewrap.root_lookup import Root
@@ -567,5 +566,5 @@ def test_sizes_are_what_the_page_says() -> None:
 def test_the_room_for_a_state_is_enough_for_all_of_a_machine_s_memory(memory: int) -> None:
     """A page of random bytes, with 17 bytes before it, for each that the machine has, and 8 MB for all else."""
     pages = hardware.memory_bytes(memory) // 4096
-    assert state_bytes(memory) >= pages * (4096 + 17) + 8 * MIB
-    assert state_bytes(memory) < memory * 1.03 + 200 * MIB
+    assert hardware.state_bytes(memory) >= pages * (4096 + 17) + 8 * MIB
+    assert hardware.state_bytes(memory) < memory * 1.03 + 200 * MIB

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.container import reseed, wire
+from sandbox_kernel.container import wire
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import AgentOptions, Attached, ExitReason, Inside, Limits, SandboxSpec, Settings
@@ -28,6 +28,7 @@ from sandbox_kernel.engines import shipping
 from sandbox_kernel.plugins.qemu import artifacts, saved_states, state_capture
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.engine import QemuEngine, may_be_kept
+from sandbox_kernel.plugins.qemu.inside import reseed
 from sandbox_kernel.setup.command_steps import Steps
 from tests.support import ROOT
 from tests.support.patience import within
@@ -37,7 +38,7 @@ MADE = {"uid": 300_000_001, "machine": "1"}
 SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(), command=("a",), uid=300_000_002, made_of=AgentOptions())
 OF_SQLITE = """
 import json, os, sqlite3
-from sandbox_kernel.container import reseed
+from sandbox_kernel.plugins.qemu.inside import reseed
 base = sqlite3.connect(":memory:")
 def draw():
     return base.execute("select hex(randomblob(16))").fetchone()[0]

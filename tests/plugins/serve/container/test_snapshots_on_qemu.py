@@ -30,9 +30,9 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from sandbox_kernel.__main__ import main
-from sandbox_kernel.files import snapshots
+from sandbox_kernel.plugins.qemu.snapshots import store
 from sandbox_kernel.plugins.qemu import saved_states
-snapshots.usual_folder = lambda: {folder!r} + "/snapshots"
+store.usual_folder = lambda: {folder!r} + "/snapshots"
 saved_states.folder_of_user = lambda: Path({folder!r}, "states")
 sys.exit(main(sys.argv[1:]))
 """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.plugins.qemu.settings import QemuSettings
 from sandbox_kernel.plugins.serve.e2b import snapshots as e2b_snapshots
 from sandbox_kernel.plugins.serve.lease_files import KeptLease
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
@@ -58,11 +59,11 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Give the names in the store, the newest first; somebody else's is there already."""
     names = ["own-of-the-operator"]
 
-    def delete(name: str) -> bool:
+    async def delete(name: str) -> bool:
         names.remove(name)
         return True
 
-    def listed() -> list[Any]:
+    async def listed(settings: Settings) -> list[Any]:
         return [SimpleNamespace(name=name, bytes=1 << 30) for name in names]
 
     def prepared(name: str, settings: Settings, **given: Any) -> Any:
@@ -70,7 +71,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         assert given["timeout"] > 0
         return Copied(f"from-{name}", names)
 
-    monkeypatch.setattr(e2b_snapshots, "own_store", lambda _: SimpleNamespace(list=listed, delete=delete))
+    monkeypatch.setattr(AsyncSandbox, "snapshots", listed)
+    monkeypatch.setattr(AsyncSandbox, "delete_snapshot", delete)
     monkeypatch.setattr(AsyncSandbox, "prepared", prepared)
     return names
 
@@ -155,15 +157,15 @@ async def test_two_snapshots_of_one_name_are_one(
 
 async def test_a_tenant_fills_its_part_of_the_store(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(served.tenants.names) == {"mine", "theirs"}
-    settings: Any = SimpleNamespace(snapshots_size=3 << 30)
-    served.mine.sandbox.settings = served.theirs.sandbox.settings = settings
+    for lease in (served.mine, served.theirs):
+        lease.sandbox.settings = Settings().having(QemuSettings(snapshots_size=3 << 30))
     for status in (201, 201, 429):  # of a gigabyte each, in a part of one and a half
         found = await ask(served, "POST", "/sandboxes/s1/snapshots")
         assert found[0] == status
     assert found[1]["error"] == "snapshot-no-room"
     assert "2,147,483,648 bytes" in found[1]["message"]
     assert (await ask(served, "POST", "/sandboxes/s2/snapshots", THEIRS))[0] == 201
-    settings.snapshots_size <<= 10
+    served.mine.sandbox.settings = Settings().having(QemuSettings(snapshots_size=3 << 40))
     monkeypatch.setattr(e2b_snapshots, "MAX_SNAPSHOTS", 3)
     assert [(await ask(served, "POST", "/sandboxes/s1/snapshots"))[0] for _ in range(2)] == [201, 429]
 

@@ -15,18 +15,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core.codes import EndCode, SnapshotCode, UsageCode
-from ..core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
-from ..core.model import PYTHON_KERNEL, Limits, SandboxSpec, Settings
-from ..core.tasks import Tasks
-from ..engines.abilities import Ability, Restorer
-from ..engines.abilities import demand as require
-from ..engines.attestation import demand
-from ..engines.base import Container, Engine
-from ..engines.select import chosen
-from ..engines.shipping import new_spec, reseed_line
-from ..plugins import index
-from .handshake import KernelHandshake
+from ....config.table import SETTINGS
+from ....core.codes import EndCode, UsageCode
+from ....core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
+from ....core.model import PYTHON_KERNEL, Limits, SandboxSpec, Settings
+from ....core.tasks import Tasks
+from ....engines.abilities import Ability, Restorer
+from ....engines.abilities import demand as require
+from ....engines.attestation import demand
+from ....engines.base import Container, Engine
+from ....engines.select import chosen
+from ....engines.shipping import new_spec
+from ....session.handshake import KernelHandshake
+from ... import index
+from ..codes import SnapshotCode
 
 VERSION = 2
 
@@ -119,11 +121,6 @@ def start_options(
     return opens
 
 
-def reseeding() -> str:
-    """Return a cell of ours by which a copy of a kernel draws random numbers of its own, before its first cell."""
-    return reseed_line()
-
-
 _undoing = Tasks()
 
 
@@ -139,16 +136,12 @@ def _of_the_snapshot() -> list[str]:
 
     Those of plugins are not among them: a plugin of which a snapshot would lack something refuses it.
     """
-    from ..config.table import SETTINGS
-
     mine = (one for one in SETTINGS.values() if one.scope == "sandbox" and one.owner is Settings and not one.is_limit)
     return [*(one.field for one in mine), "charts", "home"]
 
 
 def _value(settings: Settings, name: str) -> object:
     """Return the value of a setting by the name that callers have for it."""
-    from ..config.table import SETTINGS
-
     if name == "envs":
         return settings.environment
     setting = SETTINGS.get(name)

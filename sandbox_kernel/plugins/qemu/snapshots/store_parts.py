@@ -1,6 +1,6 @@
 """What a folder of snapshots holds, looked at without believing it: names, heads, sizes and owners.
 
-For `snapshots` alone. Reads and removes beneath folders that it is handed.
+For `store` alone. Reads and removes beneath folders that it is handed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from ..core.codes import SnapshotCode
-from ..core.descriptors import is_locked
-from ..core.errors import FileNotThere, FileRefused
-from .host_paths import Folder
+from ....core.descriptors import is_locked
+from ....core.errors import FileNotThere, FileRefused
+from ....files.host_paths import Folder
+from ....sdk.values import Snapshot
+from ..codes import SnapshotCode
 
 VERSION = 1
 """Of what is written here; another one is refused."""
@@ -34,18 +34,6 @@ LOCK_SECONDS, LOCK_PAUSE = 10.0, 0.02
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One that is there, as its head says."""
-
-    name: str
-    made: float
-    """Seconds since 1970."""
-    bytes: int
-    about: Mapping[str, Any]
-    """What whoever took it says of it: plain JSON."""
 
 
 @contextmanager

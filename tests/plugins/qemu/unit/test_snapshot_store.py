@@ -17,8 +17,8 @@ import pytest
 
 from sandbox_kernel.core.errors import FileNotThere, FileRefused
 from sandbox_kernel.core.model import MIB
-from sandbox_kernel.files import snapshot_parts
-from sandbox_kernel.files.snapshots import Store, usual_folder
+from sandbox_kernel.plugins.qemu.snapshots import store_parts
+from sandbox_kernel.plugins.qemu.snapshots.store import Store, usual_folder
 from tests.support import ROOT
 
 DAY = 86400.0
@@ -215,7 +215,7 @@ def test_a_foreign_file_in_a_snapshot_does_not_spoil_the_store(store: Store, old
     foreign = Path(store.path, "one", "foreign")
     foreign.write_bytes(b"x")
     if old:
-        draft = Path(store.path, f"{snapshot_parts.NEW}0-1")
+        draft = Path(store.path, f"{store_parts.NEW}0-1")
         draft.mkdir()
         (draft / "foreign").write_bytes(b"x")
         assert Store(20 * MIB, 0.0, store.path).list() == ()
@@ -293,7 +293,7 @@ def test_a_full_disk_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatc
 PROGRAM = """
 import os, resource, sys
 from sandbox_kernel.core.errors import FileRefused
-from sandbox_kernel.files.snapshots import Store
+from sandbox_kernel.plugins.qemu.snapshots.store import Store
 store = Store(20 << 20, 86400.0, sys.argv[1])
 {body}
 """
@@ -363,7 +363,7 @@ def test_a_lock_that_somebody_keeps_is_waited_for_in_bounded_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(store, "one")
-    monkeypatch.setattr(snapshot_parts, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(store_parts, "LOCK_SECONDS", 0.1)
     body = """
 import fcntl
 handle = os.open(f"{sys.argv[1]}/.lock", os.O_RDWR)

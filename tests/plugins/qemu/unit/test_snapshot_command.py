@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import cli
+from sandbox_kernel.cli import subcommands
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.files import snapshots
-from sandbox_kernel.files.snapshots import Store
-from sandbox_kernel.setup.doctor import snapshot_rows
+from sandbox_kernel.plugins.qemu.snapshots import store as store_module
+from sandbox_kernel.plugins.qemu.snapshots.store import Store
+from sandbox_kernel.setup.doctor import inventory_rows
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(snapshots, "usual_folder", lambda: str(tmp_path / "snapshots"))
+    monkeypatch.setattr(store_module, "usual_folder", lambda: str(tmp_path / "snapshots"))
     store = Store(1 << 30, 1000.0)
     for name in ("one", "two"):
         with store.begin(name, 1 << 20) as draft:
@@ -62,16 +63,27 @@ def test_what_is_older_than_the_setting_is_gone(
 
 
 def test_the_doctor_says_how_many_there_are_and_what_is_wrong_with_their_folder(store: Store) -> None:
-    (row,) = snapshot_rows(Settings())
+    (row,) = inventory_rows(Settings())
     assert (row.name, row.status, row.found.partition(",")[0]) == ("snapshots", "ok", "2")
     for name in ("one", "two"):
         store.delete(name)
-    assert snapshot_rows(Settings()) == []
+    assert inventory_rows(Settings()) == []
     real = Path(store.path).rename(Path(store.path).with_name("elsewhere"))
     Path(store.path).symlink_to(real)
-    (row,) = snapshot_rows(Settings())
+    (row,) = inventory_rows(Settings())
     assert row.status == "wrong"
     assert row.remedy
+
+
+@pytest.mark.usefixtures("store")
+def test_reap_removes_what_is_too_old(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subcommands, "engine_call", lambda options, name: 0)
+    assert cli.main(["reap"]) == 0
+    assert capsys.readouterr().out == "nothing to remove\n"
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 100)
+    assert cli.main(["reap", "--snapshots-age=50"]) == 0
+    assert capsys.readouterr().out == "removed 2 snapshots\n"
 
 
 @pytest.mark.parametrize("words", [["delete"], ["list", "one"]])

@@ -23,13 +23,15 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..core.codes import SnapshotCode
-from ..core.errors import FileNotThere, FileRefused
-from ..core.home_folder import home_folder
-from ..core.model import Settings, format_bytes
-from .host_paths import Folder
-from .path_walk import PathWalk
-from .snapshot_parts import (
+from ....core.errors import FileNotThere, FileRefused
+from ....core.home_folder import home_folder
+from ....core.model import Settings, format_bytes
+from ....files.host_paths import Folder
+from ....files.path_walk import PathWalk
+from ....sdk.values import Snapshot
+from ..codes import SnapshotCode
+from ..settings import QemuSettings
+from .store_parts import (
     CONTENT,
     CREATE,
     FOLDER,
@@ -37,7 +39,6 @@ from .snapshot_parts import (
     MAX_HEAD,
     NEW,
     VERSION,
-    Snapshot,
     damaged,
     digest_of,
     inside,
@@ -81,7 +82,8 @@ class Store:
     @classmethod
     def of(cls, settings: Settings) -> Store:
         """Return this user's, as far as the settings let it grow."""
-        return cls(settings.snapshots_size, settings.snapshots_age)
+        own = settings.of(QemuSettings)
+        return cls(own.snapshots_size, own.snapshots_age)
 
     def begin(self, name: str, bytes_at_most: int) -> Draft:
         """Begin one, for which there is room for so many bytes; nobody else gets to see it before it is whole."""

@@ -1,0 +1,79 @@
+"""What a plugin is asked that writes sandboxes down as they stand, and lets others go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar, cast
+
+from ..core.errors import wrong_argument
+from ..core.model import Settings
+from ..engines.abilities import Ability
+from ..plugins import index
+from .instance import Instance, Origin
+from .options import SandboxOptions
+from .values import Snapshot
+
+MAX_FORKS = 20
+"""At a time."""
+
+
+class Startable(Protocol):
+    """A sandbox that did not start yet."""
+
+    async def start(self) -> None: ...
+
+    async def kill(self) -> bool: ...
+
+
+S = TypeVar("S", bound=Startable)
+
+
+class Snapshots(Protocol):
+    """What the plugin does (`Plugin.snapshots`)."""
+
+    async def take(self, sandbox: Instance, name: str | None) -> str:
+        """See `AsyncSandbox.snapshot`."""
+
+    async def fork(self, sandbox: Instance, count: int, make: Callable[[Origin], S]) -> list[S]:
+        """Return `count` sandboxes that have started, which `make` makes from where they go on."""
+
+    def restored(
+        self, name: str, keywords: Mapping[str, Any], given: Settings | None
+    ) -> tuple[Origin, Settings, SandboxOptions]:
+        """Return where a sandbox goes on from that is made from a snapshot, its settings, and what was asked for.
+
+        Reads all of the snapshot, which may take seconds. Raises as `AsyncSandbox.from_snapshot`.
+        """
+
+    def stored(self, settings: Settings | None) -> tuple[Snapshot, ...]:
+        """Return this user's snapshots, the newest first; by default with this user's settings."""
+
+    def delete(self, name: str) -> bool:
+        """Remove a snapshot; return whether there was one."""
+
+
+def provider() -> Snapshots:
+    """Return what the plugin does. Raises `ConfigurationError` if it is not here."""
+    made = index.plugin(index.SNAPSHOTS).snapshots
+    assert made is not None  # noqa: S101 (for the reader of types)
+    return cast("Snapshots", made())
+
+
+def of(sandbox: Instance, ability: Ability) -> Snapshots:
+    """Return the same for a sandbox whose engine has to have an ability. Raises as `AsyncSandbox.snapshot`."""
+    sandbox.check()
+    sandbox.session.pauses.demand(ability)
+    return provider()
+
+
+def forking(sandbox: Instance, count: int) -> Snapshots:
+    """Return the same for so many copies of a sandbox. Raises as `AsyncSandbox.fork`."""
+    if type(count) is not int or not 1 <= count <= MAX_FORKS:
+        why = f"count must be a whole number from 1 to {MAX_FORKS}, not {count!r}"
+        raise wrong_argument("count", why)
+    return of(sandbox, Ability.FORK)
+
+
+def stored(settings: Settings | None) -> list[Snapshot]:
+    """Return this user's snapshots, the newest first."""
+    return list(provider().stored(settings)) if index.is_here(index.SNAPSHOTS) else []
