@@ -26,7 +26,7 @@ VERBS = {
 COMMAND = re.compile("|".join(f"(?:sudo )?{program} {verb}" for program, verb in VERBS.items()))
 HELP = re.compile(r"(?:cli/help_text|cli/program|config/table|setup/reference_pages|plugins/\w+/settings)\.py")
 """What explains commands: tests/container/test_cli.py holds the examples, and the pages have tests of their own."""
-ELSEWHERE = re.compile(r"(?:container|escape|plugins/screen|plugins/\w+/inside)/|setup/image_build\.py")
+ELSEWHERE = re.compile(r"(?:container|plugins/screen|plugins/\w+/inside)/|setup/image_build\.py")
 """What runs in a sandbox, reads the code of cells or builds an image: no message to a person who has the machine."""
 BETWEEN = re.compile(r"`([^`\n]+)`")
 LOOSE = re.compile(

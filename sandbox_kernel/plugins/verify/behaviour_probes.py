@@ -23,11 +23,11 @@ from ...core.errors import SandboxError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import MIB, Message, Settings
 from ...engines.inspectable import Inspectable
-from ...escape.attack_program import cell, heard, table
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
 from ...session import self_test
 from . import probe_cells
+from .attack_program import cell, heard, table
 from .host_inspection import members
 from .probes import BY_CODE, Word
 from .verdicts import Finding, Verdict, decided, failed, not_applicable, of_attacks

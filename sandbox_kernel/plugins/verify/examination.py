@@ -23,11 +23,11 @@ from ...core.model import MIB, Limits, Message, Settings
 from ...engines.inspectable import EngineInfo, Inspectable
 from ...engines.preparations import Preparations
 from ...engines.select import begin, beneath, chosen, make_engine, provider
-from ...escape.attack_program import cell, heard, table
-from ...escape.canaries import Canaries, laid
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from . import behaviour_probes, host_inspection, probe_cells
+from .attack_program import cell, heard, table
+from .canaries import Canaries, laid
 from .probes import PROBES, Probe, Where
 from .verdicts import Finding, complete, decided, failed, not_applicable, of_attacks
 

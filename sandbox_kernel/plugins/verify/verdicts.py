@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from ...escape.attacks.kit import Attack
-from ...escape.differences import DIFFERENCES, REASONS
+from .differences import DIFFERENCES, REASONS
+from .inside.kit import Attack
 from .probes import BY_CODE, PROBES, Group, Probe, Word
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -12,8 +12,8 @@ import pytest
 
 from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.escape.attack_program import LOAD, sources, table
-from sandbox_kernel.escape.differences import DIFFERENCES
+from sandbox_kernel.plugins.verify.attack_program import LOAD, sources, table
+from sandbox_kernel.plugins.verify.differences import DIFFERENCES
 from tests.attacks.escape.tools import ON_BUBBLEWRAP, RUNTIMES, Outcomes
 from tests.support.roots import root_of_tests
 

@@ -17,8 +17,8 @@ import pytest
 from sandbox_kernel.core.errors import EngineUnavailable
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.select import provider
-from sandbox_kernel.escape.attack_program import table
-from sandbox_kernel.escape.differences import DIFFERENCES
+from sandbox_kernel.plugins.verify.attack_program import table
+from sandbox_kernel.plugins.verify.differences import DIFFERENCES
 from tests.attacks.escape.alterations import ALTERATIONS
 from tests.attacks.escape.tools import BEST_EFFORT as WITHOUT_A_CGROUP
 from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, RUNTIMES, Outcomes, run

@@ -15,7 +15,7 @@ import pytest
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.escape.attack_program import table
+from sandbox_kernel.plugins.verify.attack_program import table
 from tests.attacks.escape.alterations import host, network
 from tests.attacks.escape.tools import run_once, spec_for
 from tests.support.engines import SMALL, receive_line

@@ -16,9 +16,9 @@ from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.escape.attack_program import PROGRAM, sources
-from sandbox_kernel.escape.attacks import kit
-from sandbox_kernel.escape.canaries import laid
+from sandbox_kernel.plugins.verify.attack_program import PROGRAM, sources
+from sandbox_kernel.plugins.verify.canaries import laid
+from sandbox_kernel.plugins.verify.inside import kit
 from tests.attacks.escape.alterations import ALTERATIONS, NO_LIMIT_OF_SOCKETS, Alteration
 from tests.attacks.escape.weaker import weakened
 from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins, report_sources

@@ -22,10 +22,10 @@ from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.attestation import ALL_CLOSED, EINVAL
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.escape.attack_program import table
 from sandbox_kernel.plugins.bubblewrap import users
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.bubblewrap.engine import no_layers
+from sandbox_kernel.plugins.verify.attack_program import table
 from sandbox_kernel.setup.walls import ENFORCED, all_walls, enforced
 from tests.attacks.escape.tools import Outcomes, run
 from tests.container.engines import test_contract

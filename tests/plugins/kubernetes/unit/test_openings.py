@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sandbox_kernel.engines.select import provider
-from sandbox_kernel.escape.attack_program import table
 from sandbox_kernel.plugins.kubernetes.plugin import KubernetesProvider
+from sandbox_kernel.plugins.verify.attack_program import table
 from sandbox_kernel.plugins.verify.probes import PROBES, Probe
 from sandbox_kernel.plugins.verify.verdicts import Verdict, of_attacks
 from tests.support.cases import each

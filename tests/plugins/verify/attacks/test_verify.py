@@ -27,11 +27,10 @@ from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
-from sandbox_kernel.escape import canaries
-from sandbox_kernel.escape.attack_program import PROGRAM
 from sandbox_kernel.plugins.bubblewrap import arguments, launch
 from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
-from sandbox_kernel.plugins.verify import behaviour_probes, examination, probe_cells
+from sandbox_kernel.plugins.verify import behaviour_probes, canaries, examination, probe_cells
+from sandbox_kernel.plugins.verify.attack_program import PROGRAM
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import Finding, Verdict
 from sandbox_kernel.policy import Verdict as PolicyVerdict
@@ -147,7 +146,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as _way:
 
 
 def with_an_address(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.escape.attack_program.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
+    patch.setattr("sandbox_kernel.plugins.verify.attack_program.PROGRAM", NOWHERE_IS_NEAR + PROGRAM)
     without_a_shield(patch)
 
 
@@ -457,7 +456,7 @@ kit.main("""
 
 
 def with_lies(patch: pytest.MonkeyPatch, _: Path) -> None:
-    patch.setattr("sandbox_kernel.escape.attack_program.PROGRAM", PROGRAM.replace("kit.main(", LIES))
+    patch.setattr("sandbox_kernel.plugins.verify.attack_program.PROGRAM", PROGRAM.replace("kit.main(", LIES))
     without_a_shield(patch)
 
 

@@ -22,11 +22,10 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Limits, Message, Settings
 from sandbox_kernel.engines.inspectable import EngineInfo
-from sandbox_kernel.escape import canaries
-from sandbox_kernel.escape.attack_program import heard, table
-from sandbox_kernel.escape.differences import DIFFERENCES
 from sandbox_kernel.plugins import index
-from sandbox_kernel.plugins.verify import behaviour_probes, examination, examination_report, host_inspection
+from sandbox_kernel.plugins.verify import behaviour_probes, canaries, examination, examination_report, host_inspection
+from sandbox_kernel.plugins.verify.attack_program import heard, table
+from sandbox_kernel.plugins.verify.differences import DIFFERENCES
 from sandbox_kernel.plugins.verify.host_inspection import UNLIMITED, Process
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import (

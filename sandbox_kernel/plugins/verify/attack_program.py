@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .attacks import kit
+from .inside import kit
 
 MODULES = ("kit", "on_agent", "on_network", "on_kernel", "on_rights", "on_files", "on_limits")
 
@@ -58,7 +58,7 @@ _attack()
 @cache
 def sources() -> list[tuple[str, str]]:
     """Return the modules in the order in which they import each other."""
-    folder = Path(__file__).with_name("attacks")
+    folder = Path(__file__).with_name("inside")
     return [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in MODULES]
 
 
@@ -66,7 +66,7 @@ def sources() -> list[tuple[str, str]]:
 def table() -> Mapping[str, kit.Attack]:
     """Return all attacks, by name."""
     for name in MODULES:
-        importlib.import_module(f"{__package__}.attacks.{name}")
+        importlib.import_module(f"{__package__}.inside.{name}")
     return kit.ATTACKS
 
 
