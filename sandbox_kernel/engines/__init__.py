@@ -12,7 +12,7 @@
 - `process_sample`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
 - `image_names`: Images and roots that this project builds, and the command that makes one.
 - `abilities`: What an engine can do with a sandbox that runs (pause, save, fork), and the seam of those that can.
-- `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.
+- `socket_memory`: What TCP and UDP hold in the cgroup of a sandbox, limited.
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `attachment`: The seam of what is mounted into a sandbox besides its own folders; a plugin knows what that is.

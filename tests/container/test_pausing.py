@@ -12,9 +12,9 @@ from sandbox_kernel import AsyncSandbox, Execution, Sandbox, SandboxDied
 from sandbox_kernel.container import process
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AbilityMissing, EngineError, SandboxPaused
-from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.abilities import Ability
 from sandbox_kernel.plugins.broker.client import container as broker_container
+from sandbox_kernel.plugins.bubblewrap import cgroups
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from tests.plugins.broker.brokers import shared
 from tests.support.patience import within

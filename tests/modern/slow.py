@@ -28,7 +28,7 @@ BOUNDS = {
     "engines.container_reaper": ("REQUEST_SECONDS", "SILENT_SECONDS"),
     "plugins.bubblewrap.container": ("KILL_SECONDS", "START_SECONDS", "JUST_BEFORE_SECONDS"),
     "plugins.bubblewrap.engine": ("TRY_SECONDS", "REAP_SECONDS"),
-    "engines.cgroups": ("REMOVE_SECONDS",),
+    "plugins.bubblewrap.cgroups": ("REMOVE_SECONDS",),
     "kernel.proxy": ("SHUTDOWN_SECONDS",),
     "session.requests.machine": ("PATIENCE_SECONDS", "KILL_SECONDS"),
     "session.lifecycle": ("EXIT_SECONDS",),

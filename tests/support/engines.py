@@ -19,7 +19,7 @@ import psutil
 
 from sandbox_kernel.container import agent_report, syscall_filters
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
-from sandbox_kernel.engines import cgroups, shipping
+from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins import index
@@ -248,6 +248,7 @@ class Bubblewrap:
         return line if self.cgroup else f"{line}; from functools import partial; Engine = partial(Engine, cgroup=False)"
 
     def absent(self) -> str | None:
+        from sandbox_kernel.plugins.bubblewrap import cgroups
         from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 
         if bubblewrap_program() is None:

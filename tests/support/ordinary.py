@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from sandbox_kernel.engines.cgroups import WANTED, here
+from sandbox_kernel.plugins.bubblewrap.cgroups import WANTED, here
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program, reachable
 from tests.support import ROOT
 from tests.support.kernels import eventually

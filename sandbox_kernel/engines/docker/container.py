@@ -22,11 +22,11 @@ from ..abilities import PAUSE
 from ..attachment import Attachment, watch
 from ..attestation import as_list, at, checks, demand, only, same, short
 from ..base import Check, Handover, Inspection
-from ..cgroups import limit_sockets, sockets_line
 from ..container_reaper import kill_processes
 from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
 from ..process_sample import of_cgroup
+from ..socket_memory import limit_sockets, sockets_line
 from .api_client import Connection, DockerApi
 from .arguments import LABEL, container_arguments, digest, logical
 from .engine_errors import odd

@@ -9,6 +9,7 @@
 - `reaper`: A process that outlives the owner, and ends each sandbox whose pipe has no owner.
 - `private_mounts`: Disks of one sandbox, mounted where no other process sees them.
 - `scratch_folder`: Scratch of an ordinary user who accepts less than a disk: a folder, how full it is, and its end.
+- `cgroups`: A cgroup for each sandbox, where this process may make one; it limits and freezes.
 - `launch`: Starting one sandbox, behind a gate that opens when its limits stand.
 - `ahead`: The beginning of a sandbox, which needs no event loop.
 - `watch`: Looks at what a sandbox without a cgroup, or with a folder for a disk, uses: the weaker form of its limits.

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SCRATCH, SandboxSpec
-from ...engines import attachment, cgroups
-from ...engines.cgroups import Group, NoCgroup
+from ...engines import attachment
 from ...engines.hardening import Protections, protections
 from ...engines.owner_process import Owner
-from . import engine_errors, root_lookup, scratch_folder
+from . import cgroups, engine_errors, root_lookup, scratch_folder
+from .cgroups import Group, NoCgroup
 from .discovery import bubblewrap_program, reachable
 from .launch import Launched, await_end, drops, launch, new_name
 from .reaper import kill

@@ -24,13 +24,13 @@ from ...engines.abilities import NONE, PAUSE, Ability
 from ...engines.attachment import watch
 from ...engines.attestation import checks, demand
 from ...engines.base import Check, Handover, Inspection
-from ...engines.cgroups import Freezer, Group
 from ...engines.limit_watch import LimitWatch, Place, watch_memory
 from ...engines.owner_process import start_ticks
 from ...engines.pipe import TAIL_BYTES, OverPipe, Pipe
 from ...engines.process_sample import of_cgroup, of_processes
 from . import engine_errors, scratch_folder
 from .arguments import Descriptors, arguments
+from .cgroups import Freezer, Group
 from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of

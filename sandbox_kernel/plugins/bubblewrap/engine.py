@@ -16,14 +16,13 @@ from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSample, SandboxSpec
 from ...core.remedies import as_root
 from ...core.tasks import Tasks, made_in_thread
-from ...engines import cgroups
 from ...engines.abilities import PAUSE
 from ...engines.attachment import opens_disks
 from ...engines.inspectable import Condition
 from ...engines.limit_watch import Place
 from ...engines.pipe import Pipe
 from ...engines.process_sample import use_of_cgroup
-from . import engine_errors, root_lookup, scratch_folder, users
+from . import cgroups, engine_errors, root_lookup, scratch_folder, users
 from .ahead import Begun, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, taken_over

@@ -15,9 +15,10 @@ from pathlib import Path
 from ...core.model import SandboxSpec
 from ...engines.attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
 from ...engines.base import Check, Inspection
-from ...engines.cgroups import Group, sockets_line
 from ...engines.hardening import OF_A_USER, PAGE_BYTES, Protections
+from ...engines.socket_memory import sockets_line
 from .arguments import mounts, variables
+from .cgroups import Group
 from .launch import Launched, digest, drops, walls
 from .root_lookup import Root
 

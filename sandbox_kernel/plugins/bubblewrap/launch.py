@@ -29,11 +29,11 @@ from ...core.version import __version__
 from ...engines import seccomp
 from ...engines import seccomp_program as system_calls
 from ...engines.attachment import Attachment
-from ...engines.cgroups import Group
 from ...engines.hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ...engines.owner_process import Owner
 from . import engine_errors, private_mounts, scratch_folder, users
 from .arguments import NOT_OPENED, Descriptors, Machine, arguments, etc
+from .cgroups import Group
 from .discovery import reachable
 from .process_labels import MARK
 from .reaper import kill, reaper

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.plugins.bubblewrap import cgroups
 from sandbox_kernel.plugins.verify.attack_program import LOAD, sources, table
 from sandbox_kernel.plugins.verify.differences import DIFFERENCES
 from tests.attacks.escape.tools import ON_BUBBLEWRAP, RUNTIMES, Outcomes

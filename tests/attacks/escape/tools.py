@@ -12,7 +12,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.engines import cgroups
+from sandbox_kernel.engines import socket_memory
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -146,6 +146,6 @@ def run(names: list[str], runtime: str, alteration: str | None, folder: Path) ->
 
     An attack that ends its whole container has an outcome like "sandbox out_of_memory"; the others get a new one.
     """
-    lacking = patch.object(cgroups, "SOCKETS", "none") if alteration == NO_LIMIT_OF_SOCKETS else nullcontext()
+    lacking = patch.object(socket_memory, "SOCKETS", "none") if alteration == NO_LIMIT_OF_SOCKETS else nullcontext()
     with lacking:
         return asyncio.run(_run(names, runtime, alteration, folder))

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.attestation import ALL_CLOSED, EINVAL
 from sandbox_kernel.engines.base import Container
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.plugins.bubblewrap import users
+from sandbox_kernel.plugins.bubblewrap import cgroups, users
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.bubblewrap.engine import no_layers
 from sandbox_kernel.plugins.verify.attack_program import table

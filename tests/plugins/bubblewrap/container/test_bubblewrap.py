@@ -21,11 +21,10 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
-from sandbox_kernel.engines import cgroups
 from sandbox_kernel.engines.hardening import protections
+from sandbox_kernel.plugins.bubblewrap import cgroups, launch, watch
 from sandbox_kernel.plugins.bubblewrap import container as running
 from sandbox_kernel.plugins.bubblewrap import engine as bubblewrap
-from sandbox_kernel.plugins.bubblewrap import launch, watch
 from sandbox_kernel.plugins.bubblewrap.ahead import begin_ahead
 from sandbox_kernel.plugins.bubblewrap.arguments import arguments
 from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer

@@ -22,12 +22,12 @@ import pytest
 
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Limits, Settings
-from sandbox_kernel.engines import cgroups, hardening, shipping
+from sandbox_kernel.engines import hardening, shipping
 from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.base import Check
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
-from sandbox_kernel.plugins.bubblewrap import arguments, launch
+from sandbox_kernel.plugins.bubblewrap import arguments, cgroups, launch
 from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.verify import behaviour_probes, canaries, examination, probe_cells
 from sandbox_kernel.plugins.verify.attack_program import PROGRAM

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines import cgroups
-from sandbox_kernel.engines.cgroups import Folders, Freezer, Group, NoCgroup
 from sandbox_kernel.engines.hardening import protections
-from sandbox_kernel.engines.limit_watch import Place
 from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.plugins.bubblewrap import cgroups
+from sandbox_kernel.plugins.bubblewrap.cgroups import Folders, Freezer, Group, NoCgroup
 from tests.unit.engines.test_hardening import SPEC
 
 WANTED = protections(SPEC)
@@ -174,7 +173,7 @@ async def test_a_sandbox_that_does_not_stand_still_in_time_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that waits for a disk is not frozen before that answers; the files are the test's."""
-    monkeypatch.setattr("sandbox_kernel.engines.cgroups.FREEZE_SECONDS", 0.05)
+    monkeypatch.setattr("sandbox_kernel.plugins.bubblewrap.cgroups.FREEZE_SECONDS", 0.05)
     freezer, switch, said = Freezer(Group((("", str(tmp_path)),), 2)), tmp_path / "cgroup.freeze", "cgroup.events"
     switch.touch()
     (tmp_path / said).write_text("populated 1\nfrozen 0\n")
@@ -209,40 +208,3 @@ def test_a_cgroup_that_cannot_be_made_leaves_nothing(trees: Folders) -> None:
     with pytest.raises(NoCgroup, match="File exists"):
         cgroups.make("x", WANTED, trees)
     assert not Path(trees["memory"][1], "x").exists()
-
-
-# --- memory of sockets ------------------------------------------------------------------------------------------------
-
-
-def of_version_1(folder: Path, sockets: str) -> Place:
-    (folder / "memory.limit_in_bytes").write_text(f"{64 << 20}\n")
-    (folder / cgroups.SOCKETS).write_text(sockets)
-    return Place(str(folder), 1)
-
-
-def test_sockets_hold_a_part_of_memory_besides_where_the_system_counts_them_apart(tmp_path: Path) -> None:
-    place = of_version_1(tmp_path, f"{1 << 62}\n")
-    cgroups.limit_sockets(place)
-    assert said(tmp_path, cgroups.SOCKETS) == {cgroups.SOCKETS: f"{4 << 20}"}
-    line = cgroups.sockets_line(place)
-    assert (line.ok, line.found) == (True, "at most 4.0 MiB besides")
-    assert cgroups.sockets_line(Place(str(tmp_path), 2)).found == "a part of memory"
-
-
-@pytest.mark.parametrize("sockets", [f"{1 << 62}\n", "of no number\n"])
-def test_sockets_without_a_limit_are_a_difference_where_this_process_could_set_one(
-    tmp_path: Path, sockets: str
-) -> None:
-    assert not cgroups.sockets_line(of_version_1(tmp_path, sockets)).ok
-
-
-def test_sockets_without_a_limit_are_said_where_nobody_can_set_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = of_version_1(tmp_path, f"{1 << 62}\n")
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert (cgroups.sockets_line(place).ok, cgroups.sockets_line(place).found) == (True, cgroups.UNLIMITED)
-    (tmp_path / cgroups.SOCKETS).unlink()  # and a kernel that has no such limit
-    cgroups.limit_sockets(place)
-    assert cgroups.sockets_line(place).found == cgroups.UNLIMITED
-    assert cgroups.sockets_line(None).ok

@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.codes import EndCode
-from ..core.errors import EngineError
-from ..core.model import format_bytes
-from .base import Check
-from .hardening import Protections
-from .limit_watch import Place, own_folders
-from .owner_process import Owner
+from ...core.codes import EndCode
+from ...core.errors import EngineError
+from ...engines.hardening import Protections
+from ...engines.limit_watch import Place, own_folders
+from ...engines.owner_process import Owner
+from ...engines.socket_memory import limit_sockets
 
 FREEZE_SECONDS = 5.0
 """How long all processes may take to freeze: one that waits for a disk does so until that answers."""
@@ -34,10 +33,6 @@ WANTED = (*NEEDED, "cpuacct")
 FREEZER = "freezer"
 """By which a sandbox is paused in version 1, where this process may; no sandbox sees it."""
 INSIDE = "/sys/fs/cgroup"
-SOCKETS = "memory.kmem.tcp.limit_in_bytes"
-"""Version 1 counts what TCP and UDP hold beside memory: all of a machine together, if no limit is set here first."""
-SOCKET_SHARE = 16
-"""What sockets may hold besides is memory through this; version 2 counts it as memory."""
 LEAF = "sandbox-kernel-host"
 """Where the processes of a delegated cgroup of version 2 are put, for one with processes can have no children."""
 REMOVE_SECONDS = 1.0
@@ -163,39 +158,6 @@ class Group:
     def remove(self, seconds: float = REMOVE_SECONDS) -> bool:
         """Remove it, which takes until its last process has ended; return whether it is gone."""
         return remove([folder for _, folder in self.folders], seconds)
-
-
-def limit_sockets(place: Place) -> None:
-    """Limit what TCP and UDP hold; counts for sockets that are made later. Does nothing where it may not."""
-    with contextlib.suppress(OSError, ValueError):
-        if place.version == 1:
-            memory = int(Path(place.folder, "memory.limit_in_bytes").read_text(encoding="ascii"))
-            own = Path(place.folder, SOCKETS)
-            if own.exists():
-                _write(own, memory // SOCKET_SHARE)
-
-
-def sockets_line(place: Place | None) -> Check:
-    """Say whether what TCP and UDP hold is limited. It is no difference where this process may not do it."""
-    name, wanted = "engine: memory of sockets", f"a part of memory, or at most 1/{SOCKET_SHARE} of it besides"
-    if place is None:
-        return Check(name, wanted, "the engine's cgroups are not seen from here", ok=True)
-    if place.version == 2:
-        return Check(name, wanted, "a part of memory", ok=True)
-    own = Path(place.folder, SOCKETS)
-    try:
-        memory = int(own.with_name("memory.limit_in_bytes").read_text(encoding="ascii"))
-        found = int(own.read_text(encoding="ascii"))
-        limited = found <= memory // SOCKET_SHARE
-        said = f"at most {format_bytes(found)} besides" if limited else UNLIMITED
-        return Check(name, wanted, said, limited or not os.access(own, os.W_OK))
-    except FileNotFoundError:
-        return Check(name, wanted, UNLIMITED, ok=True)
-    except (OSError, ValueError) as error:
-        return Check(name, wanted, f"not to be read: {error}", ok=False)
-
-
-UNLIMITED = "not limited: this cgroup of version 1 is for root to write; a broker of root's does"
 
 
 def here() -> Folders:
