@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.errors import EngineError, FileRefused
+from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.abilities import Ability
 from sandbox_kernel.plugins.qemu.snapshots import capture
@@ -69,8 +70,8 @@ def session_with(link: Link) -> Any:
     """Return a session with no cell and nothing beside its kernel."""
     events: list[str] = []
 
-    def emit(event: str, *_: object, **__: object) -> None:
-        events.append(event)
+    def emit(event: SessionEvent) -> None:
+        events.append(event.name)
 
     requests: Any = SimpleNamespace(queue=SimpleNamespace(active=False, listeners=[]), thaw=lambda: None)
     made = Pauses(
