@@ -176,6 +176,7 @@ def ownerless(nodes: Collection[ast.AST]) -> list[str]:
     return [ast.unparse(call) for call in starts if id(call) not in kept]
 
 
+@pytest.mark.slow
 @each("module", sorted(set(MODULES) - {"core.tasks"}))
 def test_a_task_that_nobody_waits_for_has_an_owner(module: str) -> None:
     """`core.tasks` holds it, hears of its faults and ends it."""
@@ -350,6 +351,7 @@ def test_a_kernel_process_brings_zmq_and_nothing_else_that_is_heavy() -> None:
     assert not found & {*HEAVY, "tornado", "dateutil", "curses"} - {"zmq"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "compiled"), [("", True), ("main(['ps', '--engine', 'unix:///none'])", False)])
 def test_a_command_compiles_no_grammar_of_a_format_that_nobody_checks(
     tmp_path: Path, first: str, compiled: bool, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import psutil
+import pytest
 
 from benchmarks import measures, memory
 from benchmarks.__main__ import parsed
@@ -54,6 +55,7 @@ def test_the_row_of_memory_says_what_it_counts() -> None:
     assert "not counted: a broker" in " ".join(row.counted.split())
 
 
+@pytest.mark.slow
 def test_what_a_kernel_said_before_is_no_answer_to_what_is_asked_after_a_restart(tmp_path: Path) -> None:
     """It was taken for one: the first cell then ran before the client was subscribed, and its end never came."""
     kernel = Kernel(STOCK, write_stock(tmp_path), lingers=False)

@@ -172,6 +172,7 @@ def test_no_error_is_made_of_words_alone() -> None:
     assert {name: lines for name, part in nodes().items() if (lines := without_code(part))} == {}
 
 
+@pytest.mark.slow
 def test_control_an_error_made_of_words_alone_is_seen() -> None:
     assert without_code(walked('raise EngineError("it failed")')) == [1]
     assert without_code(walked('raise EngineError(f"it failed: {error}", limit="3 s")')) == [1]

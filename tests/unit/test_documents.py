@@ -213,6 +213,7 @@ def functions(path: str) -> set[str]:
     return {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
+@pytest.mark.slow
 @each("test", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", read("docs/attacks.md")))))
 def test_an_attack_names_a_test_that_is_there(test: str) -> None:
     path, _, function = test.partition("::")
@@ -270,6 +271,7 @@ def test_no_host_of_packages_or_images_is_named() -> None:
     assert findings(HOSTS) == []
 
 
+@pytest.mark.slow
 def test_no_page_installs_this_package_from_an_index() -> None:
     """It is in none: whoever takes its name there runs code at every reader's."""
     assert findings(FROM_AN_INDEX) == []
@@ -294,10 +296,12 @@ def test_an_index_is_known_by_a_name_without_a_path(line: str, found: bool) -> N
         assert bool(FROM_AN_INDEX.search(line.replace("{}", name))) is found
 
 
+@pytest.mark.slow
 def test_no_folder_of_a_developer_s_machine_is_named() -> None:
     here = [re.escape(str(path)) for path in (ROOT, Path.home()) if len(path.parts) > 2]
     assert findings(re.compile("|".join([PLACES.pattern, *(f"{path}(?![\\w-])" for path in here)]))) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_left_unfinished() -> None:
     assert findings(UNFINISHED) == []

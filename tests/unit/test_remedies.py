@@ -121,6 +121,7 @@ def test_each_command_in_a_message_has_a_row() -> None:
     assert len(rows) == len(RAN) + len(NOT_RUN)
 
 
+@pytest.mark.slow
 def test_no_command_stands_without_backticks() -> None:
     """There nobody finds it: neither this list, nor what keeps it on one line."""
     assert found()[1] == {}
@@ -139,6 +140,7 @@ PLUGINS = {*index.COMMANDS, *index.ENGINES, *index.SETTINGS, *index.SERVICES}
 FILLED = {"build{}{}": "build --engine bubblewrap --kind r", "{} {} {}": "mine --prefix /p --memory=1G"}
 
 
+@pytest.mark.slow
 @each("command", sorted(one for one in [*RAN, *NOT_RUN] if one.startswith("sandbox-kernel")))
 def test_our_own_commands_are_those_that_we_have(command: str) -> None:
     for form, example in FILLED.items():

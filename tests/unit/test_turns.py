@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFTEST = """
 from pathlib import Path
 from tests.support.turns import Turns, TurnsPlugin
@@ -96,12 +98,14 @@ def test_control_without_it_the_second_attempt_finds_what_the_first_has_spoiled(
     assert "2 failed, 1 error, 2 rerun" in said, said
 
 
+@pytest.mark.slow
 def test_each_attempt_has_a_clock(tmp_path: Path) -> None:
     said = tried(tmp_path, fresh=True, tests=HANGS)
     assert "1 failed, 1 rerun" in said, said
     assert "Timeout (>0.5s)" in said, said
 
 
+@pytest.mark.slow
 def test_control_without_it_the_second_attempt_has_none(tmp_path: Path) -> None:
     said = tried(tmp_path, fresh=False, tests=HANGS.replace("20", "2"))
     assert "1 passed, 1 rerun" in said, said

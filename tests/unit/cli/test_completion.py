@@ -115,6 +115,7 @@ def until(terminal: int, text: str, seconds: float = 30.0) -> None:
         shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x08", "", os.read(terminal, 4096).decode(errors="replace"))
 
 
+@pytest.mark.slow
 def test_a_shell_that_is_not_known_is_refused() -> None:
     done = subprocess.run([SCRIPT, "completion", "csh"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

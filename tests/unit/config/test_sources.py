@@ -403,6 +403,7 @@ def test_environment_variables_can_loosen_nothing(tmp_path: Path, monkeypatch: p
     assert config.from_argv(["--outputs=safe"])[1].outputs == "safe"
 
 
+@pytest.mark.slow
 def test_an_environment_of_its_own_has_a_config_file_of_its_own(tmp_path: Path) -> None:
     """`etc/jupyter` of a virtual environment is read by the kernel that runs in it, and comes before the user's."""
     environment = tmp_path / "venv"

@@ -120,6 +120,7 @@ def test_a_kernel_on_its_way_is_not_ended_by_an_interrupt() -> None:
         os.waitpid(pid, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "ename"),
     [

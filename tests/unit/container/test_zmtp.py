@@ -325,6 +325,7 @@ ENDLESS = {
 """What is said first, what it goes on with, and how many bytes that may cost."""
 
 
+@pytest.mark.slow
 @each("what", ENDLESS)
 def test_what_never_ends_is_not_kept(what: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     address = tmp_path_factory.mktemp("s") / "s"

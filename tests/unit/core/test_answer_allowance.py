@@ -205,6 +205,7 @@ def colliding_sets(depth: int, place: int) -> Any:
     return tagged("frozenset", [colliding_sets(depth - 1, one) for one in (*range(1, 15), 15 + place)])
 
 
+@pytest.mark.slow
 def test_sets_within_sets_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     text = answer(tagged("frozenset", [colliding_sets(3, place) for place in range(8)]))
     assert refused(text, Limits()).limit == "2 sets within sets"
@@ -257,6 +258,7 @@ def test_an_answer_that_is_nested_too_deep_is_refused(depth: int, inner: str) ->
         read("safe:" + before * depth + after * depth, Allowance(Limits()))
 
 
+@pytest.mark.slow
 def test_profiles_of_an_image_are_not_unpacked_one_after_the_other() -> None:
     profile = chunk(b"iCCP", b"p\0\0" + zlib.compress(b"\0" * 1_000_000, 9))
     raw = base64.b64encode(with_chunks(picture(8, 8), *[profile] * 200)).decode()
@@ -265,6 +267,7 @@ def test_profiles_of_an_image_are_not_unpacked_one_after_the_other() -> None:
     assert seconds(lambda: image(raw, Allowance(ENDLESS))) > 5 * taken, "the control"
 
 
+@pytest.mark.slow
 def test_scans_of_an_image_count_as_so_many_images() -> None:
     """A scan of a progressive JPEG takes some bytes, and the decoder looks at each pixel for it."""
     raw = picture(1600, 1600, "JPEG", progressive=True)

@@ -82,6 +82,7 @@ async def test_a_fault_can_stand_in_the_audit_too(caplog: pytest.LogCaptureFixtu
     assert "a defect, met in a request" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owned", [True, False])
 async def test_a_task_lives_as_long_as_its_owner(owned: bool) -> None:
     """The control is a task of asyncio's: with nobody else to hold it, it is collected while it waits."""

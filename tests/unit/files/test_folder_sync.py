@@ -209,6 +209,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     op=st.sampled_from(["file.list", "file.read", "file.write", "file.mkdir", "file.remove", "file.discard", "", "x"]),
     request_=st.dictionaries(st.sampled_from(["path", "offset", "size", "token", "limit", "final"]), JSON),
@@ -335,6 +336,7 @@ async def test_a_lying_agent_gets_its_upload_refused(place: Place, answer: Any) 
     assert "<img>" not in report.refused[0][1]
 
 
+@pytest.mark.slow
 async def test_cancelling_leaves_nothing_in_scratch_and_no_open_file(place: Place) -> None:
     (place.up / "a").write_bytes(bytes(3 * CHUNK_BYTES))
     before = open_below(place.base)
@@ -371,6 +373,7 @@ async def test_an_agent_that_stops_answering_costs_a_bounded_time(place: Place) 
     assert tree(place.down) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slowest", "whole"), [(1 << 10, True), (1 << 60, False)], ids=["its time", "control"])
 async def test_bytes_that_move_have_time_and_no_more_of_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, slowest: int, whole: bool
@@ -637,6 +640,7 @@ async def test_a_failed_copy_is_tried_again(place: Place) -> None:
     place.require_safe()
 
 
+@pytest.mark.slow
 async def test_cancelling_leaves_nothing_in_the_folder_and_no_open_file(place: Place) -> None:
     (place.scratch / "new").mkdir()
     (place.scratch / "new" / "a").write_bytes(bytes(3 * CHUNK_BYTES))

@@ -574,6 +574,7 @@ def test_a_link_planted_before_the_commit_is_refused(folder: Path) -> None:
     assert (folder.parent / "outside" / "secret").read_text() == "secret"
 
 
+@pytest.mark.slow
 def test_no_file_descriptor_is_left_open(folder: Path) -> None:
     (folder / "a").mkdir()
     (folder / "b").symlink_to("a")

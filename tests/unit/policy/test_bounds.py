@@ -21,6 +21,7 @@ from tests.support.policy.messages import display, filtered, message, model, upd
 MODES: list[Any] = ["safe", "strict"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_table_of_a_quarter_of_a_million_cells_is_shown_as_text(mode: Any) -> None:
     """Unbounded, it keeps a page busy for ten seconds."""
@@ -79,6 +80,7 @@ def test_rules_that_look_at_every_other_element_are_left_out(name: str, mode: An
     assert verdict.reasons == ("removed <style>: it cannot be confined to this output",)
 
 
+@pytest.mark.slow
 def test_rules_times_elements_are_bounded() -> None:
     """By what a browser tries: a rule for one cell, as pandas writes them, costs nothing for the others."""
     plain = "".join(f"td {{color:#{number:06x}}}" for number in range(500))
@@ -109,6 +111,7 @@ def test_the_selectors_that_tables_are_styled_with_stay(selector: str) -> None:
     assert not css.is_costly(f"{selector} {{color:red}}", 40_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -167,6 +170,7 @@ def longest(text: str) -> int:
     return max(map(len, re.findall("[\u0301\u0323\u05b0\u0e49]+", text)), default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_no_letter_has_thousands_of_marks(name: str) -> None:
     """80,000 on one keep a tab for half a minute, and twice as many for four times as long."""
@@ -228,6 +232,7 @@ def test_cells_over_more_rows_than_there_are_are_shown_as_text(mode: Any) -> Non
     assert filtered({"text/html": honest}, OutputPolicy(mode))[0]["text/html"].count("rowspan") == 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_html_that_changes_its_direction_without_end_is_cut(mode: Any) -> None:
     for source in (
@@ -247,6 +252,7 @@ ENTITIES: dict[str, str] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @each("how", ENTITIES)
 @each("mode", MODES)
 def test_what_is_slow_is_found_however_it_is_written(how: str, mode: Any) -> None:
@@ -353,6 +359,7 @@ def test_control_a_text_with_spaces_stays_as_it_is() -> None:
         assert "\u200b" not in spelled(filtered({mime: text})[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "letters", ["\u0e01", "\u0e01\u6f22", "\U0001f300", "a\u0e01\uac05\u6f22\u1f00\u0416\u263a", "\u2801"], ids=ascii
 )

@@ -122,6 +122,7 @@ def test_a_costly_output_passes_by_itself(name: str) -> None:
     assert data
 
 
+@pytest.mark.slow
 @each("name", COSTLY)
 def test_costly_displays_fill_the_page(name: str) -> None:
     """Thirty of each keep a tab for half a minute to two."""
@@ -136,6 +137,7 @@ def test_streams_between_them_change_nothing() -> None:
     assert tab.send(*[shows(COSTLY["formulas"]), text] * 50) <= 8
 
 
+@pytest.mark.slow
 @each("name", ["formulas", "SVG", "text"])
 def test_updates_fill_the_page_by_what_they_show(name: str) -> None:
     tab = Tab()
@@ -164,6 +166,7 @@ def test_what_is_updated_or_cleared_is_not_on_the_page() -> None:
         assert tab.send(shows(COSTLY["text"]), message("clear_output", {"wait": True})) == 2
 
 
+@pytest.mark.slow
 @each("name", ["formulas", "SVG"])
 def test_drawing_anew_has_an_end_too(name: str) -> None:
     tab = Tab()
@@ -196,6 +199,7 @@ def on_page(tab: Tab) -> int:
     return sum(one.type == "display_data" and VIEW in one.content["data"] for one in tab.shown)
 
 
+@pytest.mark.slow
 @each("name", WIDGETS)
 def test_costly_widgets_fill_the_page(name: str) -> None:
     tab = Tab()
@@ -269,6 +273,7 @@ TICKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TICKS)
 def test_answers_to_widgets_share_a_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Play widget, or an Output widget that tells what it took over, has a front end ask for minutes by itself.
@@ -288,6 +293,7 @@ def test_answers_to_widgets_share_a_page(name: str, monkeypatch: pytest.MonkeyPa
     assert ticks(tab, 100, *TICKS[name]) == 100 * len(TICKS[name])
 
 
+@pytest.mark.slow
 def test_control_a_slider_that_redraws_a_plot_and_a_table_for_long_goes_on() -> None:
     tab = Tab()
     tab.send(model("w", "HTMLMathModel", value="x"), views("w"))
@@ -299,6 +305,7 @@ def test_control_a_slider_that_redraws_a_plot_and_a_table_for_long_goes_on() -> 
     assert ticks(tab, 600, update("out", outputs=outputs)) == 600
 
 
+@pytest.mark.slow
 def test_threads_of_cells_long_gone_share_a_page() -> None:
     """A page is remembered for some cells only: when it is forgotten, its cell does not begin with an empty one."""
     tab = Tab()

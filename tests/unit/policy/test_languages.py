@@ -100,6 +100,7 @@ def found_by_parsers(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @hypothesis.given(strategies.from_regex(markdown._PLAIN, fullmatch=True))  # noqa: SLF001
 @hypothesis.settings(deadline=None)
 def test_parsers_make_no_more_of_what_passes_than_words_set_apart(source: str) -> None:

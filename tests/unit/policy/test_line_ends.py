@@ -252,6 +252,7 @@ def parsed(rst: str) -> docutils.nodes.document:
     return docutils.core.publish_doctree(rst, settings_overrides=settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exporter", [nbconvert.RSTExporter, nbsphinx.Exporter])
 def test_no_output_includes_a_file_or_markup_in_rst(exporter: type[Any], tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
@@ -323,6 +324,7 @@ INJECTED = [PICTURE, f"![x][b]\n\n[b]: {EVIL}", f"[x]({EVIL})", f"![x] ({EVIL})"
             f"&#33;&#91;x&#93;&#40;{EVIL})", f"!&lsqb;x&rsqb;({EVIL})"]  # fmt: skip
 
 
+@pytest.mark.slow
 @each("markup", MARKUP)
 @pytest.mark.parametrize("parser", PARSERS)
 def test_no_markup_becomes_markdown(parser: str, markup: str) -> None:
@@ -343,6 +345,7 @@ def is_blank(line: str) -> bool:
     return not re.sub(r"&nbsp;|[\u200b-\u200f\u2060-\u206f\u2800\ufeff]", "", line).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", PARSERS)
 def test_control_the_same_markup_as_it_was_is_read(parser: str) -> None:
     got_out = [
@@ -378,6 +381,7 @@ def test_a_page_shows_the_same(source: str) -> None:
     assert tree(kept).strip() == tree(source).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "exporter",
     [

@@ -258,6 +258,7 @@ def test_an_image_that_claims_gigapixels_is_not_shown(mime: str) -> None:
         assert ("data:" in shown, missed) == (passes, not passes)
 
 
+@pytest.mark.slow
 def test_notes_of_an_svg_are_bounded() -> None:
     notes = Notes()
     for error in BOMBS.values():
@@ -367,6 +368,7 @@ def test_large_areas_are_counted_as_large(name: str) -> None:
     assert svg.readdress(shown, svg.Allowance()) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_is_as_large_as_the_picture_is_counted_as_such(name: str) -> None:
     with pytest.raises(svg.CostlyError, match="larger than"):

@@ -323,6 +323,7 @@ def judge(cls: type[ipywidgets.Widget], trait: str, value: Any, kept: Any) -> No
             assert not any(part in one for part in bad), (trait, value, kept)
 
 
+@pytest.mark.slow
 @each("name", sorted(models()))
 def test_bytes_go_only_where_a_view_expects_them(name: str) -> None:
     """A front end puts them at their path without looking; an HTML's value would be an object with a text."""

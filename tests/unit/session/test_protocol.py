@@ -56,6 +56,7 @@ def frame(header: Any, parent: Any, metadata: Any, content: Any, *buffers: bytes
     return [*(orjson.dumps(part) for part in (header, parent, metadata, content)), *buffers]
 
 
+@pytest.mark.slow
 @examples()
 @given(st.sampled_from([*CHANNELS, wire.AGENT, 0, 99]), st.sampled_from(TYPES), OBJECTS, OBJECTS, st.lists(st.binary()))
 def test_a_message_is_one_of_the_table_or_an_error(
@@ -98,6 +99,7 @@ def test_what_is_written_anew_is_what_came(
     assert protocol.decode(wire.IOPUB, protocol.encode(more)).content.keys() <= protocol.CONTENT[kind]
 
 
+@pytest.mark.slow
 @examples()
 @given(st.lists(st.binary(max_size=60) | JSON.map(orjson.dumps), max_size=6), st.sampled_from([*CHANNELS, 0]))
 def test_any_bytes_are_a_message_or_an_error(parts: list[bytes], kind: int) -> None:
@@ -308,6 +310,7 @@ def test_long_texts_that_are_no_json_are_refused(name: str) -> None:
         texts.take([body], 0, len(body), 3)
 
 
+@pytest.mark.slow
 def test_a_long_text_is_never_there_three_times() -> None:
     """Control: the parser by itself needs all three."""
     program = """

@@ -81,6 +81,7 @@ def test_a_user_id_without_an_account_has_no_rights(place: Path) -> None:
         opened(str(a_folder(place / "data")), 54_321)
 
 
+@pytest.mark.slow
 def test_a_link_that_is_changed_meanwhile_leads_nowhere_that_the_user_could_not_go(place: Path) -> None:
     """Somebody swaps it all the time, between a folder for all and one for root."""
     free, secret = a_folder(place / "free"), a_folder(a_folder(place / "closed", 0o700) / "secret")

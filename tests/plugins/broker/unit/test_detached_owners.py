@@ -376,6 +376,7 @@ async def filled(sock: socket.socket, kind: int) -> memoryview:
     return rest
 
 
+@pytest.mark.slow
 @each("left", [False, True])
 def test_an_owner_that_stands_still_holds_nobody_up(*, left: bool) -> None:
     """It is stopped with both ways full: the sandbox would wait for it, it for the sandbox, and the next for both."""

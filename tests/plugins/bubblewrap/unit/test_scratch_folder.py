@@ -105,6 +105,7 @@ def test_a_look_goes_so_deep_and_no_deeper(folder: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+@pytest.mark.slow
 def test_all_that_cells_can_leave_is_removed(folder: Path) -> None:
     inside = folder / INSIDE
     deepen(inside, DEEP)
@@ -121,6 +122,7 @@ def test_all_that_cells_can_leave_is_removed(folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_removal_has_an_end_and_another_goes_on(folder: Path) -> None:
     deepen(folder / INSIDE, DEEP)
     assert not remove(str(folder), 0.005)

@@ -56,6 +56,7 @@ def test_a_path_that_is_too_long_is_left_out_and_the_rest_is_not(tmp_path: Path)
         tar.add(top, "")
 
 
+@pytest.mark.slow
 def test_folders_in_each_other_are_no_recursion(tmp_path: Path) -> None:
     top = tmp_path / "volume"
     top.mkdir()
@@ -116,6 +117,7 @@ def taken(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_entries_are_forgotten_when_they_are_written_and_when_they_are_unpacked(tmp_path: Path) -> None:
     top, into = tmp_path / "volume", tmp_path / "into"
     top.mkdir()

@@ -52,6 +52,7 @@ def killed_at(step: int, what: str, folder: Path) -> bool:
     return done.returncode != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "least"), [("create", 20), ("attach", 10), ("remove", 5)])
 def test_the_next_one_has_the_volume_or_makes_it_and_nothing_else_is_left(
     what: str, least: int, tmp_path: Path

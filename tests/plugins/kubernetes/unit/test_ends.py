@@ -112,6 +112,7 @@ async def test_an_end_is_named_though_the_pod_is_deleted_at_once(api: ScriptedAp
     await container.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it does not"])
 async def test_a_broken_attach_is_an_end(api: ScriptedApi, answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server that is restarted breaks it; so does a kubelet. The session waits five seconds for the reason."""
@@ -238,6 +239,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing(api: ScriptedApi, step: 
         await starting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 async def test_an_api_server_that_answers_nothing_is_not_waited_for(
     api: ScriptedApi, step: str, monkeypatch: pytest.MonkeyPatch
@@ -290,6 +292,7 @@ ORDERS = "a\x1b[2Jb\u202ec\r\nd\x07"
 """What a terminal obeys, and what makes a line read otherwise than it is."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["a refusal", "a pod that waits", "an end"])
 async def test_what_the_cluster_says_is_repeated_so_that_no_terminal_obeys_it(api: ScriptedApi, how: str) -> None:
     async def program(wire: web.WebSocketResponse) -> None:

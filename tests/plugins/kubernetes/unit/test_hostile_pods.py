@@ -49,6 +49,7 @@ async def test_a_flood_of_errors_leaves_a_short_tail(api: ScriptedApi) -> None:
     await container.kill()
 
 
+@pytest.mark.slow
 async def test_a_flood_that_is_not_read_waits_in_the_pod(api: ScriptedApi) -> None:
     """What the host holds of it is what sockets hold, and a little of the client's."""
     sent, full = 0, asyncio.Event()
@@ -104,6 +105,7 @@ async def test_messages_of_odd_channels_are_not_output(api: ScriptedApi, odd: by
     await container.kill()
 
 
+@pytest.mark.slow
 async def test_a_text_or_too_long_message_ends_the_pod(api: ScriptedApi) -> None:
     for long in (False, True):
 
@@ -160,6 +162,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "fork", "exit"])
 async def test_the_pipe_ends_with_its_owner(api: ScriptedApi, how: str) -> None:
     """Also where the owner has forked, and the child lives on; or its interpreter ends without a word."""
@@ -234,6 +237,7 @@ async def test_two_loops_have_clients_of_their_own(api: ScriptedApi) -> None:
     await here.kill()
 
 
+@pytest.mark.slow
 async def test_thirty_at_once_leave_nothing(api: ScriptedApi) -> None:
     engine = KubernetesEngine()
     started = await asyncio.gather(*(engine.start(a_spec()) for _ in range(30)))

@@ -78,6 +78,7 @@ def test_a_long_traceback_keeps_its_beginning_and_its_end() -> None:
     assert (lines[0], lines[-1]) == ("line 0", "line 999")
 
 
+@pytest.mark.slow
 def test_the_largest_answer_is_within_its_limit_and_the_error_is_still_in_it() -> None:
     picture = base64.b64encode(os.urandom(150_000)).decode()
     wide = Result({"text/plain": '\u2028"\x07ä' * 20_000})

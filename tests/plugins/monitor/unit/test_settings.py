@@ -87,6 +87,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         resolved(monitor=str(file))
 
 
+@pytest.mark.slow
 def test_without_a_monitor_nothing_of_it_is_imported() -> None:
     lines = (
         "from sandbox_kernel import AsyncSandbox",

@@ -315,6 +315,7 @@ async def test_an_answer_in_a_coding_that_cannot_be_read_is_refused(authority: T
         assert way.heard.codes[0] == "secret-coding-unknown"
 
 
+@pytest.mark.slow
 async def test_an_answer_that_unpacks_without_end_breaks_off(authority: TestAuthority) -> None:
     bomb = gzip.compress(bytes(64 << 20))
     async with way_to(authority, lambda _: answer(bomb, b"Content-Encoding: gzip")) as (way, _):

@@ -126,6 +126,7 @@ def test_control_what_only_looks_like_half_an_escape_stays() -> None:
     assert scrubber(value).clean(text) == text
 
 
+@pytest.mark.slow
 def test_a_run_of_signs_takes_no_time_that_grows_with_its_square() -> None:
     value = b"ab" + b"\\" * 9 + b"cd%%%%%%%%ef&&&&&&&&gh=="
     scrub = scrubber(value)

@@ -257,6 +257,7 @@ def test_a_body_that_is_not_in_its_coding_is_refused(body: bytes) -> None:
     assert raised.value.code is SecretCode.SECRET_CODING_BROKEN
 
 
+@pytest.mark.slow
 def test_an_answer_that_unpacks_without_end_is_refused() -> None:
     bomb = gzip.compress(bytes(FREE_BYTES * 8))
     with pytest.raises(Refused) as raised:

@@ -141,6 +141,7 @@ def test_a_full_disk_is_reported_once_and_lines_wait_for_room(tmp_path: Path) ->
     assert len(said(tmp_path / "audit")) == 3
 
 
+@pytest.mark.slow
 def test_what_a_full_disk_makes_wait_is_bounded_and_the_rest_is_counted(tmp_path: Path) -> None:
     audit = Audit(str(tmp_path / "audit"), session="s1")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -184,6 +185,7 @@ def test_without_a_path_nothing_is_written() -> None:
     assert audit.lost == 0
 
 
+@pytest.mark.slow
 def test_events_without_number_are_a_bounded_file_that_says_how_many_there_were(tmp_path: Path) -> None:
     """What a cell sends makes such lines; one of each is nobody's request."""
     path = tmp_path / "audit"
@@ -213,6 +215,7 @@ def test_events_of_invented_names_are_bounded_too(tmp_path: Path) -> None:
     assert len(said(tmp_path / "audit")) <= 2 * CELL_LINES + 1
 
 
+@pytest.mark.slow
 def test_every_file_that_is_copied_is_a_line(tmp_path: Path) -> None:
     audit = Audit(str(tmp_path / "audit"), session="s1")
     for number in range(3000):

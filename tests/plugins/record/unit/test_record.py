@@ -737,6 +737,7 @@ def test_the_key_lies_neither_beside_a_notebook_nor_where_cells_read(tmp_path: P
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_proven_by_its_exit_code_and_in_json(
     bent: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,7 @@ COMPOSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSED)
 def test_a_text_that_would_be_huge_is_not_put_together(name: str) -> None:
     """A quarter of a gigabyte and more of the host's memory, for a cell of 50 kB."""
@@ -127,6 +128,7 @@ def test_a_text_that_would_be_huge_is_not_put_together(name: str) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["2 MB of statements", "2 MB of text", "very many names"])
 def test_what_is_too_large_is_a_finding(name: str) -> None:
     found = Screen().look(HOSTILE[name])
@@ -139,11 +141,13 @@ def test_what_is_too_intricate_is_a_finding(name: str) -> None:
     assert ("cell-too-deep" in [one.code for one in found.findings], found.score >= 60) == (True, True)
 
 
+@pytest.mark.slow
 def test_what_stands_in_a_cell_that_is_too_large_is_searched_all_the_same() -> None:
     found = Screen().look("x = 'stratum+tcp://pool.example.test'\n" + HOSTILE["2 MB of statements"])
     assert "miner-pool" in [one.code for one in found.findings]
 
 
+@pytest.mark.slow
 def test_a_session_remembers_a_bounded_number_of_names() -> None:
     screen = Screen()
     screen.look("go = __import__('os').system")

@@ -92,6 +92,7 @@ def test_the_standard_s_schema_accepts_it_and_each_place_is_the_file(
             assert "\\" not in unquote(parts.geturl().replace("%5C", ""))
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_what_all_attacks_and_all_rules_give(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +125,7 @@ def test_control_the_schema_refuses_what_is_wrong(tmp_path: Path, capsys: pytest
         assert not VALIDATOR.is_valid(json.loads(text.replace(before, after))), after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -159,6 +159,7 @@ async def test_connections_of_mcp_are_bounded_for_each_tenant(monkeypatch: pytes
         assert (await mcp(port, MINE, LIST, theirs))[0] == 404
 
 
+@pytest.mark.slow
 async def test_a_request_of_mcp_has_few_values_and_a_large_file() -> None:
     """All of a request is parsed in one turn of the loop."""
     async with serving() as (port, _, _lease):

@@ -87,6 +87,7 @@ async def test_control_two_requests_in_a_row_have_two_answers(port: int) -> None
     assert await answers(port, HIDDEN + HIDDEN.replace("Host", "Connection: close\r\nHost")) == [200, 200]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [TOKEN, "wrong"])
 async def test_a_body_is_no_request_where_nobody_reads_it(port: int, token: str) -> None:
     head = f"POST /healthz HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {token}\r\n"

@@ -166,6 +166,7 @@ async def test_a_stranger_s_message_is_small(pieces: int) -> None:
             assert closed.value.rcvd.code == 1009
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.1, 20.0])
 async def test_one_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Be it that it is asked whether it is there, or that its handler has had enough."""
@@ -181,6 +182,7 @@ async def test_one_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch,
         one.transport.abort()
 
 
+@pytest.mark.slow
 async def test_a_silent_one_is_kept_while_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of a request's head does not run on: it would have ended it here."""
     monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.05)

@@ -170,6 +170,7 @@ async def asked(port: int, method: str, path: str, headers: dict[str, str], body
         writer.transport.abort()
 
 
+@pytest.mark.slow
 async def test_no_body_keeps_the_loop_whatever_route_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SHARE", 1.0)  # this is about the length of one turn; waits would only take time
     statuses = set()
@@ -266,6 +267,7 @@ UPGRADE = (
 CHUNKED = "POST /sandboxes HTTP/1.1\r\nHost: localhost\r\n{}Transfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "flood"),
     [
@@ -283,6 +285,7 @@ async def test_no_stranger_s_pieces_keep_the_loop(monkeypatch: pytest.MonkeyPatc
     assert await flooded(monkeypatch, head, flood) < TURN
 
 
+@pytest.mark.slow
 async def test_control_pieces_that_are_taken_at_once_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((web_server, "EVENTS_OF_TURN"), (web_server, "MAX_PIECES"), (web_sockets, "PIECE_BYTES")):
         monkeypatch.setattr(module, name, 1 << 30)
@@ -310,6 +313,7 @@ async def flooded(monkeypatch: pytest.MonkeyPatch, head: str, flood: bytes) -> f
             writer.transport.abort()
 
 
+@pytest.mark.slow
 async def test_a_body_in_pieces_comes_whole() -> None:
     """It may have many small ones, and as many as it likes that are not small."""
     body = json.dumps({"a": "x" * 500_000}).encode()

@@ -521,6 +521,7 @@ async def test_a_tool_that_hangs_holds_its_turn_and_others_are_told() -> None:
             assert await one.call("search", query="a", limit=0) == []
 
 
+@pytest.mark.slow
 async def test_who_sends_a_call_slowly_or_reads_no_answer_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_reading, "READ_SECONDS", 0.05)
     monkeypatch.setattr(tool_calls, "READ_SECONDS", 0.05)

@@ -1122,6 +1122,7 @@ async def test_a_comm_message_that_is_too_large_is_said_in_the_next_cell(bench: 
     assert "too large" in bench.told(cell)[1]
 
 
+@pytest.mark.slow
 async def test_any_number_of_cells_that_cannot_be_sent_end_one_after_another(bench: Bench) -> None:
     running = bench.submit()
     waiting = [bench.submit(content={"code": "\ud800", "stop_on_error": False}) for _ in range(900)]
