@@ -1,6 +1,7 @@
 """Pure decisions about what leaves the container and how much of it: no I/O here, and no clock.
 
 - `verdict`: What a filter says: a verdict and its notes.
+- `allowance`: What one output may come to, in elements, characters, bytes and depth: every reader charges it.
 - `json_check`: JSON of bounded depth whose keys cannot reach into a browser's objects.
 - `line_ends`: Text in which a line ends in one way, and markup in which Markdown reads nothing.
 - `slow_text`: Text that is slow to lay out: rows of marks on one letter, many changes of direction.

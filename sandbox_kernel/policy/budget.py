@@ -19,11 +19,6 @@ MAX_REPLY = 12 << 20
 A whole session's history and the largest help text that a pager is asked for need a tenth of it.
 """
 
-MAX_ELEMENTS = 50_000
-"""Elements of one output. A table of 2,000 rows and 20 columns has 44,000."""
-LETTERS_OF_AN_ELEMENT = 20
-"""Characters of text that count as an element on a page."""
-
 FILTER_SECONDS, LAST_SECONDS = 30.0, 2.0
 """Of the processor, that the policy may take for one cell; and for what is still to come once its end was asked for.
 
@@ -31,11 +26,6 @@ The largest honest outputs need a tenth of it. Behind a message that is looked a
 """
 
 _PASS = Decision(allowed=True, reason="within the output limits")
-
-
-def of_text(letters: int) -> int:
-    """Return how many elements of a page count as much as so many characters."""
-    return letters // LETTERS_OF_AN_ELEMENT
 
 
 class _Budget:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import terminal
+from .allowance import ExcessError, of_chart
 
 TYPE = "application/vnd.sandbox-kernel.chart+json"
-MAX_VALUES = 40_000
-"""Numbers and texts of one chart: 20,000 points."""
 MAX_TEXT = 1_000
 """Characters of one text; the rest is left out."""
 MAX_PARTS = 100
@@ -38,7 +37,7 @@ def checked(value: Any) -> dict[str, Any] | None:
     """
     try:
         return _figure(value, _Values())
-    except NotAChartError:
+    except (NotAChartError, ExcessError):
         return None
 
 
@@ -46,15 +45,10 @@ class _Values:
     """Takes values out of JSON, and counts them."""
 
     def __init__(self) -> None:
-        self._left = MAX_VALUES
-
-    def count(self, number: int = 1) -> None:
-        self._left -= number
-        if self._left < 0:
-            raise NotAChartError
+        self._left = of_chart()
 
     def text(self, value: Any) -> str:
-        self.count()
+        self._left.charge(1)
         if not isinstance(value, str):
             raise NotAChartError
         return terminal.clean(value[:MAX_TEXT])
@@ -64,7 +58,7 @@ class _Values:
 
     def number(self, value: Any) -> float | None:
         """A number, or None where there is none: JSON has no NaN."""
-        self.count()
+        self._left.charge(1)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1.7e308:
@@ -80,7 +74,7 @@ class _Values:
     def each(self, value: Any, take: Callable[[Any], Any]) -> list[Any]:
         if not isinstance(value, (list, tuple)):
             raise NotAChartError
-        self.count(len(value))
+        self._left.charge(len(value))
         return [take(item) for item in value]
 
     def pair(self, value: Any) -> list[Any]:

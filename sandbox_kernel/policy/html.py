@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core.codes import Note, OutputCode
 from . import css, frame, line_ends, media, tex
-from .budget import MAX_ELEMENTS, of_text
+from .allowance import MAX_ELEMENTS, of_formulas, of_images, of_text
 from .frame_libraries import Packer
 from .html_blocks import contents
 from .slow_text import (
@@ -294,6 +294,8 @@ _ID = re.compile(r"T_[\w-]{1,80}")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]{1,4000}", re.IGNORECASE)
 _LINK_TAG = re.compile(r"<a( [^>]*)>")
 _ADDED = (' target="_blank"', ' rel="noopener noreferrer"')
+_DRAWING = re.compile(r"<img src=\"data:image/svg\+xml;base64,[A-Za-z0-9+/=]*+\">")
+"""What the policy makes of an SVG: nothing gives it another size than its own."""
 _IMAGE = re.compile(r"data:image/(?:png|jpe?g|gif|webp|svg\+xml);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
 _MEDIA = re.compile(
     r"data:(?:audio|video)/[\w.+-]{1,40}(?:;\s*codecs=[\w.,\"'-]{1,80})?;base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE
@@ -336,15 +338,15 @@ def clean(source: str, notes: Notes) -> str:
     """Return a source that is not costly to parse as markup that loads nothing and runs nothing."""
     sanitiser = _sanitiser()
     sanitiser.changed.clear()
-    sanitiser.images.left = None
+    left = sanitiser.images.left = of_images()
+    sanitiser.images.stretched = _DRAWING.fullmatch(source) is None
     try:
         kept = sanitiser.cleaner.clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
         kept = sanitiser.cleaner.clean(source.encode("utf-8", "replace").decode())
     for note in sorted(sanitiser.changed, key=str):
         notes.take(note)
-    if sanitiser.images.left is not None:
-        notes.work += sanitiser.images.left.work
+    notes.work += left.work
     return cleared(_LINK_TAG.sub(_in_order, kept) if "<a " in kept else kept)
 
 
@@ -392,13 +394,14 @@ class _Images:
 
     def __init__(self, changed: set[Note]) -> None:
         self.changed = changed
-        self.left: Any = None
+        self.left = of_images()
+        self.stretched = True
+        """Whether the page may give them a size of its own."""
 
     def readdressed(self, value: str) -> str | None:
         from . import svg
 
-        self.left = self.left or svg.Allowance()
-        kept = svg.readdress(value, self.left)
+        kept = svg.readdress(value, self.left, stretched=self.stretched)
         if kept is None:
             self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
         return kept
@@ -617,7 +620,7 @@ def _typeset(kept: str, notes: Notes) -> str:
     """
     if not tex.has_marks(kept):
         return kept
-    left = tex.Allowance()
+    left = of_formulas()
     pieces = _TAGS_AND_TEXT.split(kept)
     in_code = 0
     for place, piece in enumerate(pieces):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import html, tex
-from .budget import of_text
+from .allowance import Allowance, of_formulas, of_text
 from .verdict import Notes
 
 MAX_PLAIN = 20_000
@@ -115,7 +115,7 @@ def _parsed(source: str, notes: Notes) -> str:
         notes.work += of_text(min(len(source), MAX_SOURCE))
         return html.as_text(source[:MAX_SOURCE])
     # Formulas come back as text, and all is sanitised after that.
-    return str(_parser().render(source, {"left": tex.Allowance()}))
+    return str(_parser().render(source, {"left": of_formulas()}))
 
 
 def _inline(state: Any, silent: bool) -> bool:
@@ -133,7 +133,7 @@ def _inline(state: Any, silent: bool) -> bool:
     return True
 
 
-def _found(text: str, start: int, left: tex.Allowance) -> tuple[int, str] | None:
+def _found(text: str, start: int, left: Allowance) -> tuple[int, str] | None:
     if text.startswith(("\\\\(", "\\\\["), start):
         close = "\\\\)" if text[start + 2] == "(" else "\\\\]"
         end = text.find(close, start + 3, start + MAX_LINE_FORMULA)

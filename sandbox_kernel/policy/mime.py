@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.codes import OutputCode
 from . import chart_data, line_ends, raster, terminal
+from .allowance import ExcessError, of_formulas, of_images
 from .frame_libraries import Packer
 from .json_check import NotPlainError, plain, values
 from .raster import MAGIC, image_type
@@ -95,9 +96,9 @@ class Bundles:
         elif name == "text/latex" and isinstance(value, str):
             from . import tex
 
-            if tex.is_latex(value := tex.as_meant(value)):
+            if tex.is_latex(value := tex.as_meant(value), left := of_formulas()):
                 kept[name] = value
-                notes.work += tex.BOX * tex.boxes(value)
+                notes.work += left.work
             elif not _BETTER & data.keys():
                 notes.add(OutputCode.LATEX_AS_TEXT)
                 _as_text(value, kept)
@@ -146,9 +147,8 @@ class Bundles:
         from . import svg
 
         try:
-            left = svg.Allowance()
-            image, missed = svg.clean(value, left)
-        except svg.RefusedError as error:
+            image, missed = svg.clean(value, left := of_images())
+        except (svg.RefusedError, ExcessError) as error:
             notes.add(OutputCode.SVG_REFUSED, why=error)
             return
         if missed:

@@ -10,6 +10,8 @@ import binascii
 import re
 import struct
 
+from .allowance import Allowance
+
 MAX_PIXELS = 100_000_000
 """Of one image, and of all images of one output together: 400 MB of a browser's memory."""
 
@@ -33,6 +35,12 @@ _ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
 def work(pixels: int) -> int:
     """Return how many elements of a page so many pixels count as."""
     return pixels // PIXELS_OF_AN_ELEMENT
+
+
+def bears(left: Allowance, text: str) -> bool:
+    """Return whether an image in base64 is one, and within what is left of an output; it is charged then."""
+    found = pixels(text)
+    return found is not None and left.bears(work(found), bytes=4 * found)
 
 
 def image_type(start: bytes) -> str | None:

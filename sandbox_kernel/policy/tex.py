@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from .allowance import Allowance, of_formulas
 from .line_ends import ENDS
 
 # --- what a formula may be made of: macros and environments that draw, and do nothing else ---
@@ -115,22 +115,14 @@ BUILT = frozenset(
 
 MAX_FORMULA = 10_000
 """Characters of one formula. A matrix of sympy's with 400 terms has about as many."""
-MAX_FORMULAS = 300
-"""Formulas of one output: a page needs some milliseconds for each."""
-MAX_MATH = 40_000
-"""Characters of all formulas of one output."""
-MAX_BOXES = 12_000
-"""Boxes that a page makes of all formulas of one output, within four seconds; a matrix of 400 terms has 8,000."""
-BOX = 2
-"""Elements of a page that a box counts as."""
-MAX_MARKS = 5_000
-"""Delimiters of one output that are shown in an element of their own."""
-MAX_LOOKED_AT = 50_000
-"""Dollars and backslashes of one output among which formulas are looked for: more than all of them could hold."""
-MAX_TOKENS = 300_000
-"""Macros, braces and delimiters that are looked at for one output, in half a second."""
-MAX_DEPTH = 40
-"""Braces, fences and environments that lie in each other."""
+MAX_LATEX = 80_000
+"""Characters of one output that is LaTeX."""
+BOX, FORMULA, MARK = 2, 25, 5
+"""Elements of a page that a box, a formula beside its boxes, and a delimiter in an element of its own count as.
+
+A page makes 12,000 boxes within four seconds, and needs some milliseconds for each formula. A matrix of 400 terms has
+8,000.
+"""
 MAX_BACKWARDS = 40
 r"""Negative spaces (`\!`) of one formula: with many of them it would leave its place."""
 
@@ -170,34 +162,13 @@ _MARKDOWN = re.compile(r"<(?=[A-Za-z/!?])|\]\s*[(:\[]|!\[|`|://|www\.|~~~|^ {4}|
 """Some front ends read text/latex as Markdown with HTML in it: no tag, link, image or block of code may be found."""
 
 
-@dataclass(slots=True)
-class Allowance:
-    """What is left of the formulas of one output, and of the work to find them."""
+def _bears(left: Allowance, formula: str) -> bool:
+    return left.bears(FORMULA + BOX * boxes(formula))
 
-    formulas: int = MAX_FORMULAS
-    characters: int = MAX_MATH
-    boxes: int = MAX_BOXES
-    marks: int = MAX_MARKS
-    tokens: int = MAX_TOKENS
-    looked_at: int = MAX_LOOKED_AT
 
-    @property
-    def work(self) -> int:
-        """Elements of a page that all that was taken counts as."""
-        return BOX * (MAX_BOXES - self.boxes)
-
-    def look(self, text: str) -> bool:
-        """Return whether there is time to look for formulas in this text."""
-        self.looked_at -= text.count("$") + text.count("\\")
-        return self.looked_at >= 0
-
-    def take(self, formula: str) -> bool:
-        if self.formulas < 1 or self.characters < len(formula) or self.boxes < (cost := boxes(formula)):
-            return False
-        self.boxes -= cost
-        self.formulas -= 1
-        self.characters -= len(formula)
-        return True
+def _looks(left: Allowance, text: str) -> bool:
+    """Return whether formulas may still be looked for in this text."""
+    return left.bears(characters=text.count("$") + text.count("\\"))
 
 
 def boxes(formula: str) -> int:
@@ -221,11 +192,11 @@ def clean(text: str, left: Allowance | None = None) -> str:
     text = text.replace("\0", "")
     if not _risky(text):
         return text
-    left = left or Allowance()
-    if not left.look(text):
+    left = left or of_formulas()
+    if not _looks(left, text):
         return _blunted(text)
     for piece, formula in _pieces(text, left):
-        if not left.take(piece) if formula else _MARK.search(piece):
+        if not _bears(left, piece) if formula else _MARK.search(piece):
             return defused(text)
     return text
 
@@ -245,7 +216,7 @@ def as_meant(text: str) -> str:
 
     Every other control is a space, as TeX has it. The text is still anybody's: `is_latex` judges what is returned.
     """
-    if len(text) > 2 * MAX_MATH:
+    if len(text) > MAX_LATEX:
         return text
     return _ESCAPED.sub(_as_meant, text)
 
@@ -257,15 +228,14 @@ def _as_meant(match: re.Match[str]) -> str:
     return f"\\{name}" if name in MACROS or name == "begin" else f" {match[2]}"
 
 
-def is_latex(text: str) -> bool:
+def is_latex(text: str, left: Allowance) -> bool:
     """Return whether text/latex is formulas, and no more than a few plain words between them."""
-    left = Allowance()
-    if len(text) > 2 * MAX_MATH or _MARKDOWN.search(text) or any(end in text for end in ENDS):
+    if len(text) > MAX_LATEX or _MARKDOWN.search(text) or any(end in text for end in ENDS):
         return False
     found = False
     for piece, formula in _pieces(text, left):
         found = found or formula
-        if not (left.take(piece) if formula else _WORDS.fullmatch(piece)):
+        if not (_bears(left, piece) if formula else _WORDS.fullmatch(piece)):
             return False
     return found
 
@@ -276,24 +246,23 @@ def apart(text: str, left: Allowance, *, alone: bool, write: Callable[[str], str
     `alone` says that no other text follows or goes before in the same element; `write` turns text into markup. Where
     it is not alone, each dollar and each backslash outside of a formula is: a finder joins the texts.
     """
-    if not left.look(text):
+    if not _looks(left, text):
         return write(_blunted(text))
     if alone and (text in ("\\\\", "\\$", "\\") or not _risky(text)):
         return write(text)
     pieces = list(_pieces(text, left))
-    if alone and len(pieces) == 1 and pieces[0][1] and left.take(text):
+    if alone and len(pieces) == 1 and pieces[0][1] and _bears(left, text):
         return write(text)
     result = []
     marks = _MARK if alone else _ANY_MARK
     for piece, formula in pieces:
-        if formula and left.take(piece):
+        if formula and _bears(left, piece):
             result.append(f"<span>{write(piece)}</span>")
             continue
         position = 0
         for mark in marks.finditer(piece):
             # More than honest text has are replaced: each element is thirteen characters, and a box of the page.
-            left.marks -= 1
-            shown = f"<span>{mark[0]}</span>" if left.marks > 0 else _blunted(mark[0])
+            shown = f"<span>{mark[0]}</span>" if left.bears(MARK) else _blunted(mark[0])
             result += [write(piece[position : mark.start()]), shown]
             position = mark.end()
         result.append(write(piece[position:]))
@@ -308,7 +277,7 @@ def has_marks(text: str) -> bool:
 def formula(text: str, start: int, left: Allowance) -> int | None:
     """Return where the formula that opens at `start` ends, None if there is none, or not a harmless one."""
     opened = _OPENED.match(text, start)
-    if opened is None or left.tokens < 0:
+    if opened is None or left.characters <= 0:
         return None
     if opened[1]:
         return _body(text, start, None, left) if opened[1] in TOP else None
@@ -350,7 +319,7 @@ def _body(text: str, start: int, close: str | None, left: Allowance) -> int | No
     backwards = 0
     skip = 0
     for token in _TOKEN.finditer(text, start, start + MAX_FORMULA):
-        left.tokens -= 1
+        left.characters -= 1
         if token.start() < skip:
             continue
         if close and not stack and text.startswith(close, token.start()):
@@ -398,6 +367,6 @@ def _body(text: str, start: int, close: str | None, left: Allowance) -> int | No
             if sized is None:
                 return None
             skip = sized.end()
-        if len(stack) > MAX_DEPTH:
+        if len(stack) > left.depth:
             return None
     return None

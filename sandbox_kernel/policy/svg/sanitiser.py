@@ -16,21 +16,9 @@ from urllib.parse import unquote
 from xml.parsers import expat  # with what it would expand or load refused below
 
 from .. import css, raster, slow_text
-from . import cost
-from .cost import (
-    LINES,
-    LOCAL,
-    MARKERS,
-    MAX_DEPTH,
-    REFERS,
-    URL,
-    Allowance,
-    CostlyError,
-    Element,
-    RefusedError,
-    charge,
-    declarations,
-)
+from ..allowance import Allowance, ExcessError, of_images
+from . import repeats
+from .repeats import LINES, LOCAL, MARKERS, REFERS, URL, Element, charge, declarations, length
 
 MAX_SOURCE = 10_000_000
 """Characters of one SVG."""
@@ -63,24 +51,27 @@ _ATTRIBUTES = _PROPERTIES | frozenset(
     """x y width height viewBox preserveAspectRatio d points cx cy r rx ry x1 y1 x2 y2 dx dy rotate textLength
     lengthAdjust transform gradientTransform gradientUnits spreadMethod fx fy fr offset patternUnits
     patternContentUnits patternTransform clipPathUnits markerWidth markerHeight markerUnits
-    refX refY orient id class style version pathLength href
+    refX refY orient id class style version href
     """.split()  # noqa: SIM905
 )
 _ID = re.compile(r"[A-Za-z_][\w:.-]{0,200}")
 _DATA = re.compile(r"\s*data:(image/(?:png|jpe?g|gif|webp));base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE)
-_LENGTH = re.compile(r"\s*+([0-9]{1,8}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})\s*+(px|pt|pc|mm|cm|in|em|ex|%)?\s*+")
-_UNITS = {"pt": 4 / 3, "pc": 16, "mm": 3.78, "cm": 37.8, "in": 96, "em": 16, "ex": 8, "%": 10}
+_SHARE = re.compile(r"\s*+[0-9]{1,3}(?:\.[0-9]{0,12})?\s*+%\s*+")
 _SELECTOR = re.compile(r"[\w.*#-]{1,100}(?:\s+[\w.*#-]{1,100})?")
 _ADDRESS = re.compile(r"([\"'(=]?)\s{0,8}data:image/svg\+xml([;\w=-]{0,40}),", re.IGNORECASE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+class RefusedError(ValueError):
+    """The SVG may not be shown; the text says why."""
+
+
 def clean(source: str, left: Allowance | None = None, *, stretched: bool = False) -> tuple[str, bool]:
-    """Return a rebuilt SVG, and whether something visible is missing. Raises `RefusedError`.
+    """Return a rebuilt SVG, and whether something visible is missing. Raises `RefusedError` or `ExcessError`.
 
     `stretched`: a page may show it larger than it is.
     """
-    left = left or Allowance()
+    left = left or of_images()
     parser = _Parser(left)
     root = parser.parse(source)
     charge(root, left, stretched=stretched)
@@ -92,25 +83,21 @@ def address(source: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(source.encode("utf-8", "replace")).decode("ascii")
 
 
-def readdress(value: str, left: Allowance) -> str | None:
+def readdress(value: str, left: Allowance, *, stretched: bool = True) -> str | None:
     """Return the address of an image in data as it may stand in a page, None if it may not."""
     kind, _, data = "".join(value.split()).partition(";base64,")
     if kind.lower() != "data:image/svg+xml":
-        pixels = raster.pixels(data)
-        if pixels is None or pixels > left.pixels:
-            return None
-        left.pixels -= pixels
-        return value
+        return value if raster.bears(left, data) else None
     try:
-        return address(clean(base64.b64decode(data).decode("utf-8", "replace"), left, stretched=True)[0])
+        return address(clean(base64.b64decode(data).decode("utf-8", "replace"), left, stretched=stretched)[0])
     except ValueError:
         return None
 
 
 def is_costly_page(source: str) -> bool:
     """Return whether the SVGs of a page that goes into a frame expand to more than a browser bears."""
-    source = cost.without_scripts(source)
-    left = Allowance()
+    source = repeats.without_scripts(source)
+    left = of_images()
     size = 0
     for number, match in enumerate(_ADDRESS.finditer(source)):
         quote, encoding = match[1], match[2].lower()
@@ -122,12 +109,13 @@ def is_costly_page(source: str) -> bool:
             return True
         data = unquote(unescape(source[match.end() : end]))
         try:
-            clean(base64.b64decode(data).decode("utf-8", "replace") if "base64" in encoding else data, left)
-        except CostlyError:
+            drawing = base64.b64decode(data).decode("utf-8", "replace") if "base64" in encoding else data
+            clean(drawing, left, stretched=True)
+        except ExcessError:
             return True
         except ValueError:
             continue  # no image, then
-    return cost.is_costly_markup(source)
+    return repeats.is_costly_markup(source)
 
 
 def _first(text: str, mark: str, start: int, end: int) -> int:
@@ -172,15 +160,14 @@ class _Parser:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._count += 1
         if self._count > MAX_ELEMENTS:
-            raise CostlyError(f"it has more than {MAX_ELEMENTS} elements")
+            raise ExcessError("elements")
         space, _, tag = name.rpartition(" ")
         tag = tag.lower()
         if self._skipped or space not in (SVG, "") or tag not in _ELEMENTS:
             self.missed |= not self._skipped and space in (SVG, HTML, "") and tag not in _SILENT
             self._skipped += 1
             return
-        if len(self._stack) >= MAX_DEPTH:
-            raise CostlyError(f"its elements lie more than {MAX_DEPTH} deep")
+        self._left.charge(depth=len(self._stack) + 1)
         element = Element("g" if tag == "a" else tag, {})
         if self._root is None and tag != "svg":
             raise RefusedError("it does not begin with <svg>")
@@ -213,12 +200,10 @@ class _Parser:
     def _href(self, tag: str, value: str) -> str:
         if tag == "image":
             data = _DATA.fullmatch(value)
-            pixels = raster.pixels(re.sub(r"\s", "", data[2])) if data else None
-            if pixels is None or pixels > self._left.pixels:
-                self.missed = True
-                return ""
-            self._left.pixels -= pixels
-            return value
+            if data and raster.bears(self._left, re.sub(r"\s", "", data[2])):
+                return value
+            self.missed = True
+            return ""
         local = LOCAL.fullmatch(value)
         if local or tag in ("g", "a"):
             return f"#{local[1]}" if local and tag not in ("g", "a") else ""
@@ -244,7 +229,7 @@ class _Parser:
             text = slow_text.parted(self._marks.feed_apart("".join(map(str, group))))
             self._turns += slow_text.turns(text)
             if self._turns > slow_text.MAX_TURNS:
-                raise CostlyError("its text changes direction too often")
+                raise ExcessError("changes of direction")
             yield text
 
     def _text(self, text: str) -> None:
@@ -255,11 +240,11 @@ class _Parser:
 
 def _doctype(name: str, system: str | None, public: str | None, has_subset: int) -> None:
     if has_subset:
-        raise CostlyError("it declares entities")
+        raise ExcessError("entities")
 
 
 def _entity(*_: Any) -> int:
-    raise CostlyError("it declares entities")
+    raise ExcessError("entities")
 
 
 def _is_allowed(tag: str, name: str, value: str) -> bool:
@@ -267,6 +252,8 @@ def _is_allowed(tag: str, name: str, value: str) -> bool:
         return False
     if name in MARKERS and tag not in LINES:
         return False
+    if name == "stroke-dasharray" and "%" in value:
+        return False  # of a size that is not known here
     if name.startswith("font") and css.SLOW_VALUE.search(value):
         return False
     if "(" in value and "url" in value.lower():
@@ -280,8 +267,8 @@ def _in_style(tag: str, name: str, value: str) -> bool:
 
 
 def _is_length(value: str) -> bool:
-    length = _LENGTH.fullmatch(value)
-    return length is not None and float(length[1]) * _UNITS.get(length[2] or "px", 1) <= MAX_LENGTH
+    pixels = length(value)
+    return pixels <= MAX_LENGTH if pixels is not None else _SHARE.fullmatch(value) is not None
 
 
 def _sheet(text: str) -> str:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ...core.codes import OutputCode
 from .. import media, raster, terminal
-from ..budget import MAX_COMMS, of_text
+from ..allowance import of_images, of_text
+from ..budget import MAX_COMMS
 from ..cell_errors import error
 from ..json_check import POISON, count, is_id, plain
 from ..mime import Bundles
@@ -66,8 +67,7 @@ def picture(value: Any, notes: Notes) -> Any:
     from .. import svg  # with the first of them, for a start takes in none
 
     try:
-        left = svg.Allowance()
-        image, _ = svg.clean(bytes(value).decode("utf-8"), left)
+        image, _ = svg.clean(bytes(value).decode("utf-8"), left := of_images())
     except ValueError:
         notes.add(OutputCode.WIDGET_SVG)
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.codes import OutputCode
 from .. import slow_text
-from ..budget import of_text
+from ..allowance import of_formulas, of_text
 from ..verdict import Notes
 from .known_models import carried, models, referred
 
@@ -149,8 +149,7 @@ def _is_color(text: str) -> bool:
 def _math(value: Any, argument: str, setting: Setting) -> str:
     from .. import tex
 
-    left = tex.Allowance()
-    text = tex.clean(_text(value, argument, setting), left)
+    text = tex.clean(_text(value, argument, setting), left := of_formulas())
     setting.notes.work += left.work
     return text
 

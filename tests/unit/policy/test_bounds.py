@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, budget, css, html, markdown, slow_text, svg, tex
+from sandbox_kernel.policy import OutputPolicy, css, html, markdown, slow_text, svg, tex
+from sandbox_kernel.policy.allowance import MAX_ELEMENTS, ExcessError, of_formulas
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -142,7 +143,7 @@ def test_words_without_end_are_not_passed_as_markdown() -> None:
     notes = Notes()
     assert markdown.render("*a_" * 60_000, notes).startswith("<pre>*a_")
     assert [note.code for note in notes] == [OutputCode.MARKDOWN_AS_TEXT]
-    assert budget.MAX_ELEMENTS <= 50_000
+    assert MAX_ELEMENTS <= 50_000
 
 
 @pytest.mark.parametrize("source", [">" * 40 + "\x1b]0;title\x07", "+" * 40 + "<p style='--a:url(http://a.test)'>x"])
@@ -272,7 +273,7 @@ def test_entities_in_an_svg_are_read_first() -> None:
     for accent in ("&#769;", "&#x301;", "<!---->\u0301", "<![CDATA[\u0301]]>", "<?a?>\u0301", "<b/>\u0301"):
         kept = svg.clean(f"<svg xmlns='{svg.SVG}'><text>a{accent * 5000}</text></svg>")[0]
         assert 40 <= longest(kept) <= slow_text.MAX_MARKS
-    with pytest.raises(svg.CostlyError, match="direction"):
+    with pytest.raises(ExcessError, match="direction"):
         svg.clean(f"<svg xmlns='{svg.SVG}'><text>{'1&#x5d0;' * 25_000}</text></svg>")
     honest = f"<svg xmlns='{svg.SVG}'><text>\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u05e9\u05dc\u05d5\u05dd</text></svg>"
     assert svg.clean(honest)[0].count("\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u05e9\u05dc\u05d5\u05dd") == 1
@@ -484,7 +485,7 @@ def test_formulas_come_to_no_more_boxes_than_a_page_makes_at_once(name: str, mod
     ):
         shown = filtered({mime: source}, OutputPolicy(mode))[0]["text/html"]
         typeset = [] if "<pre>" in shown else re.findall(r">(\$[^$<]+\$)<", shown)
-        assert sum(weight(unescape(formula)) for formula in typeset) <= tex.MAX_BOXES
+        assert sum(weight(unescape(formula)) for formula in typeset) <= MAX_ELEMENTS / 2 / tex.BOX
         few = filtered({mime: source[: len("<p>") * (mime == "text/html") + len(one)]}, OutputPolicy(mode))[0]
         assert re.search(r">\$[^$<]+\$<", few["text/html"].replace("&", "")) or "&" in one
 
@@ -499,7 +500,7 @@ def test_formulas_of_mathematics_stay() -> None:
     entry = r"\cos{(\theta_{1})}"
     rows = r"\\".join(" & ".join([entry] * 20) for _ in range(20))
     matrix = rf"$\displaystyle \left[\begin{{matrix}}{rows}\end{{matrix}}\right]$"
-    assert tex.is_latex(matrix)
+    assert tex.is_latex(matrix, of_formulas())
     lecture = [
         r"$\frac{\partial u}{\partial t} = \alpha \nabla^2 u$",
         r"$$\int_0^\infty e^{-x^2} dx = \frac{\sqrt{\pi}}{2}$$",

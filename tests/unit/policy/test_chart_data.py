@@ -13,6 +13,7 @@ from sandbox_kernel import Chart, LineChart, SuperChart
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.policy import OutputPolicy, chart_data
+from sandbox_kernel.policy.allowance import of_chart
 from sandbox_kernel.sdk.result import Result
 
 LINE: dict[str, Any] = {
@@ -110,7 +111,7 @@ def test_an_honest_chart_passes_as_it_is(chart: dict[str, Any]) -> None:
         changed("elements.0.points.0", [1.0, float("inf")]),
         changed("x_ticks", [[0.0]]),
         changed("y_tick_labels", [None]),
-        changed("elements.0.points", [[0.0, 0.0]] * (chart_data.MAX_VALUES // 3 + 1)),
+        changed("elements.0.points", [[0.0, 0.0]] * (int(of_chart().elements) // 3 + 1)),
         {**FIGURE, "elements": [FIGURE]},
         {**FIGURE, "elements": [UNKNOWN] * (chart_data.MAX_PARTS + 1)},
         {**FIGURE, "elements": "charts"},
@@ -155,7 +156,7 @@ def test_charts_are_classes_and_points_are_pairs() -> None:
 
 
 def test_the_largest_chart_costs_little() -> None:
-    chart = changed("elements.0.points", [[0.5, 0.25]] * (chart_data.MAX_VALUES // 3 - 10))
+    chart = changed("elements.0.points", [[0.5, 0.25]] * (int(of_chart().elements) // 3 - 10))
     before = time.thread_time()
     assert chart_data.checked(chart) is not None
     assert time.thread_time() - before < 2.0

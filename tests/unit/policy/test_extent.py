@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, budget, css, html, slow_text
+from sandbox_kernel.policy import OutputPolicy, css, html, slow_text
+from sandbox_kernel.policy.allowance import MAX_ELEMENTS
 from tests.support.examples import examples
 from tests.support.policy.extent import OVER, frame
 from tests.support.policy.messages import display, filtered, message, model, update
@@ -39,7 +40,7 @@ def test_what_multiplies_is_counted_as_often_as_it_says(name: str, mode: Any) ->
 
 
 EDGES = {
-    "elements": "<table>" + "<tr><td>a</td></tr>" * (budget.MAX_ELEMENTS // 2 - 1) + "</table>",
+    "elements": "<table>" + "<tr><td>a</td></tr>" * (MAX_ELEMENTS // 2 - 1) + "</table>",
     "columns": "<table>" + "<col span=1000>" * 99 + "</table>",
     "cells": "<table>" + "<tr><td colspan=100>a</td></tr>" * 990 + "</table>",
     "a grid": "<table><tr>" + "<td>a</td>" * 1_400 + "</tr>" + "<tr><td>b</td></tr>" * 1_400 + "</table>",

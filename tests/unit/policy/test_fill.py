@@ -21,6 +21,7 @@ from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.kernel import large_outputs
 from sandbox_kernel.kernel.large_outputs import Overflow
 from sandbox_kernel.policy import OutputPolicy, svg, tex
+from sandbox_kernel.policy.allowance import of_formulas
 from sandbox_kernel.policy.display_budget import MAX_ERRORS
 from sandbox_kernel.session.requests.host_words import place_of
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue
@@ -36,7 +37,7 @@ COSTLY: dict[str, dict[str, Any]] = {
     "latex": {"text/latex": "$$" + "x" * 9_900 + "$$"},
     "SVG": {
         "image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg' width='2000' height='4000'>"
-        + "<rect width='2000' height='4000' opacity='.9'/>" * 140
+        + "<rect width='2000' height='4000' opacity='.9'/>" * 450
         + "</svg>"
     },
     "text": {"text/html": "<p>" + "ab " * 160_000 + "</p>"},
@@ -425,7 +426,7 @@ def test_control_what_an_honest_cell_shows_fits() -> None:
     drawing = figure(1000)
     assert svg.clean(drawing)[1] is False
     assert Tab().send(*[shows({"image/svg+xml": drawing})] * 10) == 10
-    assert tex.is_latex(LECTURE[1])
+    assert tex.is_latex(LECTURE[1], of_formulas())
     assert Tab().send(*[shows({"text/latex": LECTURE[n % 3]}) for n in range(300)]) == 300
     table = "<table>" + ("<tr>" + "<td>12.345</td>" * 20 + "</tr>") * 2000 + "</table>"
     assert Tab().send(shows({"text/html": table}), shows({"text/html": table}), shows({"text/plain": "x"})) >= 2

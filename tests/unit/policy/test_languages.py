@@ -16,6 +16,7 @@ from nbconvert.filters.markdown_mistune import markdown2html_mistune as markdown
 
 from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy import OutputPolicy, markdown, tex
+from sandbox_kernel.policy.allowance import MAX_ELEMENTS
 from sandbox_kernel.policy.tex import MACROS
 from tests.support.cases import each
 from tests.support.policy.check import faults
@@ -336,7 +337,7 @@ def test_latex_that_is_also_markdown_is_text(source: str) -> None:
 
 def test_so_many_formulas_that_a_page_would_be_busy_are_text() -> None:
     data, _ = filtered({"text/html": "<p>" + "<b>$x$</b> " * 5000 + "</p>"})
-    assert len(typeset(data["text/html"])) == tex.MAX_FORMULAS
+    assert len(typeset(data["text/html"])) == MAX_ELEMENTS / 2 // (tex.FORMULA + 3 * tex.BOX)
     data, _ = filtered({"text/html": "<p>" + "$" * 1_000_000 + "</p>"})
     assert len(data["text/html"]) < 1_200_000
 
