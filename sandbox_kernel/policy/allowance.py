@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 MAX_ELEMENTS = 50_000
 """Elements of one output. A table of 2,000 rows and 20 columns has 44,000."""
+REPEATS = "elements with their repeats"
 LETTERS_OF_AN_ELEMENT = 20
 """Characters of text that count as an element on a page."""
 
@@ -16,8 +17,8 @@ LETTERS_OF_AN_ELEMENT = 20
 class ExcessError(ValueError):
     """An output comes to more than it may; the text says of what."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"it comes to more {what} than a page bears")
+    def __init__(self, limit: float, what: str) -> None:
+        super().__init__(f"it has more than {limit:,.0f} {what}")
 
 
 @dataclass(slots=True)
@@ -40,13 +41,13 @@ class Allowance:
     def charge(self, elements: float = 0, *, characters: int = 0, bytes: int = 0, depth: int = 0) -> None:  # noqa: A002
         """Take so much, each as often as it is there. Raises `ExcessError`, and takes nothing, if less is left."""
         if elements > self.elements:
-            raise ExcessError("elements")
+            raise ExcessError(self.elements, REPEATS)
         if characters > self.characters:
-            raise ExcessError("characters")
+            raise ExcessError(self.characters, "characters")
         if bytes > self.bytes:
-            raise ExcessError("bytes")
+            raise ExcessError(self.bytes, "bytes")
         if depth > self.depth:
-            raise ExcessError("elements in each other")
+            raise ExcessError(self.depth, "elements in each other")
         self.elements -= elements
         self.taken += elements
         self.characters -= characters
@@ -59,6 +60,11 @@ class Allowance:
         except ExcessError:
             return False
         return True
+
+
+def of_markup() -> Allowance:
+    """Return what the markup of one output may come to. Each limit at its edge is drawn in about two seconds."""
+    return Allowance(MAX_ELEMENTS, characters=500_000, bytes=1_000_000, depth=60)
 
 
 def of_images() -> Allowance:

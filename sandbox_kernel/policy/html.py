@@ -19,11 +19,10 @@ from typing import Any
 
 from ..core.codes import Note, OutputCode
 from . import css, frame, line_ends, media, tex
-from .allowance import MAX_ELEMENTS, of_formulas, of_images, of_text
+from .allowance import MAX_ELEMENTS, ExcessError, of_formulas, of_images, of_markup, of_text
 from .frame_libraries import Packer
 from .html_blocks import contents
 from .slow_text import (
-    MAX_SCRIPTS,
     MAX_TURNS,
     MAX_WORD,
     beyond_ascii,
@@ -44,16 +43,12 @@ from .verdict import Notes, named, noted
 # spans, a table as rows times columns), or the sanitiser takes it away. Each limit at its edge is drawn in about two
 # seconds.
 
-MAX_CELLS = 100_000
-"""Cells of one output, each counted as often as its spans say."""
-MAX_GRID = 2_000_000
-"""Rows times columns of all tables of one output: a browser keeps the borders of each place, used or not."""
-MAX_DEPTH = 60
-"""Elements that lie in each other."""
-MAX_LETTERS, MAX_BYTES = 500_000, 1_000_000
-"""Characters of text of one output, and bytes of it in UTF-8."""
-MAX_SOUGHT = 100_000
-"""Letters of scripts without spaces: their words are looked for in a dictionary, again for each line that they fill."""
+CELLS, PLACES, SOUGHT = 2, 40, 2
+"""Cells as their spans say, rows times columns, letters of scripts without spaces: so many count as an element.
+
+A browser keeps the borders of each place of a table, used or not, and looks for words of such scripts in a dictionary,
+again for each line that they fill.
+"""
 _WEIGHTS = {"audio": 50, "video": 50, "details": 4}
 """Elements that a browser builds of many others."""
 _DEPTHS = {"ruby": 20}
@@ -120,29 +115,6 @@ class Extent:
     scripts: int = 0
     sought: int = 0
 
-    @property
-    def excess(self) -> str | None:
-        """Say what of it is over the budget, with the limit and the value; None if nothing is."""
-        for value, limit, what in (
-            (self.elements, MAX_ELEMENTS, "elements"),
-            (self.cells, MAX_CELLS, "cells with their spans"),
-            (self.grid, MAX_GRID, "rows times columns"),
-            (self.depth, MAX_DEPTH, "elements in each other"),
-            (self.letters, MAX_LETTERS, "characters"),
-            (self.bytes, MAX_BYTES, "bytes of text"),
-            (self.scripts, MAX_SCRIPTS, "changes of script"),
-            (self.sought, MAX_SOUGHT, "letters of scripts without spaces"),
-        ):
-            if value > limit:
-                return f"{value:,} {what}, at most {limit:,}"
-        return None
-
-    @property
-    def work(self) -> int:
-        """Elements of a page that it counts as, by what there is most of: a full output fills a page."""
-        parts = self.elements, self.cells // 2, self.grid // 50, of_text(self.letters), self.scripts, self.sought // 4
-        return max(parts)
-
 
 def extent(kept: str) -> Extent:
     """Return how large a document is that the sanitiser wrote. None of its texts has a tag in it."""
@@ -205,6 +177,18 @@ def _walk(kept: str, size: Extent) -> None:
             elif tables:
                 tables[-1].columns = max(tables[-1].columns, columns)
     size.letters += len(_WRITTEN.sub("", kept))
+
+
+def taken(kept: str, notes: Notes) -> str | None:
+    """Count what the sanitiser wrote, by what there is most of; return why that may not be shown, if it may not."""
+    size, left = extent(kept), of_markup()
+    most = max(size.elements, size.cells / CELLS, size.grid / PLACES, size.scripts, size.sought / SOUGHT)
+    try:
+        left.charge(most, characters=size.letters, bytes=size.bytes, depth=size.depth)
+    except ExcessError as error:
+        return str(error)
+    notes.work += max(left.work, of_text(size.letters))
+    return None
 
 
 def is_crowded(source: str) -> bool:
@@ -541,8 +525,7 @@ def sanitise(source: str, notes: Notes) -> str:
 
 def _sanitised(source: str, notes: Notes) -> str:
     """Do the same to a source without controls that is known to be parsable."""
-    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not (size := extent(source)).excess:
-        notes.work += size.work
+    if not _SPECIAL.search(source) and turns(source) <= MAX_TURNS and not taken(source, notes):
         return line_ends.markup(parted(source))
     if unwrapped := _unwrap(source, notes):
         return unwrapped
@@ -552,10 +535,8 @@ def _sanitised(source: str, notes: Notes) -> str:
 
 def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
     """Return markup as it leaves here, or its source as text if it is over the budget."""
-    size = extent(kept)
-    if why := size.excess or (is_turning(kept, source) and "too many changes of direction"):
+    if why := taken(kept, notes) or (is_turning(kept, source) and "too many changes of direction"):
         return _as_text(source, notes, why)
-    notes.work += size.work
     return source if styles and _is_as_written(source, kept) else _scoped(kept, styles, notes)
 
 
@@ -676,7 +657,7 @@ def _unwrap(source: str, notes: Notes) -> str | None:
     quiet = Notes()
     styles = (styles or "").replace(f".{scope} ", "")
     again = _scoped(_markup(kept, quiet, styled=bool(styles)), styles, quiet)
-    if again != source or (size := extent(kept)).excess or is_turning(kept, source):
+    if again != source or taken(kept, notes) or is_turning(kept, source):
         return None
-    notes.work += quiet.work + size.work
+    notes.work += quiet.work
     return source

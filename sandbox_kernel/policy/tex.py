@@ -123,6 +123,8 @@ BOX, FORMULA, MARK = 2, 25, 5
 A page makes 12,000 boxes within four seconds, and needs some milliseconds for each formula. A matrix of 400 terms has
 8,000.
 """
+LOOK = 6
+"""Characters that a look at a dollar or a backslash counts as, whether a formula begins there or not."""
 MAX_BACKWARDS = 40
 r"""Negative spaces (`\!`) of one formula: with many of them it would leave its place."""
 
@@ -168,7 +170,7 @@ def _bears(left: Allowance, formula: str) -> bool:
 
 def _looks(left: Allowance, text: str) -> bool:
     """Return whether formulas may still be looked for in this text."""
-    return left.bears(characters=text.count("$") + text.count("\\"))
+    return left.bears(characters=LOOK * (text.count("$") + text.count("\\")))
 
 
 def boxes(formula: str) -> int:

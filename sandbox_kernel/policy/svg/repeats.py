@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from math import sqrt
 
-from ..allowance import Allowance, ExcessError, of_images
+from ..allowance import REPEATS, Allowance, ExcessError, of_images
 from ..html_blocks import blocks
 
 MAX_MARKUP = 2_500_000
@@ -31,8 +31,8 @@ TILE = 10_000_000 // PIXELS
 """Elements that painting the whole tile of a pattern counts as: browsers make none larger."""
 LETTERS, NUMBERS, DASHES, RULES = 20, 25, 3, 100
 """Letters, numbers of a path, dashes, elements times rules: so many count as an element, wherever they are."""
-LETTERS_OF_A_PAINT = 4
-"""Letters that take as long as painting the picture once."""
+LETTERS_OF_A_PAINT, OUTLINE = 4, 6
+"""Letters that take as long as painting the picture once, and how many times as long with an outline."""
 FEW_TURNS, MANY_TURNS = 20, 20_000
 """Times that a path may cross the place it lies in, after which each counts as an element, and again if it is stroked;
 and after which each counts twice, as edges are kept in order."""
@@ -221,22 +221,21 @@ class _Walk:
         self.elements += elements
         self.paints += paints
         if self.elements + self.paints * self._each > self._left.elements * OF_A_PAGE:
-            raise ExcessError("elements")
+            raise ExcessError(self._left.elements * OF_A_PAGE, REPEATS)
 
     def _alone(self, element: Element) -> tuple[float, float]:
         """Return what an element counts as by itself, and how often it paints the picture."""
         values = element.values
+        stroked = values["stroke"] != "none" if "stroke" in values else self._stroked
         if element.tag == "image":
             return 20, IMAGE
         if element.tag in TEXTS:
             letters = sum(len(child) for child in element.children if isinstance(child, str))
             places = sum(len(values[name].replace(",", " ").split()) - 1 for name in PLACES if name in values)
-            stroked = self._stroked or "stroke" in values
-            return 1 + letters / LETTERS + places, (1 + stroked) * letters / LETTERS_OF_A_PAINT
+            return 1 + letters / LETTERS + places, letters * (OUTLINE if stroked else 1) / LETTERS_OF_A_PAINT
         if element.tag not in OUTLINED:
             return (1 if element.tag == "use" else 0.5), 0
         outline, turns, element.numbers = _outline(element)
-        stroked = self._stroked or values.get("stroke", "none") != "none"
         turns = max(0, turns - FEW_TURNS) * (1 + turns / MANY_TURNS) * (1 + stroked)
         paints = 2 if stroked and values.get("fill") != "none" else 1
         return max(1, element.numbers / NUMBERS) + turns + self._dashes(element, outline) / DASHES, paints
@@ -248,7 +247,7 @@ class _Walk:
         if (dashes := outline / dash) <= MAX_DASHES:
             return dashes
         if not self._mends:
-            raise ExcessError("dashes")
+            raise ExcessError(MAX_DASHES, "dashes in a line")
         style = declarations(element.attributes.pop("style", ""))
         if kept := "; ".join(f"{name}: {value}" for name, value in style if name != "stroke-dasharray"):
             element.attributes["style"] = kept

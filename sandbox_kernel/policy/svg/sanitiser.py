@@ -160,7 +160,7 @@ class _Parser:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._count += 1
         if self._count > MAX_ELEMENTS:
-            raise ExcessError("elements")
+            raise ExcessError(MAX_ELEMENTS, "elements")
         space, _, tag = name.rpartition(" ")
         tag = tag.lower()
         if self._skipped or space not in (SVG, "") or tag not in _ELEMENTS:
@@ -229,7 +229,7 @@ class _Parser:
             text = slow_text.parted(self._marks.feed_apart("".join(map(str, group))))
             self._turns += slow_text.turns(text)
             if self._turns > slow_text.MAX_TURNS:
-                raise ExcessError("changes of direction")
+                raise ExcessError(slow_text.MAX_TURNS, "changes of direction")
             yield text
 
     def _text(self, text: str) -> None:
@@ -240,11 +240,11 @@ class _Parser:
 
 def _doctype(name: str, system: str | None, public: str | None, has_subset: int) -> None:
     if has_subset:
-        raise ExcessError("entities")
+        raise ExcessError(0, "entities")
 
 
 def _entity(*_: Any) -> int:
-    raise ExcessError("entities")
+    raise ExcessError(0, "entities")
 
 
 def _is_allowed(tag: str, name: str, value: str) -> bool:
