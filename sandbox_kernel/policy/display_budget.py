@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import slow_text
+from .allowance import Allowance
 from .json_check import values
 from .mime import JSON, MAX_EXPANDED
 
@@ -50,13 +51,18 @@ class Page:
         self._made, self._end = 0, ""
         """Elements that front ends make of that line, and its last characters: a link may come in pieces."""
         self._stream = ""
-        self._all_lines = self._all_chars = self._errors = 0
         self._turns = self._scripts = 0
-        self._drawn = 0
-        """Lines of displays that were ever drawn, but for `FREE_LINES` of each."""
+        self._ever = Allowance(OVERWRITTEN * lines, characters=OVERWRITTEN * chars)
+        """What streams may still write, whether it stays or not."""
+        self._drawing = Allowance(DRAWN_ANEW * lines)
+        """Lines of displays that may still be drawn, but for `FREE_LINES` of each."""
+        self._spent = False
+        """Whether one of these had less left than was asked of it."""
         self._named: dict[str, tuple[int, int, int]] = {}
         """Display id -> how often it is on the page, and the lines and the characters of each."""
-        self._error_lines = self._error_chars = 0
+        self._errors = 0
+        self._error_texts = Allowance(lines, characters=chars)
+        """What all errors but the first may still come to."""
         self.left_out = False
         """Whether anything was not shown."""
         self.full = False
@@ -71,8 +77,7 @@ class Page:
             self._stream, self._column, self._made, self._end = name, 0, 0, ""
             self._lines += 1
         end = self._fitting(text[: self._turning(text)])
-        self._all_chars += end
-        self._all_lines += text.count("\n", 0, end)
+        self._spent |= not self._ever.bears(text.count("\n", 0, end), characters=end)
         if end == len(text) and not self._is_over():
             return text, ""
         self.full = self.left_out = True
@@ -103,7 +108,7 @@ class Page:
             self._named[name] = (copies, lines, min(chars, self._max_chars))
         self._lines += lines - LINES_OF_A_DISPLAY
         self._chars += min(chars, self._max_chars)
-        self._drawn += max(0, copies * lines - FREE_LINES)
+        self._spent |= not self._drawing.bears(max(0, copies * lines - FREE_LINES))
         self.full = self._is_over()
         return True
 
@@ -133,13 +138,10 @@ class Page:
 
     def draw(self, lines: int) -> bool:
         """Count what an update of displays or of widgets makes a browser draw; return whether it may still."""
-        if lines <= FREE_LINES:
+        if lines <= FREE_LINES or self._drawing.bears(lines - FREE_LINES):
             return True
-        if self._drawn >= DRAWN_ANEW * self._max_lines:
-            self.left_out = True
-            return False
-        self._drawn += lines - FREE_LINES
-        return True
+        self.left_out = True
+        return False
 
     def error(self, text: str = "") -> bool:
         """Count an error; return whether it is shown whole: the first is, all others are no more than a page.
@@ -148,12 +150,9 @@ class Page:
         """
         self._stream = ""
         self._errors += 1
-        if self._errors > 1:
-            self._error_lines += text.count("\n")
-            self._error_chars += len(text)
-        return (
-            self._errors <= MAX_ERRORS and self._error_lines < self._max_lines and self._error_chars <= self._max_chars
-        )
+        if self._errors == 1:
+            return True
+        return self._errors <= MAX_ERRORS and self._error_texts.bears(text.count("\n"), characters=len(text))
 
     @property
     def has_many_errors(self) -> bool:
@@ -199,13 +198,7 @@ class Page:
         return None if short is None else short.split("\n")
 
     def _is_over(self) -> bool:
-        return (
-            self._lines >= self._max_lines
-            or self._chars > self._max_chars
-            or self._drawn >= DRAWN_ANEW * self._max_lines
-            or self._all_lines >= OVERWRITTEN * self._max_lines
-            or self._all_chars > OVERWRITTEN * self._max_chars
-        )
+        return self._spent or self._lines >= self._max_lines or self._chars > self._max_chars
 
     def _turning(self, text: str) -> int:
         """Count how often as much of the text as fits changes its direction or script, and return how much that is."""

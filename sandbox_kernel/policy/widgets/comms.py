@@ -316,6 +316,7 @@ class Widgets:
                     if self._views.weigh(comm_id, key, (notes.work - start) // WORK_OF_A_VIEW):
                         kept[key] = found
                     else:
+                        notes.work = start  # what is left out is not drawn
                         notes.add(OutputCode.WIDGET_COSTLY, part=named(key), model=model.name)
                 except UnfitError as error:
                     notes.add(OutputCode.TRAIT_UNFIT, trait=named(key), model=model.name, why=error)
@@ -328,6 +329,7 @@ class Widgets:
         start = notes.work
         seen = [(path, one) for path, raw in bytes_kept if (one := shown(model, raw, notes)) is not None]
         if seen and not self._views.weigh(comm_id, _BYTES, (notes.work - start) // WORK_OF_A_VIEW):
+            notes.work = start
             notes.add(OutputCode.WIDGET_COSTLY, part="bytes", model=model.name)
             seen = []
         # Each view draws it again.
