@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import unescape
 from itertools import groupby, islice
 from typing import Any
@@ -26,6 +26,8 @@ MAX_ELEMENTS = 60_000
 MAX_LENGTH = 20_000
 """CSS pixels of a side."""
 MAX_RULES = 200
+MAX_TILE = 256.0
+"""User units of a side of a pattern's tile: a browser paints all of it, seen or not, for each shape that it fills."""
 MAX_ADDRESSES = 300
 """SVGs in addresses of data that are looked at in one page; all together are no longer than one may be."""
 
@@ -56,6 +58,7 @@ _ATTRIBUTES = _PROPERTIES | frozenset(
 )
 _ID = re.compile(r"[A-Za-z_][\w:.-]{0,200}")
 _DATA = re.compile(r"\s*data:(image/(?:png|jpe?g|gif|webp));base64,([A-Za-z0-9+/=\s]*)", re.IGNORECASE)
+_TURNED = re.compile(r"(?:\s*(?:rotate|translate)\s*\([^()]*\))*+\s*", re.IGNORECASE)
 _SHARE = re.compile(r"\s*+[0-9]{1,3}(?:\.[0-9]{0,12})?\s*+%\s*+")
 _SELECTOR = re.compile(r"[\w.*#-]{1,100}(?:\s+[\w.*#-]{1,100})?")
 _ADDRESS = re.compile(r"([\"'(=]?)\s{0,8}data:image/svg\+xml([;\w=-]{0,40}),", re.IGNORECASE)
@@ -173,6 +176,9 @@ class _Parser:
             raise RefusedError("it does not begin with <svg>")
         for key, value in attributes.items():
             self._attribute(element, key, value)
+        if tag == "pattern" and not _is_tile(element.attributes):
+            self.missed = True
+            element.attributes.pop("width", None)  # without a size it draws nothing
         if self._stack:
             self._stack[-1].children.append(element)
         else:
@@ -204,7 +210,7 @@ class _Parser:
                 return value
             self.missed = True
             return ""
-        local = LOCAL.fullmatch(value)
+        local = LOCAL.fullmatch(value) if tag != "pattern" else None  # its size is its own
         if local or tag in ("g", "a"):
             return f"#{local[1]}" if local and tag not in ("g", "a") else ""
         self.missed = True
@@ -252,6 +258,8 @@ def _is_allowed(tag: str, name: str, value: str) -> bool:
         return False
     if name in MARKERS and tag not in LINES:
         return False
+    if name == "patternTransform":
+        return _TURNED.fullmatch(value) is not None
     if name == "stroke-dasharray" and "%" in value:
         return False  # of a size that is not known here
     if name.startswith("font") and css.SLOW_VALUE.search(value):
@@ -269,6 +277,16 @@ def _in_style(tag: str, name: str, value: str) -> bool:
 def _is_length(value: str) -> bool:
     pixels = length(value)
     return pixels <= MAX_LENGTH if pixels is not None else _SHARE.fullmatch(value) is not None
+
+
+def _is_tile(attributes: Mapping[str, str]) -> bool:
+    """Return whether the tile of a pattern is small, or no larger than what it fills."""
+    most = MAX_TILE if attributes.get("patternUnits") == "userSpaceOnUse" else 1.0
+    for name in ("width", "height"):
+        size, share, _ = attributes.get(name, "0").partition("%")
+        if not (found := length(size)) or found > (100.0 if share else most):
+            return False
+    return True
 
 
 def _sheet(text: str) -> str:
