@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_kernel.core.model import MIB, Limits, SandboxSpec, Settings
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.kubernetes import pod_endings, warm_pool
 from sandbox_kernel.plugins.kubernetes.claimed_pod import Claim
@@ -131,7 +131,7 @@ def pretended(stages: Path) -> Iterator[None]:
 async def run(given: argparse.Namespace) -> None:
     """Make the nodes, and sessions in ten steps; then end them."""
     settings = KubernetesSettings(kubernetes_namespace=given.namespace)
-    owner = Owner.of(os.getpid())
+    owner = OwnerProcess.of(os.getpid())
     cluster = await Cluster.join(settings, owner)
     api = cluster.api
     try:
@@ -160,7 +160,7 @@ async def run(given: argparse.Namespace) -> None:
         await cluster.leave()
 
 
-async def step(cluster: Cluster, owner: Owner, count: int, more: int, given: argparse.Namespace) -> Step:
+async def step(cluster: Cluster, owner: OwnerProcess, count: int, more: int, given: argparse.Namespace) -> Step:
     """Start `more` sessions, so that there are `count`."""
     done = Step(count, "claims" if given.claims else "starts")
     room = asyncio.Semaphore(given.at_once)
@@ -194,7 +194,7 @@ async def step(cluster: Cluster, owner: Owner, count: int, more: int, given: arg
     return done
 
 
-async def session(cluster: Cluster, owner: Owner) -> None:
+async def session(cluster: Cluster, owner: OwnerProcess) -> None:
     """Ask for a pod as a session does, and wait until it is said to run."""
     spec = SandboxSpec(
         session_id=os.urandom(16).hex(), image="sandbox-kernel:base", limits=LIMITS, command=("python3",), uid=1000
@@ -248,7 +248,7 @@ async def pooled(cluster: Cluster, replicas: int) -> None:
     await cluster.api.request("POST", pools(cluster), pool)
 
 
-async def claimed(cluster: Cluster, owner: Owner) -> float:
+async def claimed(cluster: Cluster, owner: OwnerProcess) -> float:
     """Claim a pod as a session does, until it is given away; return the seconds until it was named."""
     pod = Pod(owner.container_name(os.urandom(16).hex()), cluster.namespace, LIFETIME, cluster.labels)
     one, begin = Claim(cluster, pod.name), time.monotonic()

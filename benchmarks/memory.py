@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import docker
 import psutil  # type: ignore[import-untyped]
 
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 
 from .kernels import MARK, BenchmarkError, Kernel
 
@@ -75,7 +75,9 @@ def containers_of(host: set[psutil.Process]) -> list[Container]:
     pids = {process.pid for process in host}
     client: Any = docker.from_env()
     try:
-        names = ((container, Owner.parse(container.name)) for container in client.containers.list(ignore_removed=True))
+        names = (
+            (container, OwnerProcess.parse(container.name)) for container in client.containers.list(ignore_removed=True)
+        )
         return [container for container, owner in names if owner and owner.pid in pids]
     finally:
         client.close()

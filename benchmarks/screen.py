@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sandbox_kernel.core.screen_findings import Screened
-from sandbox_kernel.plugins.screen.screen import Screen
+from sandbox_kernel.plugins.screen.screen import CellScreen
 from tests.plugins.screen.corpora import attacks, honest, is_held_out
 
 THRESHOLD = 60
@@ -69,7 +69,7 @@ def cells(data: bytes) -> list[str]:
     return [text for source in found if (text := "".join(source)).strip()]
 
 
-def timed(screen: Screen, code: str, seconds: list[float]) -> Screened:
+def timed(screen: CellScreen, code: str, seconds: list[float]) -> Screened:
     start = time.thread_time()
     found = screen.look(code)
     seconds.append(time.thread_time() - start)
@@ -82,7 +82,7 @@ def say_attacks() -> None:
     seconds: list[float] = []
     rows: dict[str, list[int]] = {}
     for family, code in attacks():
-        found = timed(Screen(), code, seconds)
+        found = timed(CellScreen(), code, seconds)
         at = 3 * is_held_out(code)
         for name in (family, "all"):
             row = rows.setdefault(name, [0] * 6)
@@ -101,7 +101,7 @@ def say_honest(name: str, books: Iterable[tuple[str, list[str]]]) -> None:
     count = warned = blocked = files = 0
     families: Counter[str] = Counter()
     for file, sources in books:
-        screen = Screen()
+        screen = CellScreen()
         files += 1
         for code in sources:
             found = timed(screen, code, seconds)
@@ -127,7 +127,7 @@ def say_redcode(folder: Path) -> None:
     for name, prefix in (("py2text", ""), ("bash2text", "%%bash\n")):
         files = sorted(folder.rglob(f"RedCode-Exec/{name}_dataset_json/*.json"))
         codes = [prefix + row["Code"] for path in files for row in json.loads(path.read_bytes())]
-        screened = [Screen().look(code) for code in codes]
+        screened = [CellScreen().look(code) for code in codes]
         found, blocked = sum(bool(one.findings) for one in screened), sum(one.score >= THRESHOLD for one in screened)
         print(f"\nRedCode-Exec, {name}: {len(codes)} snippets")
         print(f"found {share(found, len(codes))}, at the threshold {share(blocked, len(codes))}")
@@ -152,7 +152,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.fetch:
         fetch(options.fetch)
-    Screen().look("x = 1")
+    CellScreen().look("x = 1")
     say_attacks()
     say_honest("own honest cells", [("own", [code]) for _, code in honest()])
     if options.redcode:

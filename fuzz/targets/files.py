@@ -49,8 +49,8 @@ def prepared() -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-files-") as folder,
         contextlib.closing(asyncio.new_event_loop()) as _loop,
-        patch.object(folder_sync.Disk, "run", _at_once),
-        patch.object(folder_sync.Disk, "finish", _at_once),
+        patch.object(folder_sync.DiskThread, "run", _at_once),
+        patch.object(folder_sync.DiskThread, "finish", _at_once),
     ):
         _base = Path(folder)
         yield

@@ -13,7 +13,15 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from sandbox_kernel.plugins.network.policy import Address, BadRule, NetworkPolicy, Refused, Rule, Target, canonical
+from sandbox_kernel.plugins.network.policy import (
+    Address,
+    BadRule,
+    HostRule,
+    NetworkPolicy,
+    RefusedConnection,
+    Target,
+    canonical,
+)
 from tests.support.policy import readers
 from tests.support.policy.network import BAD, PORTS, REFUSED, RULES, SAME
 
@@ -45,7 +53,7 @@ def run(data: bytes) -> None:
     _name(authority)
     try:
         target = policy.authority(authority, default_port=80)
-    except Refused as refused:
+    except RefusedConnection as refused:
         _proper(refused)
         require(refused.rule is None, refused)
         return
@@ -61,18 +69,18 @@ def run(data: bytes) -> None:
 def _policy(raw: bytes) -> NetworkPolicy:
     text = raw.decode("utf-8", "surrogateescape")
     try:
-        rule = Rule.parse(text)
+        rule = HostRule.parse(text)
     except BadRule as bad:
         require(str(bad).isprintable() and str(bad).isascii() and len(str(bad)) < 3000, str(bad))
         return _usual
-    require(Rule.parse(rule.text) == rule, (text, rule))
+    require(HostRule.parse(rule.text) == rule, (text, rule))
     require(rule.host != "" and "*" not in rule.host, rule)
     if rule.address is None:
         require(not readers.taken_for_an_address(rule.host), rule)
     return NetworkPolicy((*FIXED, text))
 
 
-def _proper(refused: Refused) -> None:
+def _proper(refused: RefusedConnection) -> None:
     text = str(refused)
     require(text.isprintable() and text.isascii() and len(text) < 2000, text)
 
@@ -81,7 +89,7 @@ def _name(raw: bytes | str) -> None:
     """What has a canonical form has one, and nobody reads that as something else."""
     try:
         host, address = canonical(raw)
-    except Refused as refused:
+    except RefusedConnection as refused:
         _proper(refused)
         return
     require(canonical(host) == (host, address), (raw, host))
@@ -112,10 +120,10 @@ def _read_alike(authority: bytes, target: Target) -> None:
         require((80 if port is None else port) == target.port, (authority, who, port))
 
 
-def _allow(policy: NetworkPolicy, target: Target, method: str | None) -> Rule | None:
+def _allow(policy: NetworkPolicy, target: Target, method: str | None) -> HostRule | None:
     try:
         return policy.allow(target, method)
-    except Refused as refused:
+    except RefusedConnection as refused:
         _proper(refused)
         if refused.rule is not None:
             again = NetworkPolicy([*(rule.text for rule in policy.rules), refused.rule]).allow(target, method)
@@ -123,7 +131,7 @@ def _allow(policy: NetworkPolicy, target: Target, method: str | None) -> Rule | 
         return None
 
 
-def _covers(rule: Rule, target: Target, method: str | None) -> None:
+def _covers(rule: HostRule, target: Target, method: str | None) -> None:
     """The rule says so, read again from its text."""
     words = rule.text.split(" ")
     require(len(words) == 1 or words[0] == method or (words[0], method) == ("GET", "HEAD"), (rule, method))
@@ -148,10 +156,10 @@ def _addresses(raw: bytes) -> Iterator[Address]:
 def _dial(policy: NetworkPolicy, target: Target, addresses: list[Address]) -> None:
     try:
         dialled = policy.check(target, addresses, lambda one: one == OWN)
-    except Refused as refused:
+    except RefusedConnection as refused:
         _proper(refused)
         if refused.rule is not None:
-            Rule.parse(refused.rule)
+            HostRule.parse(refused.rule)
         return
     require(dialled, target)
     if target.address is not None:
@@ -168,14 +176,14 @@ def _say(policy: NetworkPolicy, target: Target, later: bytes) -> None:
     """What a client says later is the same host, or is refused."""
     try:
         policy.check_host_header(target, later)
-    except Refused as refused:
+    except RefusedConnection as refused:
         _proper(refused)
     else:
         _read_alike(later if b":" in later.rpartition(b"]")[2] else b"%b:%d" % (later, target.port), target)
     name = later.decode("utf-8", "surrogateescape")
     try:
         policy.check_server_name(target, name)
-    except Refused as refused:
+    except RefusedConnection as refused:
         _proper(refused)
     else:
         require(later.lower() == target.host.encode() and target.address is None, (target, later))

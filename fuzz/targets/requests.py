@@ -15,8 +15,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParserC  # type: ignore[attr-defined]
 
 from sandbox_kernel.plugins.network.buffered_connection import Buffered
-from sandbox_kernel.plugins.network.http_relay import Passed, Relay
-from sandbox_kernel.plugins.network.policy import NetworkPolicy, Refused, Target
+from sandbox_kernel.plugins.network.http_relay import HttpRelay, Passed
+from sandbox_kernel.plugins.network.policy import NetworkPolicy, RefusedConnection, Target
 from tests.support.gateway import Pieces
 from tests.support.requests import HONEST, SMUGGLES
 
@@ -113,8 +113,8 @@ async def _relay(client: Pieces) -> None:
         return hosts[-1]
 
     try:
-        await Relay(Buffered(client), dial, _policy, passed=passed.append).run()
-    except Refused as refused:
+        await HttpRelay(Buffered(client), dial, _policy, passed=passed.append).run()
+    except RefusedConnection as refused:
         require(str(refused).isascii(), str(refused))
     answered = [one for one in passed if one.refused is None]
     require(len(answered) == sum(host.whole for host in hosts), (len(answered), [host.sent for host in hosts]))

@@ -12,11 +12,11 @@ from functools import cache
 
 from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from sandbox_kernel.plugins.network.secret_finder import texts
 from sandbox_kernel.plugins.network.secret_scrubber import FREE_BYTES, MAX_TIMES, Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.secret_value import Value
-from sandbox_kernel.plugins.network.secrets import Held, Substitution
+from sandbox_kernel.plugins.network.secret_value import SecretValue
+from sandbox_kernel.plugins.network.secrets import HeldSecret, Substitution
 from tests.support.spellings import SPELLINGS
 
 from ..judge import require
@@ -41,7 +41,7 @@ SCRUBBERS: list[Scrubber] = []
 def prepared() -> AbstractContextManager[object]:
     """Make the scrubbers, of the product as it is now."""
     pairs = zip(VALUES, PLACEHOLDERS, strict=True)
-    SCRUBBERS[:] = [Scrubber([(Value(value), placeholder)]) for value, placeholder in pairs]
+    SCRUBBERS[:] = [Scrubber([(SecretValue(value), placeholder)]) for value, placeholder in pairs]
     return nullcontext()
 
 
@@ -73,7 +73,7 @@ def answer(number: int, step: int, data: bytes) -> None:
     text = b"".join(piece for piece, _ in pieces)
     try:
         found = in_pieces(Scrubbing(SCRUBBERS[number]), text, step)
-    except Refused as error:
+    except RefusedConnection as error:
         require(error.code is SecretCode.SECRET_ANSWER_DENSE and len(text) > SCRUBBERS[number].window, text)
         return
     require(len(found) == len(text), (len(found), len(text)))
@@ -147,7 +147,7 @@ def packed(number: int, step: int, data: bytes) -> None:
         for at in range(0, len(data), step):
             given += sum(map(len, body.feed(data[at : at + step])))
         given += len(body.finish())
-    except Refused:
+    except RefusedConnection:
         pass
     else:
         require(not data or plain(data, coding) is not None, data)
@@ -171,7 +171,7 @@ def heads(number: int, step: int, data: bytes) -> None:
     """A request and an answer of any words: the value goes to the host alone."""
     value, mine = VALUES[number], PLACEHOLDERS[number]
     header = (b"X-Key", b"k ", b"") if step % 2 else None
-    held = Held("API_KEY", Value(value), mine, frozenset([(HOST, 443)]), header)
+    held = HeldSecret("API_KEY", SecretValue(value), mine, frozenset([(HOST, 443)]), header)
     exchange = Substitution(HOST, [held], SCRUBBERS[number])
     words = data.replace(bytes((INSERTED,)), mine).split(b"\n")
     headers = tuple((word[: step % 8] or b"X", word[step % 8 :]) for word in words)
@@ -186,7 +186,7 @@ def heads(number: int, step: int, data: bytes) -> None:
     echo = ResponseHead(200, value, tuple((value + name, b"<" + text + value) for name, text in head.headers))
     try:
         cleaned = exchange.response(echo)
-    except Refused:
+    except RefusedConnection:
         return
     require(value.lower() not in repr_of(cleaned).lower(), cleaned)
 

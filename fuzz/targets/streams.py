@@ -161,7 +161,7 @@ class Host:
         for error in self.defects:
             require(isinstance(error, LookupError), error)  # which the fuzzer told the service to raise
         for stream in self.service.streams:
-            require(isinstance(stream, cell_streams.Connection), stream)
+            require(isinstance(stream, cell_streams.CellConnection), stream)
             held, pieces = stream.held
             require(held <= WINDOW, ("more is held than a window", held))
             require(pieces <= WINDOW // 4, ("more pieces than there need be", pieces))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from . import help_text
 
 
-class Lines(argparse.RawDescriptionHelpFormatter):
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Lines as they were written, and options in columns."""
 
     def __init__(self, prog: str) -> None:

@@ -24,7 +24,7 @@ from ..policy.safe_text import LogLines, ours
 from ..setup.install import NAME
 from . import help_text, subcommands
 from .completion import SHELLS
-from .help_parser import Lines, Parser
+from .help_parser import HelpFormatter, Parser
 from .subcommands import INTERRUPTED, PLATFORM, USAGE, WRONG
 
 READER_GONE = 141
@@ -142,7 +142,7 @@ def parser(*others: Plugin) -> Parser:
         codes = exit_codes or help_text.EXIT_CODES
         below = help_text.below(examples, settings=settings, shown=shown, exit_codes=codes, more=more)
         one: Parser = subparsers.add_parser(
-            name, help=summary, description=about, epilog=below, formatter_class=Lines, allow_abbrev=False
+            name, help=summary, description=about, epilog=below, formatter_class=HelpFormatter, allow_abbrev=False
         )
         one.summary, one.takes_settings, one.shown = summary, settings, shown
         one.group, one.examples = group or help_text.group_of(name), examples

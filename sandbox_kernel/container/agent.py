@@ -66,7 +66,7 @@ class Agent:
         self.swollen = self.delayed_until = self.next_try = self.next_question = 0.0
         self.token = "agent-" + os.urandom(8).hex()
         self.pressing = self.blocked = self.more_ended = self.apart = False
-        self.lease = process.Lease()
+        self.lease = process.SilenceLease()
         self.poller = select.poll()
         self.claimable = "warm" in config
         self.unowned = "unattended" in config

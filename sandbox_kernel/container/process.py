@@ -33,7 +33,7 @@ STILL = 5.0
 """Seconds without a turn of the agent's loop, which waits for one at most: it was paused with its sandbox."""
 
 
-class Lease:
+class SilenceLease:
     """How long the host may be silent. Time in which this process could not run does not count."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ _OF_THE_KERNEL = frozenset(
 )
 """What ipykernel sets for its cells; commands would print colours into pipes."""
 
-COMMANDS: dict[int, Command] = {}
+COMMANDS: dict[int, ShellCommand] = {}
 
 
 def answer(request: str) -> None:
@@ -62,7 +62,7 @@ def answer(request: str) -> None:
     print(json.dumps(reply))  # noqa: T201 (a cell's way to answer)
 
 
-class Command:
+class ShellCommand:
     """A process, its clock, and its output that was not fetched yet."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -234,7 +234,7 @@ def _write(descriptor: int, data: bytes) -> None:
 def _start(**fields: Any) -> dict[str, Any]:
     for pid in [pid for pid, command in COMMANDS.items() if command.ended][: max(0, len(COMMANDS) - MAX_COMMANDS)]:
         del COMMANDS[pid]
-    command = Command(fields)
+    command = ShellCommand(fields)
     COMMANDS[command.pid] = command
     return {"pid": command.pid}
 

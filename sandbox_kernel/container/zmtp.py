@@ -46,7 +46,7 @@ class Broken(ValueError):
     """What came is not ZMTP."""
 
 
-class Decoder:
+class ZmtpDecoder:
     """Turns what comes after the handshake, cut anywhere, into messages: their parts, and how many bytes they had.
 
     Of a message of more than `most` bytes, the rest is counted and not kept, nor is a part after `MAX_PARTS`.
@@ -170,7 +170,7 @@ class Channel:
         self._begin()
 
     def _begin(self) -> None:
-        self._decoder = Decoder(self._most)
+        self._decoder = ZmtpDecoder(self._most)
         self._said = b""
         self._greeted = self._shaken = self._open = False
         self._out: list[memoryview] = []

@@ -213,7 +213,7 @@ class RequestCondemned(SessionEvent):
     reason: str
 
 
-class StepFailed(SessionEvent):
+class EscalationFailed(SessionEvent):
     """A step that should have ended a request could not be taken; the next one follows."""
 
     name = "escalation"

@@ -347,7 +347,7 @@ class SandboxSample(NamedTuple):
     """In use now, less the cache that the machine may take back."""
 
 
-class OpenedFile(NamedTuple):
+class OpenedDatasetFile(NamedTuple):
     """A file of a dataset that a sandbox opened, as the machine's kernel tells."""
 
     path: str

@@ -41,7 +41,7 @@ class Seconds:
         yield f"{name}_count{_labels(labels)} {total}"
 
 
-class Page:
+class MetricsPage:
     """All figures of one program, whose names begin alike."""
 
     def __init__(self, prefix: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.errors import AttestationFailed
 from ..core.model import HOME, SCRATCH, Attached, SandboxSpec
-from .base import Check, Inspection
+from .base import AttestationCheck, Inspection
 from .hardening import (
     CPU_PERIOD_MICROSECONDS,
     MASKED_PATHS,
@@ -126,13 +126,13 @@ namespace of two users, as what the owner's own group is called there."""
 THE_OWNER_S = "those of its owner"
 
 
-def demand(lines: Iterable[Check]) -> None:
+def demand(lines: Iterable[AttestationCheck]) -> None:
     """Raise `AttestationFailed`, with one sentence for each difference, unless all is as asked for."""
     if found := tuple(line.sentence for line in lines if not line.ok):
         raise AttestationFailed(found)
 
 
-def checks(spec: SandboxSpec, report: object, witness: Inspection) -> tuple[Check, ...]:
+def checks(spec: SandboxSpec, report: object, witness: Inspection) -> tuple[AttestationCheck, ...]:
     """Return all comparisons: `report` is what the sandbox says of itself, `witness` what its engine says."""
     inside = report if isinstance(report, Mapping) else {}
     if all(at(mount, "path") != spec.scratch for mount in as_list(inside.get("mounts"))):
@@ -144,40 +144,44 @@ def checks(spec: SandboxSpec, report: object, witness: Inspection) -> tuple[Chec
         return tuple(found)
     if spec.runtime is not None:
         kernel = str(inside.get("kernel"))
-        found.append(Check("gVisor's kernel", GVISOR_KERNEL, kernel, kernel == GVISOR_KERNEL or "gvisor" in kernel))
+        found.append(
+            AttestationCheck("gVisor's kernel", GVISOR_KERNEL, kernel, kernel == GVISOR_KERNEL or "gvisor" in kernel)
+        )
     return tuple(_excuse(check, *excused.get(check.name, (None, ""))) for check in found)
 
 
-def _excuse(check: Check, value: str | None, reason: str) -> Check:
+def _excuse(check: AttestationCheck, value: str | None, reason: str) -> AttestationCheck:
     if check.ok or value is None or (value != ANYTHING and check.found not in value.split(" or ")):
         return check
-    return Check(check.name, f"{value} ({reason})", check.found, ok=True)
+    return AttestationCheck(check.name, f"{value} ({reason})", check.found, ok=True)
 
 
-def same(name: str, expected: object, found: object) -> Check:
+def same(name: str, expected: object, found: object) -> AttestationCheck:
     """Compare two values, one of them from an inspection."""
     # The type as well: True is not 1 in a report.
     ok = type(found) is type(expected) and found == expected
-    return Check(name, short(expected), short(found), ok)
+    return AttestationCheck(name, short(expected), short(found), ok)
 
 
-def only(name: str, allowed: set[str], found: object) -> Check:
+def only(name: str, allowed: set[str], found: object) -> AttestationCheck:
     """Every name that was found must be allowed."""
     if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        return Check(name, "a list", short(found), ok=False)
-    return Check(
+        return AttestationCheck(name, "a list", short(found), ok=False)
+    return AttestationCheck(
         name, "nothing else", ", ".join(sorted(set(found) - allowed))[:200] or "nothing else", set(found) <= allowed
     )
 
 
-def _other_groups(spec: SandboxSpec, groups: object) -> Check:
+def _other_groups(spec: SandboxSpec, groups: object) -> AttestationCheck:
     """What an engine cannot take away is excused by its name: the engine then compares these groups itself."""
     known = {spec.uid, *OF_THE_OWNER}
     of_owner = isinstance(groups, list) and groups and all(type(each) is int and each in known for each in groups)
-    return Check("other groups", "none", THE_OWNER_S if of_owner else short(groups), groups in ([], [spec.uid]))
+    return AttestationCheck(
+        "other groups", "none", THE_OWNER_S if of_owner else short(groups), groups in ([], [spec.uid])
+    )
 
 
-def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[str]) -> Iterator[Check]:
+def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[str]) -> Iterator[AttestationCheck]:
     """What the sandbox sees of itself, mounts apart; it may have the environment `variables` that its engine set."""
     limits = spec.limits
     yield same("process id of the agent", 1, report.get("pid"))
@@ -212,35 +216,35 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield same("host name", "sandbox", report.get("hostname"))
 
 
-def _few(name: str, found: object) -> Check:
+def _few(name: str, found: object) -> AttestationCheck:
     """A limit of what the machine counts by user is one for this process and all that it starts, and no higher."""
     most = OF_A_USER[name]
     ok = isinstance(found, list) and len(found) == 2 and all(type(each) is int and 0 <= each <= most for each in found)
-    return Check(f"limit of {name}", f"at most {most}", short(found), ok)
+    return AttestationCheck(f"limit of {name}", f"at most {most}", short(found), ok)
 
 
-def _own_filters(found: object) -> Check:
+def _own_filters(found: object) -> AttestationCheck:
     """The agent put its filters around its kernels; a system that counts the filters of a process counts them, too."""
     taken, counted = at(found, "taken"), at(found, "counted")
     ok = type(taken) is int and taken == OWN_FILTERS and (counted is None or counted == taken)
     shown = str(taken) if ok else f"{short(taken)}, of which the system counts {short(counted)}"
-    return Check("system call filters of the agent", str(OWN_FILTERS), shown, ok)
+    return AttestationCheck("system call filters of the agent", str(OWN_FILTERS), shown, ok)
 
 
-def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> Check:
+def _swap(spec: SandboxSpec, report: Mapping[str, Any]) -> AttestationCheck:
     """Memory and swap together are limited, or there is no swap to be had (a kernel may not count it)."""
     both, swap = at(report, "cgroup", "memory_and_swap_bytes"), at(report, "cgroup", "swap_bytes")
     none = type(report.get("swap_kib")) is int and report["swap_kib"] == 0
     limited = both == spec.limits.memory // PAGE_BYTES * PAGE_BYTES
     found = f"{short(both)} of both, {short(swap)} of swap, host has {short(report.get('swap_kib'))} KiB"
-    return Check("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
+    return AttestationCheck("swap", "none", found, limited or swap == 0 or (none and both is None and swap is None))
 
 
-def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[Check]:
+def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[AttestationCheck]:
     """Nothing is mounted that was not asked for, and the three places to write have their size and options."""
     listed = as_list(mounts)
     if not listed or not all(isinstance(m, Mapping) and isinstance(m.get("path"), str) for m in listed):
-        yield Check("mounts", "a list", short(mounts), ok=False)
+        yield AttestationCheck("mounts", "a list", short(mounts), ok=False)
         return
     top = {m["path"]: m for m in listed}  # of several at one place, the last is the one that is seen
     wanted = protections(spec)
@@ -254,10 +258,14 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
         for m in top.values()
         if m["path"] not in checked and (m["path"] in TMPFS - sizes.keys() or not known_mount(m, witness.mounts))
     ]
-    yield Check("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
+    yield AttestationCheck("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
     bare = ", ".join(sorted(path for path in witness.layers if at(top, path, "type") != "overlay"))
-    yield Check("layers above what others have", "all", f"none for {bare}"[:300] if bare else "all", not bare)
-    yield Check("root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {})))
+    yield AttestationCheck(
+        "layers above what others have", "all", f"none for {bare}"[:300] if bare else "all", not bare
+    )
+    yield AttestationCheck(
+        "root file system", "read-only", short(as_list(at(top, "/", "options"))), _readonly(top.get("/", {}))
+    )
     for place_of, size in sizes.items():
         mount, path = top.get(place_of, {}), SCRATCH if place_of == spec.scratch else place_of
         options = set(as_list(mount.get("options")))
@@ -268,13 +276,13 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
             yield same(f"file system of {path}", "tmpfs", mount.get("type"))
             yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
         missing = {"nosuid", "nodev"} - options
-        yield Check(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
+        yield AttestationCheck(f"options of {path}", "nosuid, nodev", ", ".join(sorted(map(str, options))), not missing)
 
     for place in (place for path, place in covers.items() if path in top):
         found = top[place.path]
         ok = (found.get("type"), found.get("root")) == ("tmpfs", "/") and (_readonly(found) or not place.readonly)
         shown = f"{short(found.get('type'))}, {', '.join(map(str, as_list(found.get('options'))))}"
-        yield Check(f"mount of {place.path}", "read-only tmpfs" if place.readonly else "tmpfs", shown, ok)
+        yield AttestationCheck(f"mount of {place.path}", "read-only tmpfs" if place.readonly else "tmpfs", shown, ok)
         if not place.readonly:
             yield same(f"size of {place.path}", place.size_bytes, found.get("bytes"))
 
@@ -282,24 +290,26 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
         yield from _attached(one, top.get(one.path, {}), witness.attached.get(one.path))
 
 
-def _of_a_disk(size: int, found: object) -> Check:
+def _of_a_disk(size: int, found: object) -> AttestationCheck:
     """A file system of a disk takes some of it for itself, and is never larger."""
     ok = type(found) is int and size * 3 // 4 <= found <= size
-    return Check("size of a disk", f"{size}, less what its file system takes", short(found), ok)
+    return AttestationCheck("size of a disk", f"{size}, less what its file system takes", short(found), ok)
 
 
-def _attached(one: Attached, mount: Mapping[str, Any], changed: tuple[int, int, int] | None) -> Iterator[Check]:
+def _attached(
+    one: Attached, mount: Mapping[str, Any], changed: tuple[int, int, int] | None
+) -> Iterator[AttestationCheck]:
     """What the sandbox has of the host's is the folder that was opened, and has no way out of it."""
     options = set(as_list(mount.get("options")))
     wanted = {"nosuid", "nodev", "rw" if one.writable else "ro"}
     yield same(f"file system of a {one.kind}", "overlay" if one.layered else "ext4", mount.get("type"))
     shown = ", ".join(sorted(map(str, options))) or "nothing"
-    yield Check(f"options of a {one.kind}", ", ".join(sorted(wanted)), shown, wanted <= options)
+    yield AttestationCheck(f"options of a {one.kind}", ", ".join(sorted(wanted)), shown, wanted <= options)
     if changed is not None:
         found = mount.get("changed")
         before, opened, now = changed
         ok = type(found) is int and (found == before or opened <= found <= now)
-        yield Check(
+        yield AttestationCheck(
             f"folder of the {one.kind} {one.name}", "the one that was opened", "the same" if ok else "another one", ok
         )
 

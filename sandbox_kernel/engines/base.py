@@ -17,7 +17,7 @@ NONE_ATTACHED: Mapping[str, tuple[int, int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AttestationCheck:
     """One line of the comparison of a container with its spec; `sandbox-kernel doctor` shows them all."""
 
     name: str
@@ -33,7 +33,7 @@ class Check:
 class Inspection(NamedTuple):
     """What an engine says of a container, compared with the spec already; the sandbox gives the other report."""
 
-    lines: tuple[Check, ...]
+    lines: tuple[AttestationCheck, ...]
     environment: frozenset[str]
     """The names of the variables that it says it has set."""
     mounts: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ class Container(Protocol):
     def abandon(self) -> None:
         """Close this process's end of the connection, without a loop; the container ends if it is held nowhere else."""
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         """Compare the container with `spec`: `report` is what it says of itself, and the engine is asked.
 
         Raises `EngineError` if the engine does not say anything.

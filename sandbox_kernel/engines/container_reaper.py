@@ -36,7 +36,7 @@ IDENTITY_LENGTH = 64
 """Of an identity that the engine gave; a container that is known by its name may not be there yet."""
 
 
-class Guard:
+class ContainerGuard:
     """This process's end: tells a guard about containers, and starts one when there is something to tell."""
 
     def __init__(self, engine_path: str) -> None:
@@ -131,13 +131,13 @@ class Guard:
         self._stdin = None
 
 
-_guards: list[Guard] = []
-_by_path: dict[str, Guard] = {}
+_guards: list[ContainerGuard] = []
+_by_path: dict[str, ContainerGuard] = {}
 
 
-def of(engine_path: str) -> Guard:
+def of(engine_path: str) -> ContainerGuard:
     """Return this process's guard for an engine."""
-    return _by_path.get(engine_path) or _by_path.setdefault(engine_path, Guard(engine_path))
+    return _by_path.get(engine_path) or _by_path.setdefault(engine_path, ContainerGuard(engine_path))
 
 
 def _after_fork() -> None:
@@ -151,7 +151,7 @@ os.register_at_fork(after_in_child=_after_fork)
 # --- the process ------------------------------------------------------------------------------------------------------
 
 
-class Charge:
+class WatchedContainer:
     """One container that the guard looks after."""
 
     def __init__(self, engine_path: str, identity: str) -> None:
@@ -305,7 +305,7 @@ def main(argv: list[str]) -> int:
         if word == REMOVE:
             import threading
 
-            removals.append(threading.Thread(target=Charge(path, identity).remove))
+            removals.append(threading.Thread(target=WatchedContainer(path, identity).remove))
             removals[-1].start()
     return end(path, charges, removals)
 
@@ -316,7 +316,7 @@ def end(path: str, charges: dict[str, str], threads: list[Any]) -> int:
 
     _owners()  # before there are threads that would load it twice
     for identity, word in charges.items():
-        ending = Charge(path, identity).end_with_its_owner
+        ending = WatchedContainer(path, identity).end_with_its_owner
         threads.append(threading.Thread(target=ending, kwargs={"handed_over": word == HANDED_OVER}))
         threads[-1].start()
     for thread in threads:

@@ -120,7 +120,7 @@ class Tmpfs(NamedTuple):
     """Whether nothing can be written but to what is mounted below."""
 
 
-class Disk(NamedTuple):
+class ScratchDisk(NamedTuple):
     """A file system of a disk of its own, of a fixed size: no setuid files and no device nodes."""
 
     path: str
@@ -141,7 +141,7 @@ class Protections(NamedTuple):
     capabilities: frozenset[str]
     new_privileges: bool
     """Whether a setuid file may give any."""
-    system_calls: tuple[seccomp.Rule, ...]
+    system_calls: tuple[seccomp.SyscallRule, ...]
 
     # --- what it sees ---
     networks: frozenset[str]
@@ -165,7 +165,7 @@ class Protections(NamedTuple):
     writable_root: bool
     working_folder: str
     writable: tuple[Tmpfs, ...]
-    disks: tuple[Disk, ...]
+    disks: tuple[ScratchDisk, ...]
     shm_bytes: int
 
     # --- what it uses up ---
@@ -180,7 +180,7 @@ class Protections(NamedTuple):
     """When the host itself runs out of memory, what has more of it goes first; the host's own processes have 0."""
 
     @property
-    def mounts(self) -> tuple[Attached | Disk, ...]:
+    def mounts(self) -> tuple[Attached | ScratchDisk, ...]:
         """All that an engine mounts besides folders in memory."""
         return (*self.attached, *self.disks)
 
@@ -222,7 +222,7 @@ def protections(spec: SandboxSpec) -> Protections:
             *(covers if at_home else ()),
             *((scratch,) if in_memory else ()),
         ),
-        disks=() if in_memory else (Disk(SCRATCH, limits.scratch_size, spec.uid),),
+        disks=() if in_memory else (ScratchDisk(SCRATCH, limits.scratch_size, spec.uid),),
         shm_bytes=limits.shm_size,
         memory_bytes=limits.memory,
         swap_bytes=0,

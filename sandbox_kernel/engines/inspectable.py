@@ -84,7 +84,7 @@ class ImageInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class MachineCondition:
     """Something that an engine needs of the machine."""
 
     name: str
@@ -114,7 +114,7 @@ class Shown:
 
 
 @runtime_checkable
-class Metered(Protocol):
+class MeteredEngine(Protocol):
     """An engine that says what one of its sandboxes uses."""
 
     async def used(self, container: str) -> SandboxSample:
@@ -138,7 +138,7 @@ class CrowdUser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class CrowdInfo:
     """What such a service has."""
 
     ready: int
@@ -154,7 +154,7 @@ class Crowd:
 class Crowded(Protocol):
     """An engine that is such a service."""
 
-    async def crowd(self) -> Crowd:
+    async def crowd(self) -> CrowdInfo:
         """Return what the service has. Raises `EngineError`."""
 
 
@@ -168,7 +168,7 @@ class Inspectable(Engine, Protocol):
     async def info(self) -> EngineInfo:
         """Return what it says of itself. Raises `EngineError` for one that is too old."""
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[MachineCondition, ...]:
         """Return what only this engine needs of the machine, each with what was found; it is tried."""
 
     async def list(self) -> tuple[Listed, ...]:
@@ -192,7 +192,7 @@ async def use_of(engine: Inspectable, containers: Sequence[str]) -> list[Sandbox
     async def one(container: str) -> SandboxSample:
         try:
             async with asyncio.timeout(SECONDS_FOR_USE):
-                return await engine.used(container) if isinstance(engine, Metered) else SandboxSample()
+                return await engine.used(container) if isinstance(engine, MeteredEngine) else SandboxSample()
         except (EngineError, TimeoutError):
             return SandboxSample()
 

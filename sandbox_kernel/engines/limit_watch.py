@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 ROW_BYTES = 4096
 
 
-class Place(NamedTuple):
+class CgroupPlace(NamedTuple):
     """The folder of a container's cgroup, and which of the two kinds it is."""
 
     folder: str
@@ -71,19 +71,19 @@ class LimitWatch:
             self._heard()
 
 
-def watch_memory(place: Place, heard: Callable[[], None]) -> LimitWatch:
+def watch_memory(place: CgroupPlace, heard: Callable[[], None]) -> LimitWatch:
     """Hear of memory that ran out. Raises `OSError` where this process may not listen, or the container is gone."""
     if place.version == 1:
         return LimitWatch(_Counted(place.folder), heard)
     return LimitWatch(_Written(f"{place.folder}/memory.events", "oom_kill"), heard)
 
 
-def watch_processes(place: Place, pid: int, heard: Callable[[], None]) -> LimitWatch:
+def watch_processes(place: CgroupPlace, pid: int, heard: Callable[[], None]) -> LimitWatch:
     """Hear at the end of process `pid` whether there ever was no room for one more. Raises as `watch_memory` does."""
     return LimitWatch(_AtTheEnd(f"{place.folder}/pids.events", "max", pid), heard)
 
 
-def refused_processes(place: Place) -> int:
+def refused_processes(place: CgroupPlace) -> int:
     """Return how often there was no room for one more process, of whatever kind. Raises OSError once it is gone."""
     file = os.open(f"{place.folder}/pids.events", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -178,7 +178,7 @@ def _count(file: int, name: str) -> int:
     return int(rows.get(name, 0))
 
 
-def places_of(pid: int, identity: str) -> dict[str, Place]:
+def places_of(pid: int, identity: str) -> dict[str, CgroupPlace]:
     """Return the cgroups of a container's process by what they limit, if they are visible from here.
 
     `identity` is the engine's, 64 digits that cannot be guessed: a process of that number may be another's.
@@ -194,7 +194,7 @@ def places_of(pid: int, identity: str) -> dict[str, Place]:
         path = paths.get(name if version == 1 else "", "")
         root, where = _mounts().get(name if version == 1 else "", ("", ""))
         if where and identity in path and path.startswith(root):
-            found[name] = Place(f"{where}/{path.removeprefix(root).lstrip('/')}", version)
+            found[name] = CgroupPlace(f"{where}/{path.removeprefix(root).lstrip('/')}", version)
     return found
 
 

@@ -19,18 +19,18 @@ UNKNOWN_HOST = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class OwnerProcess:
     """A process of this host. `started` is in clock ticks since boot, 0 when that cannot be said."""
 
     pid: int
     started: int
 
     @classmethod
-    def of(cls, pid: int) -> Owner:
+    def of(cls, pid: int) -> OwnerProcess:
         return cls(pid, start_ticks(pid) or 0)
 
     @classmethod
-    def parse(cls, container_name: str) -> Owner | None:
+    def parse(cls, container_name: str) -> OwnerProcess | None:
         """Return the owner that a container's name tells, None for a name that is not one of ours."""
         found = _NAME.fullmatch(container_name)
         return cls(int(found[2]), int(found[3])) if found else None

@@ -1,7 +1,7 @@
 """The byte pipe of an attached container: its stdin and stdout on one socket, stderr kept as a short tail.
 
-Some engines interleave stdout and stderr there; how they do that is theirs to know (`Stream`). Nothing is read before
-it is asked for, so a container that prints more than the host takes in waits.
+Some engines interleave stdout and stderr there; how they do that is theirs to know (`StreamFraming`). Nothing is read
+before it is asked for, so a container that prints more than the host takes in waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READ_BYTES = 512 << 10
 TAIL_BYTES = 8 << 10
 
 
-class Stream(Protocol):
+class StreamFraming(Protocol):
     """What an engine makes of stdout and stderr on their way through one socket, and how to undo it."""
 
     stderr: bytearray
@@ -52,14 +52,14 @@ class Plain:
 class Pipe:
     """Both directions of an attached container's socket."""
 
-    def __init__(self, sock: socket.socket, received: bytes = b"", stream: Stream | None = None) -> None:
+    def __init__(self, sock: socket.socket, received: bytes = b"", stream: StreamFraming | None = None) -> None:
         """`received` are bytes that were read from the socket already; `stream` undoes what the engine does to them."""
         sock.setblocking(False)
         self.ended = asyncio.Event()
         """Set once `receive` has met the end of the stream, or the pipe was closed."""
         self._socket = sock
         self._loop = asyncio.get_running_loop()
-        self._stream: Stream = stream or Plain()
+        self._stream: StreamFraming = stream or Plain()
         self._received = received
         self._view = memoryview(bytearray(READ_BYTES))
         self._filled = 0
@@ -188,7 +188,7 @@ class Pipe:
         return self._socket.detach(), state
 
     @classmethod
-    def attach(cls, fd: int, state: dict[str, Any], stream: Stream | None = None) -> Pipe:
+    def attach(cls, fd: int, state: dict[str, Any], stream: StreamFraming | None = None) -> Pipe:
         """Continue where `detach` stopped. Raises KeyError, TypeError or ValueError for a state that is not one."""
         received = base64.b64decode(state["received"], validate=True)
         taken = int(state.get("taken", 0))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ..core.model import ProcessSample, SandboxSample
-from .limit_watch import Place, refused_processes
+from .limit_watch import CgroupPlace, refused_processes
 
 MAX_PROCESSES = 64
 """Processes that one sample looks at, drawn at random where there are more: no process knows when it is missed."""
@@ -25,7 +25,7 @@ LOADERS = ("ld-", "ld.so", "ld64.so")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def of_cgroup(places: Mapping[str, Place], but: int = 0) -> SandboxSample:
+def of_cgroup(places: Mapping[str, CgroupPlace], but: int = 0) -> SandboxSample:
     """Return a sample of the cgroup of a sandbox, by its controllers; what is unknown is None.
 
     `places` has those of `pids`, `cpuacct` and `memory`. `but` is a process of the engine's that is in it.
@@ -39,7 +39,7 @@ def of_cgroup(places: Mapping[str, Place], but: int = 0) -> SandboxSample:
     return use_of_cgroup(places)._replace(refused_processes=refused, programs=programs)
 
 
-def use_of_cgroup(places: Mapping[str, Place]) -> SandboxSample:
+def use_of_cgroup(places: Mapping[str, CgroupPlace]) -> SandboxSample:
     """Return what a cgroup uses, by its controllers `cpuacct` and `memory`, and nothing of its processes."""
     cpu, memory = places.get("cpuacct"), places.get("memory")
     seconds = used = None
@@ -98,20 +98,20 @@ def _mapped(pid: int) -> Iterator[bytes]:
             yield fields[5]
 
 
-def _listed(place: Place) -> list[int]:
+def _listed(place: CgroupPlace) -> list[int]:
     """Return the processes of a cgroup; those of another namespace, which are 0, are left out."""
     text = _read(f"{place.folder}/cgroup.procs", MAX_LIST_BYTES)
     return [pid for pid in map(int, text.rpartition(b"\n")[0].split()) if pid]
 
 
-def _cpu_seconds(place: Place) -> float:
+def _cpu_seconds(place: CgroupPlace) -> float:
     if place.version == 1:
         return int(_read(f"{place.folder}/cpuacct.usage", 64)) / 1e9
     rows = dict(line.split() for line in _read(f"{place.folder}/cpu.stat", 4096).splitlines())
     return int(rows[b"usage_usec"]) / 1e6
 
 
-def _memory_bytes(place: Place) -> int:
+def _memory_bytes(place: CgroupPlace) -> int:
     usage, cache = ("memory.usage_in_bytes", b"total_inactive_file")
     if place.version != 1:
         usage, cache = "memory.current", b"inactive_file"

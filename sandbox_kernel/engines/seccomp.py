@@ -180,7 +180,7 @@ RWF_NOWAIT, EOPNOTSUPP = 0x8, 95
 """A read that says whether the pages are in memory; a file system may lack it, and programs read without it then."""
 
 
-class Condition(NamedTuple):
+class ArgumentCondition(NamedTuple):
     """One argument of a call, counted from 0: its bits in `mask` are `value`; without a mask, all of them are."""
 
     argument: int
@@ -188,45 +188,53 @@ class Condition(NamedTuple):
     mask: int | None = None
 
 
-class Rule(NamedTuple):
+class SyscallRule(NamedTuple):
     """What happens to calls of these names that meet every condition: they are made, or fail with an error number."""
 
     names: tuple[str, ...]
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ArgumentCondition, ...] = ()
     error: int | None = None
 
 
-def rules(*, shared: bool = False) -> tuple[Rule, ...]:
+def rules(*, shared: bool = False) -> tuple[SyscallRule, ...]:
     """Return all rules; what meets none of them fails with `EPERM`.
 
     `shared`: other sandboxes have the same files, or the same user.
     """
     return (
-        Rule(ALLOWED),
-        Rule(ABSENT, error=ENOSYS),
-        Rule(SHOWING, error=ENOSYS if shared else None),
-        Rule(RESIDENT, error=ENOSYS if shared else None),
-        *((Rule(("preadv2",), (Condition(5, 0, RWF_NOWAIT),)),) if shared else (Rule(("preadv2",)),)),
-        *((Rule(("preadv2",), (Condition(5, RWF_NOWAIT, RWF_NOWAIT),), error=EOPNOTSUPP),) if shared else ()),
-        *(Rule((name,), (Condition(argument, 0, bit),)) for name, argument, bit in OF_HUGE_PAGES),
-        *(Rule(("fcntl",), (_int(1, command),)) for command in FCNTLS.values()),
+        SyscallRule(ALLOWED),
+        SyscallRule(ABSENT, error=ENOSYS),
+        SyscallRule(SHOWING, error=ENOSYS if shared else None),
+        SyscallRule(RESIDENT, error=ENOSYS if shared else None),
         *(
-            Rule(("socket",), (Condition(0, family), Condition(2, protocol)))
+            (SyscallRule(("preadv2",), (ArgumentCondition(5, 0, RWF_NOWAIT),)),)
+            if shared
+            else (SyscallRule(("preadv2",)),)
+        ),
+        *(
+            (SyscallRule(("preadv2",), (ArgumentCondition(5, RWF_NOWAIT, RWF_NOWAIT),), error=EOPNOTSUPP),)
+            if shared
+            else ()
+        ),
+        *(SyscallRule((name,), (ArgumentCondition(argument, 0, bit),)) for name, argument, bit in OF_HUGE_PAGES),
+        *(SyscallRule(("fcntl",), (_int(1, command),)) for command in FCNTLS.values()),
+        *(
+            SyscallRule(("socket",), (ArgumentCondition(0, family), ArgumentCondition(2, protocol)))
             for family in FAMILIES
             for protocol in PROTOCOLS
         ),
-        Rule(("socket",), (Condition(0, AF_NETLINK),), error=EINVAL),
-        Rule(("socketpair",), (Condition(0, AF_UNIX),)),
-        Rule(("clone",), (Condition(0, 0, NEW_NAMESPACES),)),
-        *(Rule(("personality",), (Condition(0, value),)) for value in PERSONALITIES),
-        Rule(("setpriority",), (_int(0, PRIO_PROCESS),)),
-        Rule(("ioprio_set",), (_int(0, IOPRIO_WHO_PROCESS),)),
-        *(Rule(("prctl",), (Condition(0, 0, 1 << bit),)) for bit in range(8) if PRCTL_BITS >> bit & 1),
+        SyscallRule(("socket",), (ArgumentCondition(0, AF_NETLINK),), error=EINVAL),
+        SyscallRule(("socketpair",), (ArgumentCondition(0, AF_UNIX),)),
+        SyscallRule(("clone",), (ArgumentCondition(0, 0, NEW_NAMESPACES),)),
+        *(SyscallRule(("personality",), (ArgumentCondition(0, value),)) for value in PERSONALITIES),
+        SyscallRule(("setpriority",), (_int(0, PRIO_PROCESS),)),
+        SyscallRule(("ioprio_set",), (_int(0, IOPRIO_WHO_PROCESS),)),
+        *(SyscallRule(("prctl",), (ArgumentCondition(0, 0, 1 << bit),)) for bit in range(8) if PRCTL_BITS >> bit & 1),
         # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
-        *(Rule(("ioctl",), (_int(1, number),)) for number in IOCTLS.values()),
+        *(SyscallRule(("ioctl",), (_int(1, number),)) for number in IOCTLS.values()),
     )
 
 
-def _int(argument: int, value: int) -> Condition:
+def _int(argument: int, value: int) -> ArgumentCondition:
     """Compare the 32 bits that the kernel reads of an int."""
-    return Condition(argument, value, 0xFFFFFFFF)
+    return ArgumentCondition(argument, value, 0xFFFFFFFF)

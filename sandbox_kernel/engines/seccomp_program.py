@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from .seccomp import EPERM, Condition, Rule
+from .seccomp import EPERM, ArgumentCondition, SyscallRule
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The number that the kernel has for each (linux/audit.h), in the order of the columns below."""
@@ -86,11 +86,11 @@ def numbers(machine: str) -> dict[str, int]:
     return {row[0]: int(row[column]) for row in rows if row[column]}
 
 
-def program(rules: tuple[Rule, ...], machine: str) -> bytes:
+def program(rules: tuple[SyscallRule, ...], machine: str) -> bytes:
     """Return the filter for an architecture, as `uname -m` names it. Raises LookupError for one that is not known."""
     known = numbers(machine)
     plain: dict[int, int] = {}
-    conditional: dict[int, list[Rule]] = {}
+    conditional: dict[int, list[SyscallRule]] = {}
     for rule in rules:
         for number in (known[name] for name in rule.names if name in known):
             if rule.conditions:
@@ -118,7 +118,7 @@ def program(rules: tuple[Rule, ...], machine: str) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def _verdict(rule: Rule) -> int:
+def _verdict(rule: SyscallRule) -> int:
     return _ALLOW if rule.error is None else _ERRNO | rule.error
 
 
@@ -133,7 +133,7 @@ def _ranges(verdicts: dict[int, int]) -> list[tuple[int, int, int]]:
     return found
 
 
-def _judged(rule: Rule) -> list[Instruction]:
+def _judged(rule: SyscallRule) -> list[Instruction]:
     """Return what gives the rule's verdict if every condition is met, and goes on after it if not."""
     tests: list[list[Instruction]] = [half for one in rule.conditions for half in _halves(one)]
     left = sum(len(test) for test in tests) + 1
@@ -145,7 +145,7 @@ def _judged(rule: Rule) -> list[Instruction]:
     return [*steps, (_RETURN, 0, 0, _verdict(rule))]
 
 
-def _halves(one: Condition) -> list[list[Instruction]]:
+def _halves(one: ArgumentCondition) -> list[list[Instruction]]:
     """Return a comparison for each half of a 64-bit argument that counts; both architectures have the low one first."""
     found = []
     mask = _ALL << 32 | _ALL if one.mask is None else one.mask

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 
 from ..core.model import format_bytes
-from .base import Check
-from .limit_watch import Place
+from .base import AttestationCheck
+from .limit_watch import CgroupPlace
 
 SOCKETS = "memory.kmem.tcp.limit_in_bytes"
 """Version 1 counts what TCP and UDP hold beside memory: all of a machine together, if no limit is set here first."""
@@ -20,7 +20,7 @@ SOCKET_SHARE = 16
 UNLIMITED = "not limited: this cgroup of version 1 is for root to write; a broker of root's does"
 
 
-def limit_sockets(place: Place) -> None:
+def limit_sockets(place: CgroupPlace) -> None:
     """Limit what TCP and UDP hold; counts for sockets that are made later. Does nothing where it may not."""
     with contextlib.suppress(OSError, ValueError):
         if place.version == 1:
@@ -30,21 +30,21 @@ def limit_sockets(place: Place) -> None:
                 own.write_text(f"{memory // SOCKET_SHARE}\n", encoding="ascii")
 
 
-def sockets_line(place: Place | None) -> Check:
+def sockets_line(place: CgroupPlace | None) -> AttestationCheck:
     """Say whether what TCP and UDP hold is limited. It is no difference where this process may not do it."""
     name, wanted = "engine: memory of sockets", f"a part of memory, or at most 1/{SOCKET_SHARE} of it besides"
     if place is None:
-        return Check(name, wanted, "the engine's cgroups are not seen from here", ok=True)
+        return AttestationCheck(name, wanted, "the engine's cgroups are not seen from here", ok=True)
     if place.version == 2:
-        return Check(name, wanted, "a part of memory", ok=True)
+        return AttestationCheck(name, wanted, "a part of memory", ok=True)
     own = Path(place.folder, SOCKETS)
     try:
         memory = int(own.with_name("memory.limit_in_bytes").read_text(encoding="ascii"))
         found = int(own.read_text(encoding="ascii"))
         limited = found <= memory // SOCKET_SHARE
         said = f"at most {format_bytes(found)} besides" if limited else UNLIMITED
-        return Check(name, wanted, said, limited or not os.access(own, os.W_OK))
+        return AttestationCheck(name, wanted, said, limited or not os.access(own, os.W_OK))
     except FileNotFoundError:
-        return Check(name, wanted, UNLIMITED, ok=True)
+        return AttestationCheck(name, wanted, UNLIMITED, ok=True)
     except (OSError, ValueError) as error:
-        return Check(name, wanted, f"not to be read: {error}", ok=False)
+        return AttestationCheck(name, wanted, f"not to be read: {error}", ok=False)

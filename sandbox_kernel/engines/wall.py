@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 Holds = Literal["yes", "no", "partly"]
 
 
-class Cell(NamedTuple):
+class WallCell(NamedTuple):
     """Whether one wall enforces one thing, and what there is to say of it."""
 
     holds: Holds
@@ -36,5 +36,5 @@ class Wall:
     needs: str
     costs: str
     """Against a stock ipykernel, as `python -m benchmarks --engines` prints it; the page has all figures."""
-    enforces: Mapping[str, Cell] = field(default_factory=dict)
+    enforces: Mapping[str, WallCell] = field(default_factory=dict)
     """What it enforces, by the codes of the rows of `setup.walls`: all but a plain "yes"."""

@@ -35,7 +35,7 @@ from .scratch_files import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, s
 Hook = Callable[[], Awaitable[list[str]]]
 
 
-__all__ = ["Ask", "Downloads", "Report", "SyncState", "Uploads"]
+__all__ = ["Ask", "Downloads", "SyncReport", "SyncState", "Uploads"]
 T = TypeVar("T")
 F = TypeVar("F", "HostFile", "ScratchFile")
 FOLDER_SECONDS = 15.0
@@ -128,7 +128,7 @@ class Folders:
             setattr(self._state, name, getattr(restored, name))
 
 
-def _renamed(report: Report) -> list[str]:
+def _renamed(report: SyncReport) -> list[str]:
     """Say which files go by a name that stands for another one."""
     names = [path for path, _ in report.copied if stands_in(path)]
     notes = [f"copied as {name}: {FileCode.NAME_REPLACED.text}" for name in names[:MAX_RENAMED_LINES]]
@@ -136,13 +136,13 @@ def _renamed(report: Report) -> list[str]:
     return notes + [f"copied under other names, too: {more} more"] * (more > 0)
 
 
-def _notes(report: Report, what: str) -> list[str]:
+def _notes(report: SyncReport, what: str) -> list[str]:
     notes = [f"{what}: {path}: {reason}" for path, reason in report.refused[:MAX_LINES]]
     more = max(0, len(report.refused) - MAX_LINES) + report.more_refused
     return notes + [f"{what}: {more} more"] * (more > 0)
 
 
-class Disk:
+class DiskThread:
     """A thread for one folder's files: a slow disk holds up neither the loop, nor the order of the steps."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Disk:
         self._thread.shutdown(wait=False)
 
 
-class Refusal(NamedTuple):
+class FileRefusal(NamedTuple):
     """A file that was not copied; the texts are safe to print."""
 
     path: str
@@ -177,12 +177,12 @@ class Refusal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SyncReport:
     """What one synchronisation did. Every text is safe to print, and the whole is bounded."""
 
     copied: tuple[tuple[str, int], ...] = ()
     """Path and size in bytes."""
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[FileRefusal, ...] = ()
     """The same one is not repeated in the next report."""
     more_refused: int = 0
     sha256: Mapping[str, str] = field(default_factory=dict)
@@ -241,10 +241,10 @@ class _Direction:
     def __init__(self, state: SyncState, limits: FileLimits) -> None:
         self._state = state
         self._limits = limits
-        self._disk = Disk()
+        self._disk = DiskThread()
         self._notes = _Notes()
 
-    async def sync(self, ask: Ask) -> Report:
+    async def sync(self, ask: Ask) -> SyncReport:
         """Copy. A file that is refused is a line of the report; raises `SandboxError` of `ask` only."""
         async with self._state.lock:
             await self._sync(ask)
@@ -385,7 +385,7 @@ def _regular_files(
     return files, refused
 
 
-def _one_of_each_first(refusals: list[Refusal]) -> list[Refusal]:
+def _one_of_each_first(refusals: list[FileRefusal]) -> list[FileRefusal]:
     """Return the refusals so that none hides behind many of another kind, and what tools leave by habit comes last."""
     seen: Counter[Code] = Counter()
     ranked = []
@@ -436,8 +436,8 @@ class _Notes:
     """Collects one report after another, and remembers which refusals were told already."""
 
     def __init__(self) -> None:
-        self._told: set[Refusal] = set()
-        self._refused: dict[Refusal, None] = {}
+        self._told: set[FileRefusal] = set()
+        self._refused: dict[FileRefusal, None] = {}
         self._copied: list[tuple[str, int]] = []
         self.sha256: dict[str, str] = {}
         self._timeout: asyncio.Timeout | None = None
@@ -448,7 +448,7 @@ class _Notes:
             self._timeout.reschedule(when + count / SLOWEST)
 
     def refuse(self, path: str, reason: FileRefused) -> None:
-        self._refused[Refusal(printable(path), printable(str(reason), 400), reason.code)] = None
+        self._refused[FileRefusal(printable(path), printable(str(reason), 400), reason.code)] = None
 
     async def each(self, seconds: float, files: list[F], copy: Callable[[F], Awaitable[int]]) -> None:
         """Copy files until the time is up, and note what became of each. Bytes that move add to the time: `moved`."""
@@ -465,10 +465,10 @@ class _Notes:
         except TimeoutError:
             self.refuse(left[0].path, FileRefused(FileCode.TIME_UP.note(count=len(left)), limit=f"{seconds:g} s"))
 
-    def report(self) -> Report:
+    def report(self) -> SyncReport:
         new = _one_of_each_first([one for one in self._refused if one not in self._told])
         more = max(0, len(new) - MAX_REPORTED)
-        report = Report(tuple(self._copied), tuple(new[:MAX_REPORTED]), more, self.sha256)
+        report = SyncReport(tuple(self._copied), tuple(new[:MAX_REPORTED]), more, self.sha256)
         self._told = set(self._refused)
         self._refused, self._copied, self.sha256 = {}, [], {}
         return report

@@ -91,17 +91,17 @@ class UploadFolder:
         root = self.held.open()
         try:
             status = os.fstat(root)
-            walk = _Walk(self._limits)
+            walk = _UploadWalk(self._limits)
             walk.folder(root, "", "")
             return Scan((status.st_dev, status.st_ino), tuple(walk.files), tuple(walk.refused))
         finally:
             os.close(root)
 
-    def source(self, file: HostFile) -> Source:
-        return Source(self.held, file)
+    def source(self, file: HostFile) -> HostSource:
+        return HostSource(self.held, file)
 
 
-class _Walk:
+class _UploadWalk:
     """One walk through an upload folder, in the order of names, so that limits cut off the same files each time."""
 
     def __init__(self, limits: FileLimits) -> None:
@@ -154,7 +154,7 @@ class _Walk:
         self.files.append(HostFile(path, HostStamp.of(status), name))
 
 
-class Source:
+class HostSource:
     """A file on its way in: opened, read to its end and closed by one thread."""
 
     def __init__(self, root: Held, file: HostFile) -> None:
@@ -209,12 +209,12 @@ class DownloadFolder:
         """Name the folder, or hand it over open; one that is missing is made when a file arrives."""
         self.held = Held(path, "downloads", folder_policy.why_not, make=True)
 
-    def target(self, path: str) -> Target:
+    def target(self, path: str) -> HostTarget:
         """Return a place for a file. Raises `FileRefused` for its name."""
-        return Target(self.held, check_downloaded_name(path))
+        return HostTarget(self.held, check_downloaded_name(path))
 
 
-class Target:
+class HostTarget:
     """A file on its way out: opened, written, then put in place as a whole or discarded, by one thread.
 
     Until `commit` it has no name where the file system allows that, so that not even a killed host process leaves

@@ -39,7 +39,7 @@ class Left(NamedTuple):
     """The address of the container's engine."""
 
 
-def collect(settings: Settings, place: pipe_holder.Place, *, wanted: bool = True) -> Left | None:
+def collect(settings: Settings, place: pipe_holder.MeetingPlace, *, wanted: bool = True) -> Left | None:
     """Return what was left at `place`. A container that is not `wanted`, or has other settings, ends."""
     left = pipe_holder.collect(place)
     if left is None:
@@ -63,7 +63,7 @@ def engine_of(settings: Settings, left: Left | None) -> Inspectable:
 
 async def leave(
     session: Session,
-    place: pipe_holder.Place,
+    place: pipe_holder.MeetingPlace,
     plugins: Mapping[str, Any],
     *,
     listeners: int = 0,

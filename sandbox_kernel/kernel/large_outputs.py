@@ -48,7 +48,7 @@ SHARE_OF_SCRATCH = 4
 Deliver = Callable[[Message], None]
 
 
-class _File:
+class _GrowingFile:
     """One file of scratch that grows while its cell runs."""
 
     def __init__(self, path: str, room: int, waiting: int) -> None:
@@ -105,7 +105,7 @@ class _File:
             await self._news.wait()
 
 
-class _Cell:
+class _ShownCell:
     """What one cell has shown, and the rest."""
 
     def __init__(self, page: Page, number: int, *, shared: bool = False) -> None:
@@ -115,7 +115,7 @@ class _Cell:
         self.shared = shared
         """Whether others have the same page."""
         self.count = 0
-        self.file: _File | None = None
+        self.file: _GrowingFile | None = None
         self.tail = ""
         self.displays = 0
         self.told = self.ended = False
@@ -131,7 +131,7 @@ class Overflow:
         self._ask = session.ask
         self._deliver = deliver
         self._tasks = Tasks(noted_in(session.emit))
-        self._cells: dict[str, _Cell] = {}
+        self._cells: dict[str, _ShownCell] = {}
         self._shared: Page | None = None
         self._shared_since = 0.0
         self._batch: dict[str, None] = {}
@@ -189,7 +189,7 @@ class Overflow:
 
     # --- messages ---
 
-    def _stream(self, cell: _Cell, message: Message) -> None:
+    def _stream(self, cell: _ShownCell, message: Message) -> None:
         name, text = str(message.content.get("name")), message.content.get("text")
         if not isinstance(text, str):
             self._deliver(message)
@@ -202,7 +202,7 @@ class Overflow:
             self._deliver(replace(message, content={**message.content, "text": shown}))
         self._keep(cell, message.parent, rest)
 
-    def _display(self, cell: _Cell, message: Message) -> None:
+    def _display(self, cell: _ShownCell, message: Message) -> None:
         text = plain_text(message.content)
         if not self._counted(cell, message):
             self._leave_out(cell, message, text or "[a display]")
@@ -223,7 +223,7 @@ class Overflow:
             return
         self._deliver(message)
 
-    def _counted(self, cell: _Cell, message: Message) -> bool:
+    def _counted(self, cell: _ShownCell, message: Message) -> bool:
         """Return whether the pages bear a display: all of its id, in whatever cells they are, look as it does then."""
         transient = message.content.get("transient")
         name = transient.get("display_id") if isinstance(transient, dict) else None
@@ -246,11 +246,11 @@ class Overflow:
             page.update(name, lines, chars)
         return True
 
-    def _leave_out(self, cell: _Cell, message: Message, text: str) -> None:
+    def _leave_out(self, cell: _ShownCell, message: Message, text: str) -> None:
         cell.displays += 1
         self._keep(cell, message.parent, f"{text}\n")
 
-    def _error(self, cell: _Cell, message: Message) -> None:
+    def _error(self, cell: _ShownCell, message: Message) -> None:
         content = dict(message.content)
         lines, value = content.get("traceback"), content.get("evalue")
         if isinstance(value, str) and (less := cell.page.shortened(value)) is not None:
@@ -267,7 +267,7 @@ class Overflow:
         if short is not None:
             self._say_where(cell, message.parent, "The whole traceback")
 
-    def _end_of_error(self, cell: _Cell, message: Message) -> None:
+    def _end_of_error(self, cell: _ShownCell, message: Message) -> None:
         """Show no more of an error than its end, and keep the whole."""
         if cell.page.has_many_errors:
             return
@@ -280,7 +280,7 @@ class Overflow:
 
     # --- the rest ---
 
-    def _cell(self, key: str) -> _Cell | None:
+    def _cell(self, key: str) -> _ShownCell | None:
         """Return the page of a cell, None for one whose front end says that nobody is there to be asked anything."""
         cell, request = self._cells.get(key), self._session.requests.queue.find(key)
         if cell is not None and request is not None and cell.number != request.order:
@@ -296,9 +296,9 @@ class Overflow:
             number = request.order if request is not None else 0
             # One that ended before the kernel had it is told so on a page of its own.
             if request is not None and request.is_execute and not (request.finished and request.busy):
-                cell = self._cells[key] = _Cell(self._new_page(), number)
+                cell = self._cells[key] = _ShownCell(self._new_page(), number)
             else:
-                cell = _Cell(self._shared_page(), number, shared=True)
+                cell = _ShownCell(self._shared_page(), number, shared=True)
                 cell.told = cell.page.left_out  # that was said where it was filled
                 cell.ended = cell.page.left_out or request is None or request.finished
                 if cell.ended:
@@ -317,10 +317,12 @@ class Overflow:
             self._shared, self._shared_since = self._new_page(), now
         return self._shared
 
-    def _keep(self, cell: _Cell, parent: Any, text: str, *, tell: bool = True) -> None:
+    def _keep(self, cell: _ShownCell, parent: Any, text: str, *, tell: bool = True) -> None:
         if cell.file is None and not cell.ended:
             limits, name = self._settings.limits, f"cell-{cell.count}.txt" if cell.count else "cell.txt"
-            cell.file = _File(f"{FOLDER}/{name}", limits.scratch_size // SHARE_OF_SCRATCH, limits.message_limit // 2)
+            cell.file = _GrowingFile(
+                f"{FOLDER}/{name}", limits.scratch_size // SHARE_OF_SCRATCH, limits.message_limit // 2
+            )
             cell.file.task = self._tasks.start(self._write(cell.file), "a file of what was not shown")
             self._session.requests.call_after_cells(self._after_cell)
         if cell.file is not None:
@@ -344,7 +346,7 @@ class Overflow:
             self._heap = Heap()
         self._heap.keep()
 
-    async def _write(self, file: _File) -> None:
+    async def _write(self, file: _GrowingFile) -> None:
         await file.send(self._ask)
         if file.problem is not None:
             return
@@ -359,7 +361,7 @@ class Overflow:
             except SandboxError:
                 continue  # a cell removed it, or put something else there
 
-    def _conclude(self, cell: _Cell, parent: Any) -> None:
+    def _conclude(self, cell: _ShownCell, parent: Any) -> None:
         """Show the end of what was not shown, and say where all of it is."""
         cell.ended = True
         if cell.file is None:
@@ -374,7 +376,7 @@ class Overflow:
                 self._say(parent, f"{cell.displays:,} displays are not shown; the file has their text.")
             self._say_where(cell, parent, "What was not shown")
 
-    def _say_where(self, cell: _Cell, parent: Any, what: str) -> None:
+    def _say_where(self, cell: _ShownCell, parent: Any, what: str) -> None:
         file = cell.file
         if file is None:
             self._say(parent, f"{what} is kept nowhere: its cell has ended.")

@@ -35,24 +35,24 @@ NO_ROOM_SECONDS = 0.1
 MAX_STATE = 64 << 20
 
 
-class Place(NamedTuple):
+class MeetingPlace(NamedTuple):
     """Where the old and the new process of a connection file meet: a name in the first folder that will do."""
 
     folders: tuple[str, ...]
     name: str
 
 
-def place(connection_file: str, key: str) -> Place:
+def place(connection_file: str, key: str) -> MeetingPlace:
     """Return the meeting place; the name needs the key, so that two connection files never share one."""
     path = os.path.abspath(connection_file)  # noqa: PTH100 (pathlib is slow to import)
     uid = os.geteuid()
     folders = [os.path.dirname(path), f"/run/user/{uid}"]  # noqa: PTH120 (as above)
     with contextlib.suppress(KeyError):  # a user that no table names
         folders.append(pwd.getpwuid(uid).pw_dir)
-    return Place(tuple(folders), "sandbox-kernel-" + hashlib.sha256(f"{path}\0{key}".encode()).hexdigest()[:32])
+    return MeetingPlace(tuple(folders), "sandbox-kernel-" + hashlib.sha256(f"{path}\0{key}".encode()).hexdigest()[:32])
 
 
-def _own_folders(meeting: Place) -> Iterator[tuple[str, int]]:
+def _own_folders(meeting: MeetingPlace) -> Iterator[tuple[str, int]]:
     """Yield the folders that belong to this user and that nobody else can write in, each with an open descriptor."""
     for path in meeting.folders:
         try:
@@ -72,7 +72,7 @@ def _beneath(folder: int, name: str) -> str:
     return f"/proc/self/fd/{folder}/{name}"
 
 
-def listen(meeting: Place) -> tuple[socket.socket, str]:
+def listen(meeting: MeetingPlace) -> tuple[socket.socket, str]:
     """Return a socket at the meeting place, and the path of its file. Raises `OSError` if no folder will do.
 
     A file of that name is one that a killed pipe holder left: no other user can have put it there.
@@ -137,7 +137,7 @@ def _send(peer: socket.socket, data: bytes, fds: Sequence[int]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
+def collect(meeting: MeetingPlace) -> tuple[int, dict[str, Any]] | None:
     """Return the file descriptor and the state that were left at the meeting place, None if there is nothing.
 
     The ports of the state have their descriptors.
@@ -156,7 +156,7 @@ def collect(meeting: Place) -> tuple[int, dict[str, Any]] | None:
     return None
 
 
-def left(meeting: Place) -> bool:
+def left(meeting: MeetingPlace) -> bool:
     """Return whether something may have been left at the meeting place."""
     return any(os.path.lexists(_beneath(folder, meeting.name)) for _, folder in _own_folders(meeting))
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PARENT_SECONDS = 1.0
 
 
-class Refusal:
+class RefusingEngine:
     """The `Engine` of a kernel whose settings cannot work: it starts nothing, so every cell is told why."""
 
     def __init__(self, reason: SandboxError) -> None:
@@ -170,7 +170,7 @@ class Proxy:
             engine = made = asked or handover.engine_of(self.settings, self._left)
             self.engine_address = made.address
         else:
-            engine, self.engine_address = Refusal(self.problem), ""
+            engine, self.engine_address = RefusingEngine(self.problem), ""
         self.session = Session(
             self.settings,
             engine,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ..core.codes import Code
 from ..core.errors import SandboxError
 from ..core.events import SessionEvent
-from ..core.model import Inside, Message, OpenedFile, SandboxSample, Settings
+from ..core.model import Inside, Message, OpenedDatasetFile, SandboxSample, Settings
 from ..core.screen_findings import Finding
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class FileWatch(Protocol):
     def renew(self) -> FileWatch:
         """Return another one that hears what comes from now on. Raises `OSError`."""
 
-    def read(self, most: int) -> Iterable[OpenedFile]:
+    def read(self, most: int) -> Iterable[OpenedDatasetFile]:
         """Return what was heard, `most` events at most; waits for nothing. From any thread, one at a time."""
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ _MAGICS = frozenset(
 _WORD = re.compile(r"^\s*%{0,2}([\w.]+)(.*)$", re.DOTALL)
 
 
-class Cell(NamedTuple):
+class CellSyntax(NamedTuple):
     """What a cell comes to."""
 
     python: str
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
     first: int = 1
 
 
-def read(code: str, known: frozenset[str] = frozenset()) -> Cell:
+def read(code: str, known: frozenset[str] = frozenset()) -> CellSyntax:
     """Return a cell as it would run. `known` are names that hide commands of the same name."""
     if not code.endswith("\n"):
         code += "\n"
@@ -56,10 +56,10 @@ def read(code: str, known: frozenset[str] = frozenset()) -> Cell:
     lines = _without_prompts(_dedented(lines[start:]))
     if lines and lines[0].startswith("%%") and not re.match(r"%%\w+\?", lines[0]):
         name, _, arguments = lines[0][2:].rstrip().partition(" ")
-        return Cell("", name, arguments, "".join(lines[1:]), start + 2)
+        return CellSyntax("", name, arguments, "".join(lines[1:]), start + 2)
     if len([line for line in lines if line.strip()]) == 1 and (found := _automagic(lines, known)) is not None:
         lines = found
-    return Cell("\n" * start + "".join(_transformed(lines)))
+    return CellSyntax("\n" * start + "".join(_transformed(lines)))
 
 
 def is_plain(code: str) -> bool:

@@ -36,7 +36,7 @@ def coloured(text: str) -> str:
     return terminal.clean(line_ends.ended(text))
 
 
-class Stream:
+class PrintedStream:
     """What cells print: colours, and the cursor going up over its own lines, as nested progress bars need it."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from .folder_entries import FilesystemEvent, Watching
 from .keywords import SettingKeywords
 from .output_text import OutputMessage
 from .ownership import keeper
-from .running_command import DEFAULT_SECONDS, CommandResult, Following, Requests, late, limit_of, pieces
+from .running_command import DEFAULT_SECONDS, CommandRequests, CommandResult, Following, late, limit_of, pieces
 from .sandbox_paths import Name
 from .values import Keywords
 
@@ -199,7 +199,7 @@ class SandboxBase:
         return self._join().call(method, *args, **keywords)
 
 
-class Part(Generic[Inner]):
+class BlockingPart(Generic[Inner]):
     """A part of a blocking sandbox."""
 
     def __init__(self, inner: Inner, call: Caller) -> None:
@@ -228,7 +228,7 @@ class WatchHandle:
         self._watching = None
 
 
-class FilesBase(Part[AsyncFiles]):
+class FilesBase(BlockingPart[AsyncFiles]):
     """The files of a blocking sandbox. Methods raise `FileRefused` with the reason."""
 
     _handle: ClassVar[type[WatchHandle]] = WatchHandle
@@ -327,20 +327,26 @@ class CommandHandle:
         self._left = True
 
 
-class Commanding(Part[Inner]):
+class Commanding(BlockingPart[Inner]):
     """What starts commands, follows them and writes to them."""
 
     _handle: ClassVar[type[CommandHandle]] = CommandHandle
 
     def _follow(
-        self, requests: Requests, pid: int, timeout: float | None, *, after: int | None = None, retain: bool = True
+        self,
+        requests: CommandRequests,
+        pid: int,
+        timeout: float | None,
+        *,
+        after: int | None = None,
+        retain: bool = True,
     ) -> CommandHandle:
         """Follow a command from piece `after` of its output on; None is from now on."""
         if after is None:
             after = self._call(requests.newest, pid)
         return self._handle(self._call, Following(requests, pid, after=after, timeout=timeout, retain=retain))
 
-    def _stream(self, requests: Requests, pid: int, data: Iterable[str | bytes], timeout: float | None) -> None:
+    def _stream(self, requests: CommandRequests, pid: int, data: Iterable[str | bytes], timeout: float | None) -> None:
         limit, began = limit_of(timeout), time.monotonic()
         for piece in pieces(data):
             if limit is not None and time.monotonic() - began > limit:

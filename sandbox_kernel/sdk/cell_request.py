@@ -18,7 +18,7 @@ from ..session import protocol
 from ..session.requests.queue import PendingRequest
 from ..session.session import Session
 from .callbacks import Callbacks, Prompt
-from .execution import Event, Execution, Recorder
+from .execution import Event, Execution, ExecutionRecorder
 from .values import CellUsage, NetworkDenial
 
 Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
@@ -29,10 +29,10 @@ SILENT_SECONDS = 60.0
 """What a cell of ours may take at most; an honest one needs milliseconds."""
 
 
-class Front:
+class CellFront:
     """The session's front: each message goes to its cell. It must not hold the sandbox, which people may drop."""
 
-    def __init__(self, cells: dict[str, Cell]) -> None:
+    def __init__(self, cells: dict[str, CellCall]) -> None:
         self._cells = cells
 
     def deliver(self, message: Message, client: bytes | None) -> None:
@@ -44,7 +44,7 @@ class Front:
         """Nothing waits to be read: a call is submitted at once."""
 
 
-class Cell:
+class CellCall:
     """One call of `run_code` under way."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Cell:
         self.client = self.id.encode()
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()
         """Bounded by what a cell may send, and ended by None."""
-        self._recorder = Recorder(code)
+        self._recorder = ExecutionRecorder(code)
         self._wanted = wanted
         self._reads = reads
         self._metadata = {} if notebook_cell is None else {"cellId": notebook_cell}
@@ -132,7 +132,7 @@ class Cell:
 
     async def run(
         self,
-        cells: dict[str, Cell],
+        cells: dict[str, CellCall],
         limit: float | None,
         stop_on_error: bool,
         tell: Tell,
@@ -163,7 +163,7 @@ class Cell:
             submit_silently(self._session, after)  # it was aborted with what stood behind the cell
         return execution
 
-    async def follow(self, cells: dict[str, Cell], callbacks: Callbacks) -> Execution:
+    async def follow(self, cells: dict[str, CellCall], callbacks: Callbacks) -> Execution:
         """Follow a cell that another owner began, one of `cells`, to its end."""
         try:
             while (event := await self.events.get()) is not None:

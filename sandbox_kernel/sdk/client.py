@@ -29,7 +29,7 @@ from . import environment_variables, snapshots
 from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
-from .files import AsyncFiles, Place
+from .files import AsyncFiles, SandboxOfFiles
 from .instance import Instance, Origin
 from .keywords import SettingKeywords
 from .options import SandboxOptions
@@ -176,7 +176,7 @@ class AsyncSandbox:
     @cached_property
     def files(self) -> AsyncFiles:
         """Its files."""
-        return AsyncFiles(Place(self._instance), FileLimits.of(self.settings.limits))
+        return AsyncFiles(SandboxOfFiles(self._instance), FileLimits.of(self.settings.limits))
 
     @cached_property
     def commands(self) -> AsyncCommands:

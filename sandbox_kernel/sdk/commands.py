@@ -18,7 +18,16 @@ from ..core.model import Settings
 from ..core.tasks import Tasks
 from .callbacks import Callback, Callbacks
 from .output_text import OutputMessage
-from .running_command import DEFAULT_SECONDS, CommandResult, Following, ProcessInfo, Requests, Run, Streamed, stream
+from .running_command import (
+    DEFAULT_SECONDS,
+    CommandRequests,
+    CommandResult,
+    Following,
+    ProcessInfo,
+    Run,
+    Streamed,
+    stream,
+)
 
 OnPty = Callable[[bytes], Awaitable[object] | object]
 
@@ -122,7 +131,7 @@ class AsyncCommands:
     _handle: ClassVar[type[AsyncCommandHandle]] = AsyncCommandHandle
 
     def __init__(self, settings: Settings, run: Run) -> None:
-        self.requests = Requests(settings, run)
+        self.requests = CommandRequests(settings, run)
 
     @overload
     async def run(
@@ -249,7 +258,7 @@ class AsyncPty:
 
     _handle: ClassVar[type[AsyncCommandHandle]] = AsyncCommandHandle
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: CommandRequests) -> None:
         self.requests = requests
 
     async def create(

@@ -16,7 +16,7 @@ from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.line_ends import markup
-from ..policy.safe_text import Stream, plain, tree
+from ..policy.safe_text import PrintedStream, plain, tree
 from .output_text import JsonText, OutputMessage
 from .result import Result, short
 from .values import CellUsage, NetworkDenial
@@ -24,7 +24,7 @@ from .values import CellUsage, NetworkDenial
 if TYPE_CHECKING:
     from ..core.screen_findings import Finding
 
-__all__ = ["Event", "Execution", "ExecutionError", "Logs", "Recorder", "Result"]
+__all__ = ["Event", "Execution", "ExecutionError", "ExecutionRecorder", "Logs", "Result"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,12 @@ Event = tuple[str, Any]
 """The name of a callback (`stdout`, `stderr`, `result`, `error`, `message`) and what it is called with."""
 
 
-class Recorder:
+class ExecutionRecorder:
     """Turns the messages of one cell into its `Execution`, and says which callbacks each concerns."""
 
     def __init__(self, code: str) -> None:
         self._execution = Execution(code=code)
-        self._stream = Stream()
+        self._stream = PrintedStream()
         self._clear = False
         self._updates: dict[str | None, tuple[int, Mapping[str, Any]]] = {}
         """The newest update of each display, and how many results there were then: those are what it is for.

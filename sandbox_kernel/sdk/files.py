@@ -66,7 +66,7 @@ class OpenedFile(NamedTuple):
     """`pieces(begin, end)` reads the bytes from `begin` up to `end`."""
 
 
-class Place:
+class SandboxOfFiles:
     """The sandbox, as its files see it."""
 
     def __init__(self, instance: Instance) -> None:
@@ -96,7 +96,7 @@ class Place:
 class AsyncFiles:
     """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
 
-    def __init__(self, place: Place, limits: FileLimits) -> None:
+    def __init__(self, place: SandboxOfFiles, limits: FileLimits) -> None:
         self._place = place
         self._limits = limits
 

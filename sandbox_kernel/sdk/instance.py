@@ -30,11 +30,11 @@ from ..engines.preparations import Preparations
 from ..plugins import index
 from ..session.cell_streams import works_for
 from ..session.session import Session
-from .cell_request import Cell, Front, Tell
+from .cell_request import CellCall, CellFront, Tell
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .options import SandboxOptions
-from .values import Attached, NetworkDenial, seconds
+from .values import AttachedSandbox, NetworkDenial, seconds
 
 STARTS_PER_CPU = 2
 """Sandboxes that start at once on one loop: more of them would only take turns within their time limits."""
@@ -61,7 +61,7 @@ async def reap(session: Session) -> None:
 MARGIN_SECONDS = 5.0
 
 
-def _denied(cells: Mapping[str, Cell], cell: str, denial: NetworkDenial) -> None:
+def _denied(cells: Mapping[str, CellCall], cell: str, denial: NetworkDenial) -> None:
     """Tell a cell what it was denied. Holds the cells alone: an instance that nobody holds goes at once."""
     if (found := cells.get(cell)) is not None:
         found.hear(denial)
@@ -97,15 +97,15 @@ class Instance:
         self.settings = options.settings
         self.ownership = options.ownership()
         self.lifetime = self.ownership.lifetime
-        self.cells: dict[str, Cell] = {}
+        self.cells: dict[str, CellCall] = {}
         self._parts: dict[str, Any] = {}
         given = {**options.given, "network": partial(_denied, self.cells)}
-        state = options.detached.prepared if isinstance(options.detached, Attached) else None
+        state = options.detached.prepared if isinstance(options.detached, AttachedSandbox) else None
         self.prepared = Preparations(self.settings, given, state=state)
         self.session = Session(
             self.settings,
             self.ownership.engine,
-            Front(self.cells),
+            CellFront(self.cells),
             prepared=self.prepared,
             identity=self.ownership.name,
         )
@@ -207,7 +207,7 @@ class Instance:
                 if "error" in wanted:
                     await tell("error", error)
                 return Execution(code=code, error=error)
-            cell = Cell(code, wanted, context or self.session, reads, handle.notebook_cell)
+            cell = CellCall(code, wanted, context or self.session, reads, handle.notebook_cell)
             return await cell.run(self.cells, limit, stop_on_error, tell, around)
         finally:
             self._calls -= is_own

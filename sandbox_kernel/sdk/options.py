@@ -12,7 +12,7 @@ from ..core.errors import ConfigurationError
 from ..core.model import Settings
 from . import environment_variables
 from .ownership import Ownership
-from .values import Attached, seconds
+from .values import AttachedSandbox, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SandboxOptions:
     metadata: dict[str, str]
     given: Mapping[str, object] = field(default_factory=dict)
     """What its caller gives to plugins, by their names."""
-    detached: bool | Attached = False
+    detached: bool | AttachedSandbox = False
     notebook_cell: str | None = None
     """The cell of a notebook that is run next, whose figures share a library; None where each result stands alone."""
 

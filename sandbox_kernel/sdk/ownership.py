@@ -11,16 +11,16 @@ from ..core.model import Settings
 from ..engines.base import Engine
 from ..engines.select import BROKER, ServiceProvider, chosen, make_engine, names, of_session, provider
 from ..session.session import Session
-from .cell_request import Cell
+from .cell_request import CellCall
 from .lifetimes import Lifetime, Owned
-from .values import Attached, Missed, SandboxInfo
+from .values import AttachedSandbox, Missed, SandboxInfo
 
 
 class Keeper(Protocol):
     """What has them, and lets a process own one."""
 
     def ownership(
-        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
+        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: AttachedSandbox | bool
     ) -> Ownership:
         """Return whose one is that starts, or is taken over. Raises `ConfigurationError` for what cannot outlive us."""
 
@@ -41,7 +41,7 @@ class NoKeeper:
     """Where that plugin is not here: there are none, and none can be made."""
 
     def ownership(
-        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
+        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: AttachedSandbox | bool
     ) -> Ownership:
         provider(BROKER)  # which says that it is missing
         raise AssertionError("there is a broker, and it keeps nothing")
@@ -88,7 +88,7 @@ class Ownership:
         self.address, self.engine = chosen(taken), make_engine(taken)
         self.lifetime = Lifetime(limit)
 
-    async def start(self, session: Session, cells: dict[str, Cell]) -> None:
+    async def start(self, session: Session, cells: dict[str, CellCall]) -> None:
         """Start the session, or take over that of another owner. Raises `SandboxError`."""
         await session.started()
 
@@ -100,7 +100,7 @@ class Ownership:
         """Have the end of the session be the end of nothing else. Raises `ConfigurationError` if that cannot be."""
         raise ConfigurationError(UsageCode.NOT_DETACHED)
 
-    def take_cell(self) -> Cell | None:
+    def take_cell(self) -> CellCall | None:
         """Return the cell of the owner before, once."""
         return None
 

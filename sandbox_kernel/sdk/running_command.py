@@ -32,7 +32,7 @@ from ..core.errors import (
 from ..core.model import Settings, format_bytes
 from ..core.package_files import PACKAGE
 from ..files.file_rules import printable
-from ..policy.safe_text import Stream
+from ..policy.safe_text import PrintedStream
 from . import environment_variables
 from .execution import Execution
 from .output_text import OutputMessage
@@ -61,7 +61,7 @@ _ENDS: Mapping[str, type[SandboxError]] = {
 _STREAMS = {1: "stdout", 2: "stderr", 3: "pty"}
 
 
-async def stream(requests: Requests, pid: int, data: Streamed, timeout: float | None) -> None:
+async def stream(requests: CommandRequests, pid: int, data: Streamed, timeout: float | None) -> None:
     """Write pieces to the stdin of a command as they come.
 
     Raises `CellTimeout` after `timeout` seconds; None and 0 are no limit.
@@ -107,7 +107,7 @@ class Said(NamedTuple):
     text: OutputMessage
 
 
-class Requests:
+class CommandRequests:
     """Asks the commands of one sandbox."""
 
     def __init__(self, settings: Settings, run: Run) -> None:
@@ -214,7 +214,9 @@ class Requests:
 class Following:
     """What one caller hears of one command."""
 
-    def __init__(self, requests: Requests, pid: int, *, after: int, timeout: float | None, retain: bool = True) -> None:
+    def __init__(
+        self, requests: CommandRequests, pid: int, *, after: int, timeout: float | None, retain: bool = True
+    ) -> None:
         self.requests = requests
         self.pid = pid
         self.exit_code: int | None = None
@@ -225,7 +227,7 @@ class Following:
         self._retain = retain
         self._kept: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._bytes = 0
-        self._screen = Stream()
+        self._screen = PrintedStream()
         self._decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in _STREAMS.values()}
 
     @property

@@ -21,7 +21,7 @@ class ToolSource(Protocol):
         """Return each as a `Tool`."""
 
 
-class Attached(NamedTuple):
+class AttachedSandbox(NamedTuple):
     """A detached sandbox that is to be taken over, as `AsyncSandbox` takes it."""
 
     name: str
@@ -64,7 +64,7 @@ class Keywords(SettingKeywords, total=False):
 
     timeout: float | None
     """Seconds after its start in which it ends, in use or not; `idle_timeout` counts from its last use."""
-    detached: bool | Attached | None
+    detached: bool | AttachedSandbox | None
     """Whether it outlives this process: a broker keeps it until its lifetime is over."""
     lifetime: str | float | None
     """How long a detached one lasts from its start on; one hour if nothing is said."""

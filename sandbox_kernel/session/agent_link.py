@@ -23,7 +23,7 @@ from ..core.errors import EngineError, ProtocolError, SandboxDied, WireError
 from ..core.model import format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.base import Container
-from .nested_agents import NestedAgents
+from .nested_agents import NestedAgentLinks
 
 MAX_QUEUED_BYTES = 256 << 20
 """Bytes waiting to be written to the container; a container that reads nothing must not fill the host."""
@@ -65,7 +65,7 @@ class Link:
         """Those of questions, with what is left of each while nothing flows."""
         self.spoke = -math.inf
         """When the last message to the kernel was sent, by the loop's clock."""
-        self.nested = NestedAgents(self)
+        self.nested = NestedAgentLinks(self)
         """Further agents of the same container."""
         self.failure: Note | None = None
         """Why the link was given up, where it was not the container's end."""

@@ -60,14 +60,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MeasuredUse:
     """What was used over a stretch of time; None where it is not known."""
 
     cpu_seconds: float | None
     memory_peak_bytes: int | None
 
     @classmethod
-    def of(cls, said: Mapping[str, Any], memory_bytes: int) -> Metered:
+    def of(cls, said: Mapping[str, Any], memory_bytes: int) -> MeasuredUse:
         return cls(seconds(said.get("cpu_seconds")), count(said.get("memory_peak"), memory_bytes))
 
 

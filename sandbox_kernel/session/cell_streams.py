@@ -107,7 +107,7 @@ works_for: ContextVar[str | None] = ContextVar("sandbox_works_for", default=None
 """The session for which a tool works: what it did in a cell of that session would wait for itself."""
 
 
-class Service(Protocol):
+class ConnectionService(Protocol):
     """What serves the connections of one session, over all its kernels and containers: see `StreamService`."""
 
     async def serve(self, stream: Stream, cell: Cell) -> None: ...
@@ -123,7 +123,7 @@ LINGER_SECONDS = 30.0
 """How long a cell may take to read what a service that is done has sent, and to close its end."""
 
 
-class Connection:
+class CellConnection:
     """See `Stream`."""
 
     def __init__(self, outlet: Carrier, number: int) -> None:
@@ -318,15 +318,17 @@ class Pace:
 class Carrier:
     """The streams of one container."""
 
-    def __init__(self, link: Link, service: Service, cells: RunningCells, *, connections: int, report: Report) -> None:
+    def __init__(
+        self, link: Link, service: ConnectionService, cells: RunningCells, *, connections: int, report: Report
+    ) -> None:
         """`connections` is how many may be open at once; `report` hears of a service that fails."""
         self._link = link
         self._service = service
         self._cells = cells
         self._tasks = Tasks(report)
-        self._streams: dict[int, Connection] = {}
+        self._streams: dict[int, CellConnection] = {}
         self._serving: dict[int, asyncio.Task[object]] = {}
-        self._ready: collections.OrderedDict[int, Connection] = collections.OrderedDict()
+        self._ready: collections.OrderedDict[int, CellConnection] = collections.OrderedDict()
         self._credit = flow.Credit(flow.PIPE_WINDOW, flow.PIPE_STEP)
         self._late = flow.Late()
         self._last = 0
@@ -409,7 +411,7 @@ class Carrier:
         if not self._allowed:
             raise wire.FrameError("more streams are opened than may be")
         self._last, self._allowed = number, self._allowed - 1
-        stream = self._streams[number] = Connection(self, number)
+        stream = self._streams[number] = CellConnection(self, number)
         cell = self._cells.charged
         if cell is None:
             stream.reset(RESET_UNCHARGED)
@@ -429,24 +431,24 @@ class Carrier:
                 stream.reset(RESET_CROWDED)
         self._crowded = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._make_room)
 
-    async def _serve(self, stream: Connection, cell: Cell) -> None:
+    async def _serve(self, stream: CellConnection, cell: Cell) -> None:
         with contextlib.suppress(StreamReset):
             await self._service.serve(stream, cell)
             stream.idle(idle=True)
             await stream.linger()
 
-    def _served(self, stream: Connection) -> None:
+    def _served(self, stream: CellConnection) -> None:
         stream.reset(RESET_LEFT_OPEN)
         del self._serving[stream.number]
         self._free(stream)
 
-    def _settle(self, stream: Connection) -> None:
+    def _settle(self, stream: CellConnection) -> None:
         """Forget a stream that is over for both ends."""
         if stream.flow.over and self._streams.pop(stream.number, None) is not None:
             self._late.over()
             self._free(stream)
 
-    def _free(self, stream: Connection) -> None:
+    def _free(self, stream: CellConnection) -> None:
         """Let another stream be opened in place of one that is over and not served any more."""
         if stream.number not in self._streams and stream.number not in self._serving:
             self._owed += 1
@@ -479,7 +481,7 @@ class Carrier:
             with contextlib.suppress(SandboxDied):  # the reader meets its end too
                 self._link.send(wire.STREAM, flow.frame(op, number, amount))
 
-    def ready(self, stream: Connection) -> None:
+    def ready(self, stream: CellConnection) -> None:
         """Note that a stream may have something to send."""
         if stream.can_send and stream.number not in self._ready:
             self._ready[stream.number] = stream

@@ -15,10 +15,10 @@ from ..core.model import Limits
 from ..core.tasks import Tasks
 from ..plugins.api import Figures
 from .agent_link import Link
-from .agent_messages import Metered
+from .agent_messages import MeasuredUse
 
 
-class Meter:
+class CellMeter:
     """That of one session: it measures one cell at a time."""
 
     def __init__(
@@ -47,5 +47,5 @@ class Meter:
             reply, _ = await self._ask("meter", timeout=5.0)
         except SandboxDied:
             return None, None
-        metered = Metered.of(reply, self._limits.memory)
+        metered = MeasuredUse.of(reply, self._limits.memory)
         return metered.cpu_seconds, metered.memory_peak_bytes

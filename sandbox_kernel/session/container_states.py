@@ -10,7 +10,7 @@ import enum
 from .state_table import next_state
 
 
-class State(enum.Enum):
+class ContainerState(enum.Enum):
     """Where the life of a container stands; it is in one of these at a time."""
 
     NEW = "no container was asked for"
@@ -29,7 +29,7 @@ class State(enum.Enum):
     CLOSED = "it was let go of with its session"
 
 
-class Event(enum.Enum):
+class ContainerEvent(enum.Enum):
     """What happens to a container."""
 
     LAUNCH = "somebody wants it"
@@ -47,81 +47,97 @@ class Event(enum.Enum):
     CLOSE = "its session ends"
 
 
-_ANYTIME = {Event.END: State.ENDING, Event.GONE: State.ENDED, Event.CLOSE: State.CLOSED}
+_ANYTIME = {
+    ContainerEvent.END: ContainerState.ENDING,
+    ContainerEvent.GONE: ContainerState.ENDED,
+    ContainerEvent.CLOSE: ContainerState.CLOSED,
+}
 """While there is a container."""
 
-TABLE: dict[State, dict[Event, State]] = {
-    State.NEW: {Event.LAUNCH: State.STARTING, Event.CLOSE: State.CLOSED},
-    State.STARTING: {
-        Event.ATTACHED: State.ATTESTING,
-        Event.ADOPTED: State.BOOTING,
-        Event.GONE: State.ENDED,
-        Event.CLOSE: State.CLOSED,
+TABLE: dict[ContainerState, dict[ContainerEvent, ContainerState]] = {
+    ContainerState.NEW: {ContainerEvent.LAUNCH: ContainerState.STARTING, ContainerEvent.CLOSE: ContainerState.CLOSED},
+    ContainerState.STARTING: {
+        ContainerEvent.ATTACHED: ContainerState.ATTESTING,
+        ContainerEvent.ADOPTED: ContainerState.BOOTING,
+        ContainerEvent.GONE: ContainerState.ENDED,
+        ContainerEvent.CLOSE: ContainerState.CLOSED,
     },
-    State.ATTESTING: {
+    ContainerState.ATTESTING: {
         **_ANYTIME,
-        Event.END: State.ABORTING,
-        Event.ATTESTED: State.BOOTING,
-        Event.KERNEL_EXITED: State.ATTESTING,
-        Event.RESTART: State.ATTESTING,
+        ContainerEvent.END: ContainerState.ABORTING,
+        ContainerEvent.ATTESTED: ContainerState.BOOTING,
+        ContainerEvent.KERNEL_EXITED: ContainerState.ATTESTING,
+        ContainerEvent.RESTART: ContainerState.ATTESTING,
     },
-    State.BOOTING: {
+    ContainerState.BOOTING: {
         **_ANYTIME,
-        Event.KERNEL_READY: State.ASKING,
-        Event.KERNEL_EXITED: State.BOOTING,
-        Event.RESTART: State.BOOTING,
+        ContainerEvent.KERNEL_READY: ContainerState.ASKING,
+        ContainerEvent.KERNEL_EXITED: ContainerState.BOOTING,
+        ContainerEvent.RESTART: ContainerState.BOOTING,
     },
-    State.ASKING: {
+    ContainerState.ASKING: {
         **_ANYTIME,
-        Event.INTRODUCED: State.READY,
-        Event.KERNEL_EXITED: State.BOOTING,
-        Event.RESTART: State.ASKING,
+        ContainerEvent.INTRODUCED: ContainerState.READY,
+        ContainerEvent.KERNEL_EXITED: ContainerState.BOOTING,
+        ContainerEvent.RESTART: ContainerState.ASKING,
     },
-    State.READY: {
+    ContainerState.READY: {
         **_ANYTIME,
-        Event.KERNEL_EXITED: State.REPLACING,
-        Event.RESTART: State.RESTARTING,
-        Event.IDLE: State.RETIRING,
-        Event.PARK: State.PARKED,
+        ContainerEvent.KERNEL_EXITED: ContainerState.REPLACING,
+        ContainerEvent.RESTART: ContainerState.RESTARTING,
+        ContainerEvent.IDLE: ContainerState.RETIRING,
+        ContainerEvent.PARK: ContainerState.PARKED,
     },
-    State.RESTARTING: {
+    ContainerState.RESTARTING: {
         **_ANYTIME,
-        Event.KERNEL_EXITED: State.REPLACING,
-        Event.RESTART: State.RESTARTING,
-        Event.IDLE: State.RETIRING,
+        ContainerEvent.KERNEL_EXITED: ContainerState.REPLACING,
+        ContainerEvent.RESTART: ContainerState.RESTARTING,
+        ContainerEvent.IDLE: ContainerState.RETIRING,
     },
-    State.REPLACING: {
+    ContainerState.REPLACING: {
         **_ANYTIME,
-        Event.KERNEL_READY: State.ASKING,
-        Event.KERNEL_EXITED: State.REPLACING,
-        Event.RESTART: State.REPLACING,
-        Event.IDLE: State.RETIRING,
-        Event.PARK: State.PARKED,
+        ContainerEvent.KERNEL_READY: ContainerState.ASKING,
+        ContainerEvent.KERNEL_EXITED: ContainerState.REPLACING,
+        ContainerEvent.RESTART: ContainerState.REPLACING,
+        ContainerEvent.IDLE: ContainerState.RETIRING,
+        ContainerEvent.PARK: ContainerState.PARKED,
     },
-    State.RETIRING: {
+    ContainerState.RETIRING: {
         **_ANYTIME,
-        Event.END: State.RETIRING,
-        Event.RESTART: State.RETIRING,
+        ContainerEvent.END: ContainerState.RETIRING,
+        ContainerEvent.RESTART: ContainerState.RETIRING,
     },
-    State.ENDING: {**_ANYTIME, Event.RESTART: State.ENDING},
-    State.ABORTING: {**_ANYTIME, Event.END: State.ABORTING, Event.RESTART: State.ABORTING},
-    State.ENDED: {Event.CLOSE: State.CLOSED},
-    State.PARKED: {Event.CLOSE: State.PARKED},
-    State.CLOSED: {Event.CLOSE: State.CLOSED},
+    ContainerState.ENDING: {**_ANYTIME, ContainerEvent.RESTART: ContainerState.ENDING},
+    ContainerState.ABORTING: {
+        **_ANYTIME,
+        ContainerEvent.END: ContainerState.ABORTING,
+        ContainerEvent.RESTART: ContainerState.ABORTING,
+    },
+    ContainerState.ENDED: {ContainerEvent.CLOSE: ContainerState.CLOSED},
+    ContainerState.PARKED: {ContainerEvent.CLOSE: ContainerState.PARKED},
+    ContainerState.CLOSED: {ContainerEvent.CLOSE: ContainerState.CLOSED},
 }
 
-OPEN = frozenset({State.READY, State.RESTARTING, State.REPLACING, State.RETIRING})
+OPEN = frozenset({ContainerState.READY, ContainerState.RESTARTING, ContainerState.REPLACING, ContainerState.RETIRING})
 """A container runs that was attested, and whose kernel was ready once."""
-AWAITING_KERNEL = frozenset({State.ATTESTING, State.BOOTING, State.ASKING, State.RESTARTING, State.REPLACING})
+AWAITING_KERNEL = frozenset(
+    {
+        ContainerState.ATTESTING,
+        ContainerState.BOOTING,
+        ContainerState.ASKING,
+        ContainerState.RESTARTING,
+        ContainerState.REPLACING,
+    }
+)
 """A kernel has to become ready, in bounded time."""
-UNATTESTED = frozenset({State.STARTING, State.ATTESTING, State.ABORTING})
+UNATTESTED = frozenset({ContainerState.STARTING, ContainerState.ATTESTING, ContainerState.ABORTING})
 """It never attested itself, and holds no work."""
-LET_GO = frozenset({State.PARKED, State.CLOSED})
+LET_GO = frozenset({ContainerState.PARKED, ContainerState.CLOSED})
 """It has no owner in this process any more."""
-UNHEARD = frozenset({State.RETIRING, State.ENDING, State.ABORTING})
+UNHEARD = frozenset({ContainerState.RETIRING, ContainerState.ENDING, ContainerState.ABORTING})
 """What it still sends counts for nothing."""
 
 
-def following(state: State, event: Event) -> State:
+def following(state: ContainerState, event: ContainerEvent) -> ContainerState:
     """Return the state that follows. Raises `ImpossibleError` for what is not in the table."""
     return next_state(TABLE, state, event, "container")

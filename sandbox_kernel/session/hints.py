@@ -109,7 +109,7 @@ _FETCHERS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CellFailure:
     """An exception of a cell, by its name and its text."""
 
     name: str
@@ -149,7 +149,7 @@ class Hints:
         self._volumes = volumes
         self._limits = limits
 
-    def of_failure(self, failure: Failure, found: str | None = None) -> str | None:
+    def of_failure(self, failure: CellFailure, found: str | None = None) -> str | None:
         """Return the hint for an exception, if there is one; `found` is what `beside` has found for it."""
         code = self._code(failure)
         if code is None:
@@ -169,7 +169,7 @@ class Hints:
                     found[HintCode.NO_FETCHING] = None
         return [self._text(one) for one in found]
 
-    def sought(self, failure: Failure) -> list[str]:
+    def sought(self, failure: CellFailure) -> list[str]:
         """Return the relative paths that an exception may be about and that are worth a check."""
         code = self._code(failure) if self.beside is not None else None
         if code is HintCode.FILE_NOT_HERE:
@@ -178,7 +178,7 @@ class Hints:
             return [f"{match[1]}.py", f"{match[1]}/__init__.py"]
         return []
 
-    def _code(self, failure: Failure) -> HintCode | None:
+    def _code(self, failure: CellFailure) -> HintCode | None:
         said = failure.said
         code = next((rule.code for rule in _RULES if rule.pattern.search(said)), None)
         pieces = (piece[:MAX_SEARCHED] for piece in failure.traceback[:MAX_PIECES] if isinstance(piece, str))

@@ -37,7 +37,7 @@ from . import protocol
 from .agent_link import Link
 from .agent_messages import Death, Oversized
 from .cell_streams import RESET_BY_KERNEL, NoStreams, Streams
-from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, Event, State, following
+from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, ContainerEvent, ContainerState, following
 from .handshake import KernelHandshake
 from .requests.driver import Requests
 
@@ -181,7 +181,7 @@ class Lifecycle:
         self._again = again
         self._carry = carry
         self._streams: Streams = NoStreams()
-        self._state = State.NEW
+        self._state = ContainerState.NEW
         self._settled = asyncio.Event()
         self._failure: SandboxError | None = None
         self._verdict: SandboxError | None = None
@@ -194,13 +194,13 @@ class Lifecycle:
     # --- what it is ---
 
     @property
-    def state(self) -> State:
+    def state(self) -> ContainerState:
         return self._state
 
     @property
     def ready(self) -> bool:
         """Whether its kernel takes requests."""
-        return self._state is State.READY and not self.is_ending
+        return self._state is ContainerState.READY and not self.is_ending
 
     @property
     def is_ending(self) -> bool:
@@ -230,7 +230,7 @@ class Lifecycle:
 
     def launch(self, opens: Callable[[], Awaitable[Container]], spec: SandboxSpec | None) -> None:
         """Start it with what `opens` returns, and hold it against `spec`; None if another process did that."""
-        self._go(Event.LAUNCH)
+        self._go(ContainerEvent.LAUNCH)
         self._handshake.forget()
         self._task = self._tasks.start(self._live(opens, spec), "the life of a sandbox")
 
@@ -242,22 +242,22 @@ class Lifecycle:
             return
         self._emit(KernelReplaced())
         self._settled.clear()
-        after = self._go(Event.RESTART)
-        if after is State.RESTARTING:
+        after = self._go(ContainerEvent.RESTART)
+        if after is ContainerState.RESTARTING:
             self._expect_kernel(asyncio.get_running_loop().time() + self._limits.start_timeout)
-        if after is State.RESTARTING or after in UNHEARD:  # which says that it ends
+        if after is ContainerState.RESTARTING or after in UNHEARD:  # which says that it ends
             await self._link.ask("stop_kernel", timeout=EXIT_SECONDS)
 
     def retire(self) -> None:
         """End it as unused."""
-        self._go(Event.IDLE)
+        self._go(ContainerEvent.IDLE)
         self._tasks.start(self.end(unused(self._limits)), "the end of a sandbox")
 
     async def end(self, error: SandboxError) -> None:
         """End it for a reason; does nothing without a container."""
         if self._link is None or self._state in LET_GO:
             return
-        self._go(Event.END)
+        self._go(ContainerEvent.END)
         self._verdict = self._verdict or error
         await self._remove(self._link.container)
 
@@ -271,7 +271,7 @@ class Lifecycle:
         if link.pending:
             raise SandboxDied(EndCode.PARKED_AND_SPOKE)
         handover = link.container.detach()
-        self._go(Event.PARK)
+        self._go(ContainerEvent.PARK)
         self._link = None
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -279,13 +279,13 @@ class Lifecycle:
 
     def abandon(self) -> None:
         """Let go of it, without a loop."""
-        self._go(Event.CLOSE)
+        self._go(ContainerEvent.CLOSE)
         if self._link is not None:
             self._link.container.abandon()
 
     async def close(self) -> None:
         """End it with its session; idempotent, bounded."""
-        self._go(Event.CLOSE)
+        self._go(ContainerEvent.CLOSE)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -293,7 +293,7 @@ class Lifecycle:
 
     # --- from start to end ---
 
-    def _go(self, event: Event) -> State:
+    def _go(self, event: ContainerEvent) -> ContainerState:
         self._state = following(self._state, event)
         return self._state
 
@@ -322,7 +322,7 @@ class Lifecycle:
         """Listen to a container until its end, and return the reason."""
         link = self._link = Link(container, self._limits.message_limit + (2 << 20))
         self._streams = self._carry(link)
-        self._go(Event.ATTACHED if spec is not None else Event.ADOPTED)
+        self._go(ContainerEvent.ATTACHED if spec is not None else ContainerEvent.ADOPTED)
         self._expect_kernel(deadline)
         try:
             if spec is None:
@@ -347,9 +347,9 @@ class Lifecycle:
                 self._link = None
 
     def _ended(self, error: SandboxError) -> None:
-        retired, lost = self._state is State.RETIRING, self._state not in UNATTESTED
+        retired, lost = self._state is ContainerState.RETIRING, self._state not in UNATTESTED
         self._failure = error
-        self._go(Event.GONE)
+        self._go(ContainerEvent.GONE)
         self._emit(SandboxEnded(error=error.name, code=error.code, reason=str(error)))
         self._settled.set()
         self._requests.sandbox_died(error, keep_waiting=retired, lost=lost)
@@ -412,7 +412,7 @@ class Lifecycle:
         if message is None:
             return
         if self._handshake.takes(message, size):
-            if self._state is State.ASKING and self._handshake.known:
+            if self._state is ContainerState.ASKING and self._handshake.known:
                 self._open()
         elif not self.ready:
             self._requests.drop(MessageCode.NO_KERNEL_READY, size, message.type, quietly=True)
@@ -422,7 +422,7 @@ class Lifecycle:
     async def _event(self, link: Link, parts: list[bytes], spec: SandboxSpec | None) -> None:
         event = orjson.loads(parts[0])  # the link has looked at it: it is small, and an object with an "op"
         op, size = event["op"], sum(map(len, parts))
-        awaited = self._state in {State.ATTESTING, State.BOOTING, State.REPLACING}
+        awaited = self._state in {ContainerState.ATTESTING, ContainerState.BOOTING, ContainerState.REPLACING}
         if op == "hello":
             await self._attest(link, event.get("report", {}), spec)
         elif awaited and (op == "kernel_ready" or (op == "resumed" and event.get("ready"))):
@@ -437,21 +437,21 @@ class Lifecycle:
             self._requests.drop(MessageCode.AGENT_UNASKED, size, op[:100])
 
     async def _attest(self, link: Link, report: Any, spec: SandboxSpec | None) -> None:
-        if self._state is not State.ATTESTING or spec is None:
+        if self._state is not ContainerState.ATTESTING or spec is None:
             raise WireError(EndCode.INTRODUCED_TWICE)
         await (one := link.container).attest(report, spec)
         if isinstance(report, dict) and report.get("zone") is False:
             raise no_time_zone(spec)
-        if self._state is State.ATTESTING:  # else it was ended meanwhile
+        if self._state is ContainerState.ATTESTING:  # else it was ended meanwhile
             runtime = spec.runtime or "default"
             self._emit(SandboxAttested(image=spec.image, image_id=one.image_id, runtime=runtime))
-            self._go(Event.ATTESTED)
+            self._go(ContainerEvent.ATTESTED)
             self._handshake.told(one.introduced)
 
     def _kernel_ready(self, link: Link) -> None:
-        if self._state is State.ATTESTING:
+        if self._state is ContainerState.ATTESTING:
             raise SandboxDied(EndCode.NOT_ATTESTED)
-        self._go(Event.KERNEL_READY)
+        self._go(ContainerEvent.KERNEL_READY)
         if self._handshake.known:
             self._open()
         else:  # before the first cell is let in, which could answer in the kernel's place
@@ -461,14 +461,14 @@ class Lifecycle:
     def _open(self) -> None:
         """Let requests in."""
         self._expect_nothing()
-        self._go(Event.INTRODUCED)
+        self._go(ContainerEvent.INTRODUCED)
         self._settled.set()
         self._streams.begin()
         self._requests.kernel_ready()
 
     def _kernel_exited(self, link: Link, death: Death) -> None:
-        restarting = self._state is State.RESTARTING
-        self._go(Event.KERNEL_EXITED)
+        restarting = self._state is ContainerState.RESTARTING
+        self._go(ContainerEvent.KERNEL_EXITED)
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
         error = restarted() if restarting else of_kernel(death, self._limits)

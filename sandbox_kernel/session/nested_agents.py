@@ -16,7 +16,7 @@ from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, SandboxDied, SandboxError, WireError
 from ..core.model import ExitReason, SandboxSpec
 from ..core.package_files import PACKAGE
-from ..engines.base import Check, Container, Handover
+from ..engines.base import AttestationCheck, Container, Handover
 from ..files.file_rules import printable
 
 MODULES = ("flow", "kernelspecs", "nested_agents")
@@ -28,7 +28,7 @@ SMALL = 1 << 12
 """Bytes below which what came is joined with what comes next."""
 
 
-class Link(Protocol):
+class NestedLink(Protocol):
     """The way to the agent of the container."""
 
     container: Container
@@ -40,10 +40,10 @@ class Link(Protocol):
     ) -> tuple[dict[str, Any], bytes]: ...
 
 
-class NestedAgents:
+class NestedAgentLinks:
     """Those of one container."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NestedLink) -> None:
         self._link = link
         self._pipes: dict[int, NestedPipe] = {}
         self._last = 0
@@ -110,7 +110,7 @@ class NestedPipe:
 
     is_nested = True
 
-    def __init__(self, link: Link, number: int) -> None:
+    def __init__(self, link: NestedLink, number: int) -> None:
         self.number = number
         self.id = link.container.id
         self.held = link.container.held
@@ -188,7 +188,7 @@ class NestedPipe:
     def abandon(self) -> None:
         """Do nothing: it goes with its container. A forked child shares that one's pipe, and must not write to it."""
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         raise NotImplementedError("its container was attested")
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:

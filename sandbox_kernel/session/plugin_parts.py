@@ -36,13 +36,13 @@ from ..plugins.api import (
     TransferListener,
 )
 from .agent_messages import Usage
-from .cell_streams import RESET_UNSERVED, RunningCells, Service
-from .cell_usage import Meter
+from .cell_streams import RESET_UNSERVED, ConnectionService, RunningCells
+from .cell_usage import CellMeter
 from .requests.driver import Requests
 from .requests.queue import PendingRequest
 
 
-def switch(services: Iterable[StreamService], seconds: float) -> Service | None:
+def switch(services: Iterable[StreamService], seconds: float) -> ConnectionService | None:
     """Return what serves all connections; None if nothing does.
 
     Args:
@@ -63,9 +63,9 @@ def switch(services: Iterable[StreamService], seconds: float) -> Service | None:
 
 
 class Switch:
-    """A `Service` of several."""
+    """A `ConnectionService` of several."""
 
-    def __init__(self, services: dict[bytes, StreamService], others: Service | None, seconds: float) -> None:
+    def __init__(self, services: dict[bytes, StreamService], others: ConnectionService | None, seconds: float) -> None:
         """`services` by preamble; `others` serves the rest, if it is not None."""
         self._services = services
         self._others = others
@@ -87,15 +87,15 @@ class Switch:
         stream.idle(idle=False)
         for preamble, service in self._services.items():
             if data.startswith(preamble):
-                await service.serve(Begun(stream, data[len(preamble) :]), cell)
+                await service.serve(BegunStream(stream, data[len(preamble) :]), cell)
                 return
         if self._others is not None:
-            await self._others.serve(Begun(stream, data), cell)
+            await self._others.serve(BegunStream(stream, data), cell)
         else:
             stream.reset(RESET_UNSERVED)
 
 
-class Begun:
+class BegunStream:
     """A stream whose first bytes were read, and are given again."""
 
     def __init__(self, stream: Stream, data: bytes) -> None:
@@ -133,7 +133,7 @@ class _Session(Protocol):
     id: str
     settings: Settings
     requests: Requests
-    meter: Meter
+    meter: CellMeter
     cells: RunningCells
 
     @property
@@ -236,7 +236,7 @@ class Services:
         for plugin in index.services(session.settings, prepared.given):
             self._make(plugin)
         connected = [one for one in self._made.values() if isinstance(one, StreamService)]
-        self.streams: Service | None = switch(connected, session.settings.limits.network_timeout)
+        self.streams: ConnectionService | None = switch(connected, session.settings.limits.network_timeout)
         """What serves the connections of cells; None if nothing does."""
 
     @property

@@ -17,19 +17,21 @@ from ..container import wire
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied
 from ..core.model import PYTHON_KERNEL, Message, Settings
-from ..engines.base import Check, Engine
+from ..engines.base import AttestationCheck, Engine
 from ..engines.shipping import new_spec
 from .session import Session
 
 REPORT_BYTES = 4 << 20
 
 
-async def attestation(settings: Settings, engine: Engine) -> tuple[Check, ...]:
+async def attestation(settings: Settings, engine: Engine) -> tuple[AttestationCheck, ...]:
     """Start a sandbox and return the comparison of what it is with what was asked for, line by line."""
     return (await attestations(settings, engine))[0]
 
 
-async def attestations(settings: Settings, engine: Engine) -> tuple[tuple[Check, ...], tuple[Check, ...]]:
+async def attestations(
+    settings: Settings, engine: Engine
+) -> tuple[tuple[AttestationCheck, ...], tuple[AttestationCheck, ...]]:
     """Do the same, and compare the same sandbox with what was not asked for: another user, and other limits."""
     spec = new_spec(settings)
     limits = replace(spec.limits, pids=spec.limits.pids + 1, memory=spec.limits.memory + (1 << 20))

@@ -26,8 +26,8 @@ from ..policy import OutputPolicy
 from .agent_link import Link
 from .agent_messages import Usage
 from .cell_streams import Carrier, NoStreams, RunningCells, Streams
-from .cell_usage import Meter
-from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, Event, State
+from .cell_usage import CellMeter
+from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
 from .handshake import KernelHandshake
 from .hints import Hints
 from .lifecycle import Lifecycle
@@ -125,7 +125,7 @@ class Session:
         self.handshake = KernelHandshake(settings.kernel)
         self._tasks = Tasks(noted_in(self.emit))
         self._interrupting: asyncio.Task[None] | None = None
-        self.meter = Meter(self.ask, self._link, self.limits)
+        self.meter = CellMeter(self.ask, self._link, self.limits)
         self._within = within
         self.beside: list[Session] = []
         """Those within this one."""
@@ -166,7 +166,7 @@ class Session:
         )
         self._idleness = Idleness(
             self.limits.idle_timeout,
-            watched=lambda: Event.IDLE in TABLE[self._life.state],
+            watched=lambda: ContainerEvent.IDLE in TABLE[self._life.state],
             working=self.is_working,
             expired=lambda: self._life.retire(),  # noqa: PLW0108 (there is another one later)
         )
@@ -207,12 +207,12 @@ class Session:
     @property
     def is_new(self) -> bool:
         """Whether no container was asked for yet."""
-        return self._life.state is State.NEW
+        return self._life.state is ContainerState.NEW
 
     @property
     def is_starting(self) -> bool:
         """Whether a container or its kernel is on its way."""
-        return self._life.state is State.STARTING or self._life.state in AWAITING_KERNEL
+        return self._life.state is ContainerState.STARTING or self._life.state in AWAITING_KERNEL
 
     @property
     def is_open(self) -> bool:
@@ -231,7 +231,7 @@ class Session:
     @property
     def is_gone(self) -> bool:
         """Whether the last container did not start, or ended."""
-        return self._life.state is State.ENDED
+        return self._life.state is ContainerState.ENDED
 
     @property
     def is_closed(self) -> bool:
@@ -297,7 +297,7 @@ class Session:
     async def started(self) -> str:
         """Start a sandbox unless there is one; return its id once it is attested and ready. Raises `SandboxError`."""
         self.touch()
-        if self._life.state is State.RETIRING or self._life.is_ending:
+        if self._life.state is ContainerState.RETIRING or self._life.is_ending:
             await self._life.gone()
         self.launch()
         await self.settled()

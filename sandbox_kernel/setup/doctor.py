@@ -29,7 +29,7 @@ from ..core.model import GIB, Settings, format_bytes
 from ..core.remedies import own_as_root, wrapped
 from ..engines import base
 from ..engines.image_names import BY_NAME, build_command
-from ..engines.inspectable import Condition, EngineInfo, Inspectable
+from ..engines.inspectable import EngineInfo, Inspectable, MachineCondition
 from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
 from ..plugins import index
 from ..plugins.api import Diagnosis
@@ -48,14 +48,14 @@ TOTAL_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One row: what was looked at, what was found, and how to repair it."""
 
     name: str
     status: Status
     found: str
     remedy: str = ""
-    details: tuple[base.Check, ...] = ()
+    details: tuple[base.AttestationCheck, ...] = ()
     """For the attested start: each protection, what was asked for, and what was found."""
 
     @property
@@ -66,7 +66,7 @@ class Check:
 _MARKS = {"ok": "ok", "note": "note", "wrong": "WRONG", "skipped": "-"}
 
 
-def table(rows: list[Check], *, details: bool = False) -> str:
+def table(rows: list[DoctorCheck], *, details: bool = False) -> str:
     """Return the rows for a terminal, each remedy beneath its row.
 
     Protections that are missing are listed; with `details`, all of them.
@@ -90,7 +90,7 @@ def table(rows: list[Check], *, details: bool = False) -> str:
     return "\n".join(ours(part) for line in lines for part in line.split("\n"))  # an engine says what it likes
 
 
-def as_json(rows: list[Check]) -> str:
+def as_json(rows: list[DoctorCheck]) -> str:
     """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details"}, ...]}."""
     return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)
 
@@ -102,7 +102,7 @@ def diagnose(
     folder: Path | None = None,
     given: Mapping[str, object] = MappingProxyType({}),
     line_by_line: bool = True,
-) -> list[Check]:
+) -> list[DoctorCheck]:
     """Check everything, within two minutes; leaves nothing behind.
 
     The kernelspec is the one in `folder`, or else the one that front ends find by `name`. `given` are those of the
@@ -110,7 +110,7 @@ def diagnose(
     attestation. Without it the first cell has to do: no cell runs in a sandbox that lacks one.
     """
 
-    async def both() -> list[Check]:
+    async def both() -> list[DoctorCheck]:
         reading = asyncio.to_thread(kernelspec_row, name, folder, given)
         of_plugins = asyncio.to_thread(rows_of_plugins, settings, folder)
         browser = asyncio.to_thread(_browser)
@@ -122,8 +122,8 @@ def diagnose(
     return asyncio.run(both())
 
 
-async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Check]:
-    rows: list[Check] = []
+async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[DoctorCheck]:
+    rows: list[DoctorCheck] = []
     settings = beneath(settings)
     try:
         async with asyncio.timeout(TOTAL_SECONDS):
@@ -135,19 +135,19 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Chec
                 return [await asyncio.to_thread(_no_engine, engine, error)]
             api = f", API {info.api_version}" if info.api_version else ""
             why = f"; auto takes {explained(settings)}" if settings.engine == AUTO else ""
-            rows.append(Check("engine", "ok", f"{info.version}{api}, at {_place(engine)}{why}"))
+            rows.append(DoctorCheck("engine", "ok", f"{info.version}{api}, at {_place(engine)}{why}"))
             needs = await engine.conditions()
             rows += condition_rows(needs, settings)
             said = {one.name for one in needs}
             rows += [row for row in engine_rows(info, settings) if row.name != "limits" or "cgroup" not in said]
             rows.append(await image_row(engine, settings.image, info.architecture))
             if not all(row.ok for row in rows):
-                return [*rows, Check("start", "skipped", "not tried while something above is wrong")]
+                return [*rows, DoctorCheck("start", "skipped", "not tried while something above is wrong")]
             if line_by_line:
                 rows.append(await attested_row(engine, settings))
             rows.append(await first_cell_row(engine, settings))
     except (SandboxError, TimeoutError) as error:
-        rows.append(Check("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
+        rows.append(DoctorCheck("engine", "wrong", str(error) or f"no answer within {TOTAL_SECONDS:g} s"))
     return rows
 
 
@@ -158,81 +158,83 @@ def _place(engine: Inspectable) -> str:
     return engine.address.removeprefix("unix://")
 
 
-def _no_engine(engine: Inspectable, error: SandboxError) -> Check:
+def _no_engine(engine: Inspectable, error: SandboxError) -> DoctorCheck:
     if not engine.address.startswith("unix://"):
         remedy = provider(engine.address).remedy(engine.address) or error.code.remedy
-        return Check("engine", "wrong", str(error), remedy)
+        return DoctorCheck("engine", "wrong", str(error), remedy)
     from .engine_setup import find_engine  # it knows what to do on which system; importing it takes a while
 
     status = find_engine(engine.address)
-    return Check("engine", "wrong", status.problem or str(error), status.remedy)
+    return DoctorCheck("engine", "wrong", status.problem or str(error), status.remedy)
 
 
-def condition_rows(found: Iterable[Condition], settings: Settings) -> list[Check]:
+def condition_rows(found: Iterable[MachineCondition], settings: Settings) -> list[DoctorCheck]:
     """Judge what an engine needs of the machine; without a cgroup it is as the setting `limits` says."""
     accepted = {"cgroup"} if settings.limits_kept == "best-effort" else set()
     unmet: dict[bool, Status] = {True: "note", False: "wrong"}
-    return [Check(one.name, "ok" if one.met else unmet[one.name in accepted], one.found, one.remedy) for one in found]
+    return [
+        DoctorCheck(one.name, "ok" if one.met else unmet[one.name in accepted], one.found, one.remedy) for one in found
+    ]
 
 
-def engine_rows(info: EngineInfo, settings: Settings) -> list[Check]:
+def engine_rows(info: EngineInfo, settings: Settings) -> list[DoctorCheck]:
     """Judge an engine by what it says of itself; one without runtimes has none to be chosen."""
     runtimes = [_runtime(info, settings.runtime), _gvisor(info)] if info.runtimes or settings.runtime else []
     limits = [_limits(info), *_sockets(info)]
     return [_seccomp(info), *limits, *_users(info), *runtimes, _memory(info, settings), _disk(info)]
 
 
-def _seccomp(info: EngineInfo) -> Check:
+def _seccomp(info: EngineInfo) -> DoctorCheck:
     if info.seccomp:
-        return Check("seccomp", "ok", "available")
-    return Check("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
+        return DoctorCheck("seccomp", "ok", "available")
+    return DoctorCheck("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
 
 
-def _limits(info: EngineInfo) -> Check:
+def _limits(info: EngineInfo) -> DoctorCheck:
     """Without one of these, a limit of the settings would be ignored, with a warning at best."""
     needed = ("memory", "swap", "cpus", "pids")
     version = f"cgroup v{info.cgroup_version}" if info.cgroup_version else "on its machines"
     missing = [what for what in needed if what not in info.limited]
     if missing == ["swap"] and not _host_has_swap():
-        return Check("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
+        return DoctorCheck("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
     if missing and info.product:
         # Podman 5 says so beside a Docker that has them all; a sandbox without one of them is refused at its start.
         found = f"{version}: {info.product} says that it cannot limit {', '.join(missing)}; a start shows what it does"
-        return Check("limits", "note", found)
+        return DoctorCheck("limits", "note", found)
     if missing:
-        return Check(
+        return DoctorCheck(
             "limits",
             "wrong",
             f"{version}: the engine cannot limit {', '.join(missing)}",
             "switch the cgroup controllers on (kernel parameters cgroup_enable=memory swapaccount=1, or cgroup v2 "
             "with delegation for a rootless engine)",
         )
-    return Check("limits", "ok", f"{version}: {', '.join(needed)}")
+    return DoctorCheck("limits", "ok", f"{version}: {', '.join(needed)}")
 
 
-def _sockets(info: EngineInfo) -> list[Check]:
+def _sockets(info: EngineInfo) -> list[DoctorCheck]:
     """Say so where nobody limits what TCP and UDP hold: version 1 does not count it as memory."""
     if info.cgroup_version != "1" or os.geteuid() == 0:
         return []
     found = "cgroup v1: memory of TCP and UDP sockets is limited for all sandboxes together; root's broker limits each"
-    return [Check("sockets", "note", found)]
+    return [DoctorCheck("sockets", "note", found)]
 
 
-def _users(info: EngineInfo) -> list[Check]:
+def _users(info: EngineInfo) -> list[DoctorCheck]:
     """Say so where its containers do not have the machine's; whether they suffice is shown by a start."""
     if not info.users:
         return []
-    return [Check("user ids", "note", f"the engine is {info.users}: its containers have those that it was given")]
+    return [DoctorCheck("user ids", "note", f"the engine is {info.users}: its containers have those that it was given")]
 
 
 def _host_has_swap() -> bool:
     return len(Path("/proc/swaps").read_text().splitlines()) > 1
 
 
-def _runtime(info: EngineInfo, wanted: str | None) -> Check:
+def _runtime(info: EngineInfo, wanted: str | None) -> DoctorCheck:
     there = sorted(name for name in info.runtimes if not name.startswith("io.containerd."))
     if wanted is None or wanted in there:
-        return Check(
+        return DoctorCheck(
             "runtime", "ok", f"{wanted or f'{info.default_runtime} (the default)'}; there are {', '.join(there)}"
         )
     remedy = (
@@ -240,60 +242,60 @@ def _runtime(info: EngineInfo, wanted: str | None) -> Check:
         if wanted == "runsc"
         else 'add it to "runtimes" of the engine\'s daemon.json'
     )
-    return Check("runtime", "wrong", f"{wanted} is chosen; there are {', '.join(there)}", remedy)
+    return DoctorCheck("runtime", "wrong", f"{wanted} is chosen; there are {', '.join(there)}", remedy)
 
 
-def _gvisor(info: EngineInfo) -> Check:
+def _gvisor(info: EngineInfo) -> DoctorCheck:
     if "runsc" in info.runtimes:
-        return Check("gvisor", "ok", 'available: --runtime runsc, or c.SandboxKernel.runtime = "runsc"')
-    return Check("gvisor", "note", "not a runtime of the engine", f"optional: `{own_as_root('setup --gvisor')}`")
+        return DoctorCheck("gvisor", "ok", 'available: --runtime runsc, or c.SandboxKernel.runtime = "runsc"')
+    return DoctorCheck("gvisor", "note", "not a runtime of the engine", f"optional: `{own_as_root('setup --gvisor')}`")
 
 
-def _memory(info: EngineInfo, settings: Settings) -> Check:
+def _memory(info: EngineInfo, settings: Settings) -> DoctorCheck:
     total, wanted = info.memory_bytes, settings.limits.memory
     found = f"{format_bytes(wanted)} a session" + (f", of {format_bytes(total)} of the machine" if total else "")
     if total and wanted > total:
-        return Check("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")
-    return Check("memory", "ok", found)
+        return DoctorCheck("memory", "note", found, "a session can exhaust the machine: choose a smaller --memory")
+    return DoctorCheck("memory", "ok", found)
 
 
-def _disk(info: EngineInfo) -> Check:
+def _disk(info: EngineInfo) -> DoctorCheck:
     try:
         free = shutil.disk_usage(info.folder).free
     except OSError:
-        return Check("disk", "skipped", f"{info.folder or 'the engine folder'} cannot be seen from here")
+        return DoctorCheck("disk", "skipped", f"{info.folder or 'the engine folder'} cannot be seen from here")
     found = f"{format_bytes(free)} free in {info.folder}"
     if free < FREE_DISK_BYTES:
-        return Check("disk", "note", found, f"an image build wants {format_bytes(FREE_DISK_BYTES)}")
-    return Check("disk", "ok", found)
+        return DoctorCheck("disk", "note", found, f"an image build wants {format_bytes(FREE_DISK_BYTES)}")
+    return DoctorCheck("disk", "ok", found)
 
 
-async def image_row(engine: Inspectable, name: str, architecture: str) -> Check:
+async def image_row(engine: Inspectable, name: str, architecture: str) -> DoctorCheck:
     its = provider(engine.address)
     if (said := await asyncio.to_thread(its.state, name)) is not None:
-        return Check(*said)
+        return DoctorCheck(*said)
     try:
         found = await engine.image(name)
     except SandboxError:
         command = build_command(name)
         remedy = f"`{command}`" if command else f"build or load {name}; it is never pulled"
-        return Check("image", "wrong", f"{name} is not there", remedy)
+        return DoctorCheck("image", "wrong", f"{name} is not there", remedy)
     text = f"{name}, {format_bytes(found.size_bytes)}, made {found.made}"
     if kind := BY_NAME.get(name):
         from .image_build import chain
 
         current = chain(kind, None, None, architecture, fresh=False)[-1].digest
         if found.contents != current:
-            return Check("image", "note", f"{text}; this version would build another", f"`{build_command(name)}`")
+            return DoctorCheck("image", "note", f"{text}; this version would build another", f"`{build_command(name)}`")
         text += ", current"
-    return Check("image", "ok", text)
+    return DoctorCheck("image", "ok", text)
 
 
-def _browser() -> Check:
+def _browser() -> DoctorCheck:
     from .browser_wall import row
 
     status, found, remedy = row()
-    return Check("browser", status, found, remedy)
+    return DoctorCheck("browser", status, found, remedy)
 
 
 # --- a real start -----------------------------------------------------------------------------------------------------
@@ -318,39 +320,43 @@ def start_remedy(error: SandboxError, settings: Settings) -> str:
     return "the engine refuses it for the cause that it says; its log may say more"
 
 
-async def attested_row(engine: base.Engine, settings: Settings) -> Check:
+async def attested_row(engine: base.Engine, settings: Settings) -> DoctorCheck:
     from ..session import self_test
 
     try:
         lines = await self_test.attestation(settings, engine)
     except SandboxError as error:
-        return Check("attestation", "wrong", str(error), start_remedy(error, settings))
+        return DoctorCheck("attestation", "wrong", str(error), start_remedy(error, settings))
     lost = [line for line in lines if not line.ok]
     if lost:
         found = "; ".join(line.sentence for line in lost)
         remedy = "such a sandbox is refused: docs/isolation.md says what a protection needs; or choose another engine"
-        return Check("attestation", "wrong", found, remedy, lines)
-    return Check("attestation", "ok", f"a sandbox started, and all {len(lines)} protections are in place", "", lines)
+        return DoctorCheck("attestation", "wrong", found, remedy, lines)
+    return DoctorCheck(
+        "attestation", "ok", f"a sandbox started, and all {len(lines)} protections are in place", "", lines
+    )
 
 
-async def first_cell_row(engine: base.Engine, settings: Settings) -> Check:
+async def first_cell_row(engine: base.Engine, settings: Settings) -> DoctorCheck:
     from ..session import self_test
 
     began = time.perf_counter()
     try:
         shown = await self_test.first_cell(settings, engine)
     except SandboxError as error:
-        return Check("first cell", "wrong", f"{error.name}: {error}", start_remedy(error, settings))
+        return DoctorCheck("first cell", "wrong", f"{error.name}: {error}", start_remedy(error, settings))
     if shown != "42":
         remedy = f"the image {settings.image} has another kernel than IPython's, or a broken one"
-        return Check("first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", remedy)
-    return Check("first cell", "ok", f"answered {time.perf_counter() - began:.1f} s after its start")
+        return DoctorCheck("first cell", "wrong", f"6 * 7 shows {shown[:500]!r}", remedy)
+    return DoctorCheck("first cell", "ok", f"answered {time.perf_counter() - began:.1f} s after its start")
 
 
 # --- the kernelspec --------------------------------------------------------------------------------------------------
 
 
-def kernelspec_row(name: str, folder: Path | None = None, given: Mapping[str, object] = MappingProxyType({})) -> Check:
+def kernelspec_row(
+    name: str, folder: Path | None = None, given: Mapping[str, object] = MappingProxyType({})
+) -> DoctorCheck:
     """Check that front ends find the kernel, and that its command line works. `given` are settings of the check."""
     from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 
@@ -358,11 +364,11 @@ def kernelspec_row(name: str, folder: Path | None = None, given: Mapping[str, ob
         found = KernelSpec.from_resource_dir(str(folder)) if folder else None
         spec = found or KernelSpecManager().get_kernel_spec(name)
     except NoSuchKernel:
-        return Check("kernelspec", "wrong", f"no kernel {name} is installed", _installs(name, given))
+        return DoctorCheck("kernelspec", "wrong", f"no kernel {name} is installed", _installs(name, given))
     except Exception as error:  # whatever a broken kernel.json leads to
         unreadable = f"the kernel.json of {name} cannot be read: {type(error).__name__}: {error}"
         broken = folder or Path(KernelSpecManager().find_kernel_specs().get(name, ""))
-        return Check("kernelspec", "wrong", unreadable, _installs(name, given, broken))
+        return DoctorCheck("kernelspec", "wrong", unreadable, _installs(name, given, broken))
     where = f"{name} in {spec.resource_dir}"
     anew = _installs(name, _readable(spec.argv) | dict(given), Path(spec.resource_dir))
     try:
@@ -373,8 +379,8 @@ def kernelspec_row(name: str, folder: Path | None = None, given: Mapping[str, ob
             problem = f"its setting {error.setting} is refused: {problem}"
             anew = f"{anew}, and another {SETTINGS[error.setting].flag} if it is to have one"
     if problem:
-        return Check("kernelspec", "wrong", f"{where}: {problem}", anew)
-    return Check("kernelspec", "ok", where)
+        return DoctorCheck("kernelspec", "wrong", f"{where}: {problem}", anew)
+    return DoctorCheck("kernelspec", "ok", where)
 
 
 def _installs(name: str, values: Mapping[str, object], folder: Path | None = None) -> str:
@@ -431,7 +437,7 @@ def _problem_of(argv: list[str], interrupt_mode: str) -> str | None:
     return None
 
 
-def promise_rows() -> list[Check]:
+def promise_rows() -> list[DoctorCheck]:
     """Name the kernelspecs of this machine that promise a sandbox, and have another command than our kernel's.
 
     VS Code and Zed start a kernelspec's command themselves: then it runs without a sandbox. They look into more folders
@@ -441,7 +447,7 @@ def promise_rows() -> list[Check]:
     from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
     by_default = KernelProvisionerFactory.instance().default_provisioner_name == PROVISIONER
-    rows: list[Check] = []
+    rows: list[DoctorCheck] = []
     for place in dict.fromkeys([*KernelSpecManager().kernel_dirs, str(Path.home() / ".local/share/jupyter/kernels")]):
         for folder in sorted(file.parent for file in Path(place).glob("*/kernel.json")):
             try:
@@ -457,10 +463,10 @@ def promise_rows() -> list[Check]:
                 continue
             if lacking:
                 found = f"{folder}: VS Code and Zed do not read a provisioner's config: {', '.join(sorted(lacking))}"
-                rows.append(Check("kernelspecs", "note", found, remedy))
+                rows.append(DoctorCheck("kernelspecs", "note", found, remedy))
             elif not is_own(spec.argv) and (promises or (by_default and named is None)):
                 found = f"{folder}: VS Code and Zed start {shlex.join(spec.argv[:2])} ... on this machine"
-                rows.append(Check("kernelspecs", "wrong" if promises else "note", found, remedy))
+                rows.append(DoctorCheck("kernelspecs", "wrong" if promises else "note", found, remedy))
     return rows
 
 
@@ -472,7 +478,7 @@ def _promised(spec: KernelSpec, about: Mapping[str, object]) -> dict[str, object
     return kernel | {name: about[name] for name in ("image", "kernel") if name in about}
 
 
-def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Check]:
+def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[DoctorCheck]:
     """Check what the settings of plugins name: in these settings, and in those of the kernels that are installed."""
     own = ("", settings, dict(os.environ))
     kernels = [(f" of {name}", its, variables) for name, its, variables in _kernels(folder)]
@@ -485,17 +491,17 @@ def rows_of_plugins(settings: Settings, folder: Path | None = None) -> list[Chec
     return rows
 
 
-def inventory_rows(settings: Settings) -> list[Check]:
+def inventory_rows(settings: Settings) -> list[DoctorCheck]:
     """Say what plugins keep on this user's disk."""
     there = [plugin.inventory(settings) for plugin in index.plugins() if plugin.inventory is not None]
     return [_row_of(name, found) for one in there for name, found in one.items()]
 
 
-def _row_of(name: str, found: Diagnosis) -> Check:
+def _row_of(name: str, found: Diagnosis) -> DoctorCheck:
     certain = any(one.certain for one in found.problems)
     status: Status = "wrong" if certain else "note" if found.problems else "ok"
     said = "; ".join(one.missing for one in found.problems) or found.there
-    return Check(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found.problems)))
+    return DoctorCheck(name, status, said, "; ".join(dict.fromkeys(one.remedy for one in found.problems)))
 
 
 def _kernels(folder: Path | None = None) -> Iterator[tuple[str, Settings, dict[str, str]]]:

@@ -28,7 +28,7 @@ from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.package_files import brought
 from ..engines.image_names import Kind
 from ..wheels import image_wheels
-from ..wheels.pip_process import Target
+from ..wheels.pip_process import WheelTarget
 from ..wheels.requirements import read as read_requirements
 from . import engine_setup
 from .build_lock import alone
@@ -112,7 +112,7 @@ class Stage:
 
 def chain(kind: Kind, tag: str | None, requirements: Path | None, architecture: str, *, fresh: bool) -> list[Stage]:
     """Return the stages up to the one asked for; each digest covers the stages before it."""
-    recipes, target, made = brought("images"), Target(architecture), KINDS[kind]
+    recipes, target, made = brought("images"), WheelTarget(architecture), KINDS[kind]
     texts = [(recipes / name).read_text() for name in (*RECIPE_FILES, "installer.lock")]
     digest = _digest(architecture, *SETTINGS, *made.debian, *texts)
     stages = []

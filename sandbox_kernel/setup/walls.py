@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from ..core.errors import SandboxError
 from ..core.model import Settings
 from ..engines.select import AUTO, DOCKER, is_service, make_engine, of_plugins, provider
-from ..engines.wall import Cell, Wall
+from ..engines.wall import Wall, WallCell
 
 ASKED_SECONDS = 20.0
 """How long a wall may take to say whether it is here."""
@@ -32,9 +32,9 @@ WALLS = (
         needs="Docker 20.10 or newer, with access for this user (equal to root); an image",
         costs="a start and a cell take slightly longer than without; memory doubles; computing costs nothing",
         enforces={
-            "sys": Cell("no", "read-only, and facts about the machine are masked"),
-            "kernel": Cell("no"),
-            "ends": Cell("yes", "by the reaper"),
+            "sys": WallCell("no", "read-only, and facts about the machine are masked"),
+            "kernel": WallCell("no"),
+            "ends": WallCell("yes", "by the reaper"),
         },
     ),
     Wall(
@@ -49,14 +49,14 @@ WALLS = (
         needs="the same as runc, and runsc as a runtime of Docker",
         costs="a start takes about four times as long, a small cell five times; computing costs little",
         enforces={
-            "within": Cell("no", "they are gVisor's own"),
-            "user": Cell("no", "one inside; outside it is nobody, as for all of gVisor"),
-            "sys": Cell("no", "gVisor's own"),
-            "calls": Cell("no", "gVisor has its own list, for itself"),
-            "calls-agent": Cell("yes", "in gVisor's kernel"),
-            "files-number": Cell("no", "they count as memory"),
-            "threads": Cell("no", "they count as memory"),
-            "ends": Cell("yes", "by the reaper"),
+            "within": WallCell("no", "they are gVisor's own"),
+            "user": WallCell("no", "one inside; outside it is nobody, as for all of gVisor"),
+            "sys": WallCell("no", "gVisor's own"),
+            "calls": WallCell("no", "gVisor has its own list, for itself"),
+            "calls-agent": WallCell("yes", "in gVisor's kernel"),
+            "files-number": WallCell("no", "they count as memory"),
+            "threads": WallCell("no", "they count as memory"),
+            "ends": WallCell("yes", "by the reaper"),
         },
     ),
 )
@@ -87,9 +87,9 @@ ENFORCED = {
 """What a wall may enforce, by its code."""
 
 
-def enforced(wall: Wall) -> dict[str, Cell]:
+def enforced(wall: Wall) -> dict[str, WallCell]:
     """Return what one wall enforces, by the codes of the rows."""
-    return {code: wall.enforces.get(code, Cell("yes")) for code in ENFORCED}
+    return {code: wall.enforces.get(code, WallCell("yes")) for code in ENFORCED}
 
 
 def enforced_as_markdown() -> str:
@@ -102,7 +102,7 @@ def enforced_as_markdown() -> str:
     return "\n".join(lines)
 
 
-def _texts(cells: list[Cell]) -> list[str]:
+def _texts(cells: list[WallCell]) -> list[str]:
     """Return the cells of a row; one with the words of its left neighbour only says so."""
     pairs = zip([None, *cells], cells, strict=False)
     return ["the same" if cell.words and cell == left else str(cell) for left, cell in pairs]
@@ -122,7 +122,7 @@ def sentences(wall: Wall) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenWall:
     """A wall, and whether it is on this machine."""
 
     wall: Wall
@@ -130,7 +130,7 @@ class Seen:
     found: str
 
 
-async def survey(settings: Settings) -> list[Seen]:
+async def survey(settings: Settings) -> list[SeenWall]:
     """Ask for each wall whether it is here, all at once and within twenty seconds."""
     return list(await asyncio.gather(*(_look(wall, settings) for wall in all_walls())))
 
@@ -145,24 +145,24 @@ def _is_docker_s(engine: str) -> bool:
     return engine != AUTO and (provider(engine).name == DOCKER or is_service(engine))
 
 
-async def _look(wall: Wall, settings: Settings) -> Seen:
+async def _look(wall: Wall, settings: Settings) -> SeenWall:
     try:
         async with asyncio.timeout(ASKED_SECONDS):
             own = wall.engine == DOCKER and _is_docker_s(settings.engine)
             engine = make_engine(settings if own else replace(settings, engine=wall.engine))
             info = await engine.info()
             if wall.runtime and wall.runtime not in info.runtimes:
-                return Seen(wall, False, f"the engine has no runtime {wall.runtime}")
+                return SeenWall(wall, False, f"the engine has no runtime {wall.runtime}")
             unmet = [one for one in await engine.conditions() if not one.met]
             if "best-effort" in wall.settings:
                 unmet = [one for one in unmet if one.name != "cgroup"]
             if unmet:
-                return Seen(wall, False, f"{unmet[0].name}: {unmet[0].found}")
-            return Seen(wall, True, info.version)
+                return SeenWall(wall, False, f"{unmet[0].name}: {unmet[0].found}")
+            return SeenWall(wall, True, info.version)
     except SandboxError as error:
-        return Seen(wall, False, str(error))
+        return SeenWall(wall, False, str(error))
     except TimeoutError:
-        return Seen(wall, False, f"no answer within {ASKED_SECONDS:g} s")
+        return SeenWall(wall, False, f"no answer within {ASKED_SECONDS:g} s")
 
 
 FIELDS = (
@@ -176,7 +176,7 @@ FIELDS = (
 )
 
 
-def as_json(seen: Iterable[Seen]) -> str:
+def as_json(seen: Iterable[SeenWall]) -> str:
     """Return a list of what is in `Wall`, each with "here", "found" and what it enforces."""
     rows = []
     for one in seen:
@@ -187,7 +187,7 @@ def as_json(seen: Iterable[Seen]) -> str:
     return json.dumps(rows, indent=2)
 
 
-def as_text(seen: Iterable[Seen]) -> str:
+def as_text(seen: Iterable[SeenWall]) -> str:
     """Return the walls for a terminal, one beneath the other."""
     import textwrap
 

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError
 from ..core.model import format_bytes
-from .pip_process import PYTHON_VERSION, Pip, PipFailed, PipTooLarge, PipTooSlow, Target
+from .pip_process import PYTHON_VERSION, Pip, PipFailed, PipTooLarge, PipTooSlow, WheelTarget
 from .requirements import Wanted
 from .resolver import Unresolved, WrongHash, errors_of, explain, fetch, resolve
 
@@ -47,7 +47,7 @@ def lock_of(recipes: Path, name: str, python: str = PYTHON_VERSION) -> Path:
     return recipes / "locks" / f"{name}-{python}.lock"
 
 
-def locked(recipes: Path, name: str, target: Target) -> Wheels:
+def locked(recipes: Path, name: str, target: WheelTarget) -> Wheels:
     """Return the wheels of a lock; pip checks each hash here, and again where they are installed."""
     path = lock_of(recipes, name, target.python)
     lock = path.read_text()
@@ -67,7 +67,7 @@ def locked(recipes: Path, name: str, target: Target) -> Wheels:
     return Wheels(files if pip is None else (*files, pip), lock)
 
 
-def all_locked(recipes: Path, names: Sequence[str], target: Target) -> Wheels:
+def all_locked(recipes: Path, names: Sequence[str], target: WheelTarget) -> Wheels:
     """Return the wheels of several locks, which agree on each package that more than one has."""
     each = [locked(recipes, name, target) for name in names]
     files = {file.name: file for wheels in each for file in wheels.files[:-1]}
@@ -76,12 +76,12 @@ def all_locked(recipes: Path, names: Sequence[str], target: Target) -> Wheels:
     )
 
 
-def installer(recipes: Path, target: Target) -> Path:
+def installer(recipes: Path, target: WheelTarget) -> Path:
     """Return pip itself as a wheel, of the locked version: any Python runs it as it is."""
-    return locked(recipes, "installer", Target(target.architecture)).files[0]
+    return locked(recipes, "installer", WheelTarget(target.architecture)).files[0]
 
 
-def resolved(recipes: Path, wanted: Wanted, target: Target, *, fresh: bool = False) -> Wheels:
+def resolved(recipes: Path, wanted: Wanted, target: WheelTarget, *, fresh: bool = False) -> Wheels:
     """Return wheels that meet a user's requirements, and all that these need.
 
     What the images have already keeps its version if that is possible at all; the kernel and what it needs always do.
@@ -128,7 +128,7 @@ def _pins(lock: Path) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-def _fill(folder: Path, wheel: Path | None, target: Target, name: str, fill: Callable[[Pip, Path], None]) -> None:
+def _fill(folder: Path, wheel: Path | None, target: WheelTarget, name: str, fill: Callable[[Pip, Path], None]) -> None:
     """Fill `folder` by pip; it appears complete or not at all. Raises what `fill` raises, and `EngineError`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.part-", dir=folder.parent))

@@ -47,7 +47,7 @@ _KEPT_IF_ABSOLUTE = re.compile(r"PIP_(FIND_LINKS|CONFIG_FILE|CACHE_DIR)")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WheelTarget:
     """What wheels are for; an image's Python and system, unless it is said otherwise."""
 
     architecture: str
@@ -102,7 +102,7 @@ class Pip:
         self,
         place: Path,
         wheel: Path | None,
-        target: Target,
+        target: WheelTarget,
         seconds: float,
         *,
         index: str | None = None,
@@ -190,14 +190,14 @@ class Pip:
                 return
 
 
-def fitting(target: Target) -> list[str]:
+def fitting(target: WheelTarget) -> list[str]:
     """Return the options by which pip takes what runs there, and wheels only; it asks nobody and says little."""
     platforms = [f"--platform={tag}" for tag in platform_tags(target)]
     chosen = ["--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}", *platforms]
     return [*chosen, "--quiet", "--disable-pip-version-check", "--no-input"]
 
 
-def platform_tags(target: Target) -> list[str]:
+def platform_tags(target: WheelTarget) -> list[str]:
     """Return the platforms whose wheels run there, newest first; pip wants each of them named."""
     architecture = target.architecture
     tags = [f"manylinux_2_{minor}_{architecture}" for minor in range(target.glibc, OLDEST_GLIBC - 1, -1)]

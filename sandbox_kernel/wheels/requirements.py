@@ -125,7 +125,7 @@ class Wanted:
 def read(path: Path) -> Wanted:
     """Read a requirements file. Raises `ConfigurationError` with the line that is not taken, and why."""
     wanted = Wanted()
-    _Reader(wanted).file(os.fspath(path), constraints=False, depth=0)
+    _RequirementReader(wanted).file(os.fspath(path), constraints=False, depth=0)
     return wanted
 
 
@@ -135,7 +135,7 @@ def asked(texts: Sequence[str], *, paths: bool) -> Wanted:
     Raises `ConfigurationError`.
     """
     wanted = Wanted()
-    reader = _Reader(wanted, paths=paths)
+    reader = _RequirementReader(wanted, paths=paths)
     for text in texts:
         try:
             if not isinstance(text, str) or len(text) > MAX_ASKED or not text.isprintable():
@@ -149,7 +149,7 @@ def asked(texts: Sequence[str], *, paths: bool) -> Wanted:
     return wanted
 
 
-class _Reader:
+class _RequirementReader:
     def __init__(self, wanted: Wanted, *, paths: bool = True) -> None:
         """Without `paths`, no file of this machine is opened for what a line names."""
         self.wanted = wanted

@@ -25,7 +25,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from .pip_process import Pip, PipFailed, Target
+from .pip_process import Pip, PipFailed, WheelTarget
 from .requirements import Wanted
 
 MAX_TRIES = 30
@@ -62,7 +62,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
+class _Requirement:
     """One requirement: of a chosen version, or of the user (None)."""
 
     by: tuple[str, str] | None
@@ -123,8 +123,8 @@ class _Search:
         self.pip, self.kept, self.are_there = pip, kept, are_there
         self.flags = [*wanted.flags, *["--require-hashes"][: wanted.has_hashes]]
         self.hashes: dict[str, frozenset[str]] = {}
-        self.wanted = [_Ask(None, one) for one in self.read(wanted.lines)]
-        self.constraints = [_Ask(None, one) for one in self.read(wanted.constraints)]
+        self.wanted = [_Requirement(None, one) for one in self.read(wanted.lines)]
+        self.constraints = [_Requirement(None, one) for one in self.read(wanted.constraints)]
         self.files: dict[str, tuple[str, str]] = {}
         """By the name of a package, the version of the wheel that the user names, and the line for it."""
         folder = Path(tempfile.mkdtemp(dir=pip.place))
@@ -134,7 +134,7 @@ class _Search:
                 raise Unresolved(f"two wheels of {name} are named")
             digest = f" --hash=sha256:{wheel.sha256}" if wanted.has_hashes else ""
             self.files[name] = version, f"{wheel.copy(folder)}{digest}"
-            self.wanted.append(_Ask(None, Requirement(f"{name}=={version}")))
+            self.wanted.append(_Requirement(None, Requirement(f"{name}=={version}")))
         self.chosen: dict[str, Chosen] = {}
         """By name, the last chosen last."""
         self.found: dict[str, Chosen | PipFailed] = {}
@@ -181,9 +181,9 @@ class _Search:
                     return list(self.chosen.values())
                 self.choose(asked, lines)
 
-    def asked(self) -> dict[str, list[_Ask]]:
+    def asked(self) -> dict[str, list[_Requirement]]:
         """Return what is asked of each package: by the user, and by all that is chosen because of that."""
-        asked: dict[str, list[_Ask]] = {}
+        asked: dict[str, list[_Requirement]] = {}
         followed: dict[str, set[str]] = {}
         left = self.wanted[::-1]
         while left:
@@ -198,14 +198,14 @@ class _Search:
                 asked[ask.name].append(ask)
         return asked
 
-    def needs(self, one: Chosen, extras: set[str]) -> list[_Ask]:
+    def needs(self, one: Chosen, extras: set[str]) -> list[_Requirement]:
         found = []
         for need in one.needs:
             marker = need.marker
             if "" in extras if marker is None else any(self.holds(marker, extra) for extra in extras):
                 if need.url is not None:
                     raise Unresolved(f"{one.name} {one.version} needs {need.name} by an address, which is not asked")
-                found.append(_Ask((one.name, one.version), need))
+                found.append(_Requirement((one.name, one.version), need))
         return found
 
     def bars(self, name: str) -> dict[str, frozenset[tuple[str, str]]]:
@@ -217,16 +217,16 @@ class _Search:
         """Return the versions that a package must have, whatever is asked of it."""
         return [*self.files.get(name, ())[:1], *filter(None, [self.kept.get(name)])]
 
-    def is_impossible(self, name: str, asks: Iterable[_Ask]) -> bool:
+    def is_impossible(self, name: str, asks: Iterable[_Requirement]) -> bool:
         """Say whether it is known without pip that no version fits."""
         bars = self.bars(name)
         return any(version in bars or not all(ask.takes(version) for ask in asks) for version in self.fixed(name))
 
-    def still_fits(self, name: str, asks: Iterable[_Ask]) -> bool:
+    def still_fits(self, name: str, asks: Iterable[_Requirement]) -> bool:
         one = self.chosen.get(name)
         return one is not None and one.version not in self.bars(name) and all(ask.takes(one.version) for ask in asks)
 
-    def line(self, name: str, asks: Iterable[_Ask]) -> str:
+    def line(self, name: str, asks: Iterable[_Requirement]) -> str:
         """Return the line by which pip is asked for a package."""
         if name in self.files:
             return self.files[name][1]
@@ -238,7 +238,7 @@ class _Search:
         hashes = sorted(self.hashes.get(name, ()))
         return "".join([name, ",".join(sorted(specifiers)), *(f" --hash={one}" for one in hashes)])
 
-    def choose(self, asked: Mapping[str, Sequence[_Ask]], lines: Mapping[str, str]) -> None:
+    def choose(self, asked: Mapping[str, Sequence[_Requirement]], lines: Mapping[str, str]) -> None:
         """Have pip choose what lines ask for. The first line for which it finds nothing ends that."""
         unknown = {line: name for name, line in lines.items() if line not in self.found}
         if unknown:
@@ -269,7 +269,7 @@ class _Search:
                     self.step_back(name, asked[name], why)
                     return
 
-    def step_back(self, name: str, asks: Iterable[_Ask], why: Unresolved) -> None:
+    def step_back(self, name: str, asks: Iterable[_Requirement], why: Unresolved) -> None:
         """Give up the version chosen last of those because of which a package cannot be had.
 
         Raises `Unresolved` if there is none, or if enough was tried.
@@ -285,7 +285,7 @@ class _Search:
         self.barred.setdefault(last[0], {})[last[1]] = frozenset(because - {last})
         del self.chosen[last[0]]
 
-    def conflict(self, name: str, asks: Sequence[_Ask]) -> Unresolved:
+    def conflict(self, name: str, asks: Sequence[_Requirement]) -> Unresolved:
         kept = self.kept.get(name)
         against = asks if kept is None else [ask for ask in asks if not ask.takes(kept)]
         said = "; ".join(dict.fromkeys(map(str, against)))[-1000:]
@@ -313,7 +313,7 @@ def _read(row: Mapping[str, Any]) -> Chosen:
         raise Unresolved(f"the metadata of {name} {version} cannot be read") from None
 
 
-def explain(stderr: str, target: Target) -> Unresolved:
+def explain(stderr: str, target: WheelTarget) -> Unresolved:
     """Return why pip did not choose, from what it said."""
     if missing := _missing(stderr):
         what = "has no wheel" if "(from versions: none)" in stderr else "has no wheel in a version that fits"

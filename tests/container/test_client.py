@@ -21,7 +21,7 @@ from sandbox_kernel import AsyncSandbox, CallbackFailed, ConfigurationError, Exe
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.engines.inspectable import Listed
-from sandbox_kernel.sdk.execution import Recorder
+from sandbox_kernel.sdk.execution import ExecutionRecorder
 from tests.support.kernels import containers_of
 
 SOON = 20.0
@@ -128,7 +128,7 @@ def shown(kind: str, text: str, display_id: str) -> Message:
 
 
 def test_an_update_is_for_the_displays_before_it() -> None:
-    recorder = Recorder("")
+    recorder = ExecutionRecorder("")
     for kind, text in (("display_data", "one"), ("update_display_data", "two"), ("display_data", "three")):
         list(recorder.take(shown(kind, text, "a"), None))
     list(recorder.take(shown("update_display_data", "other", "b"), None))
@@ -137,7 +137,7 @@ def test_an_update_is_for_the_displays_before_it() -> None:
 
 @pytest.mark.parametrize("ids", [1, 10_000])
 def test_many_updates_of_many_displays_do_not_hold_up_the_process(ids: int) -> None:
-    recorder, began = Recorder(""), time.thread_time()
+    recorder, began = ExecutionRecorder(""), time.thread_time()
     for kind in ("display_data", "update_display_data"):
         for number in range(10_000):
             list(recorder.take(shown(kind, kind, str(number % ids)), None))

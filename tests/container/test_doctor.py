@@ -24,7 +24,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
 from sandbox_kernel.session import self_test
 from sandbox_kernel.setup import doctor, image_build
-from sandbox_kernel.setup.doctor import Check, table
+from sandbox_kernel.setup.doctor import DoctorCheck, table
 from sandbox_kernel.setup.install import install
 from tests.support.engines import IMAGE, containers_of, new_spec
 from tests.support.remedies import only
@@ -336,9 +336,9 @@ def test_a_broken_kernelspec_is_a_row_of_the_table(text: str, kernelspec: Path) 
 def test_the_table_shows_remedies_beneath_their_rows() -> None:
     """Notes have one too, but only what is wrong counts as wrong."""
     rows = [
-        Check("one", "ok", "fine"),
-        Check("two", "note", "odd", "maybe"),
-        Check("three", "wrong", "bad", "do it"),
+        DoctorCheck("one", "ok", "fine"),
+        DoctorCheck("two", "note", "odd", "maybe"),
+        DoctorCheck("three", "wrong", "bad", "do it"),
     ]
     lines = table(rows).splitlines()
     assert lines[0].split() == ["ok", "one", "fine"]

@@ -18,7 +18,7 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.setup import engine_setup, image_build
 from sandbox_kernel.wheels import image_wheels
-from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, Target, platform_tags
+from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, WheelTarget, platform_tags
 from sandbox_kernel.wheels.requirements import read
 
 RECIPES = brought("images")
@@ -366,7 +366,7 @@ def test_missing_requirements_file_is_the_callers_fault(tmp_path: Path) -> None:
 
 
 def test_newest_platform_comes_first() -> None:
-    tags = platform_tags(Target("aarch64"))
+    tags = platform_tags(WheelTarget("aarch64"))
     assert tags[0] == "manylinux_2_41_aarch64"
     assert "manylinux2014_aarch64" in tags
     assert "manylinux1_aarch64" not in tags

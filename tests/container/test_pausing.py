@@ -255,7 +255,7 @@ async def test_what_does_not_go_through_a_broker_says_so_at_once(image: str) -> 
 def test_an_agent_that_stood_still_does_not_take_its_host_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    lease = process.Lease()
+    lease = process.SilenceLease()
     for _ in range(50):
         now[0] += 1.0
         assert not lease.over()

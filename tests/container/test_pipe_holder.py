@@ -30,16 +30,16 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> pipe_holder.Place:
+def place(tmp_path: Path) -> pipe_holder.MeetingPlace:
     return pipe_holder.place(str(tmp_path / "connection.json"), secrets.token_hex())
 
 
 @pytest.fixture
-def open_place() -> Iterator[pipe_holder.Place]:
+def open_place() -> Iterator[pipe_holder.MeetingPlace]:
     """A meeting place that another user can reach, as no real one is: what is left is who they are."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        yield pipe_holder.Place((folder,), "meeting")
+        yield pipe_holder.MeetingPlace((folder,), "meeting")
 
 
 @pytest.fixture
@@ -55,7 +55,9 @@ def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
     """Return a function that keeps the pipe's writing end in a thread; what that returns waits for the outcome."""
     threads: list[threading.Thread] = []
 
-    def begin(place: pipe_holder.Place, state: bytes = b'{"kept": 1}', seconds: float = 10.0) -> Callable[[], bool]:
+    def begin(
+        place: pipe_holder.MeetingPlace, state: bytes = b'{"kept": 1}', seconds: float = 10.0
+    ) -> Callable[[], bool]:
         outcome: list[bool] = []
         listener, path = pipe_holder.listen(place)
         Path(path).chmod(0o666)
@@ -82,7 +84,9 @@ def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
 Keep = Callable[..., Callable[[], bool]]
 
 
-def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: pipe_holder.Place, pipe: tuple[int, int]) -> None:
+def test_the_successor_gets_the_pipe_and_the_state(
+    keep: Keep, place: pipe_holder.MeetingPlace, pipe: tuple[int, int]
+) -> None:
     given = keep(place)
     found = pipe_holder.collect(place)
     assert found is not None
@@ -95,7 +99,7 @@ def test_the_successor_gets_the_pipe_and_the_state(keep: Keep, place: pipe_holde
     assert pipe_holder.collect(place) is None
 
 
-def test_a_large_state_arrives_whole(keep: Keep, place: pipe_holder.Place) -> None:
+def test_a_large_state_arrives_whole(keep: Keep, place: pipe_holder.MeetingPlace) -> None:
     given = keep(place, b'{"text": "%s"}' % (b"x" * 3_000_000))
     found = pipe_holder.collect(place)
     assert found is not None
@@ -114,11 +118,11 @@ def test_who_does_not_know_the_key_finds_nothing(tmp_path: Path, changed: str) -
         assert pipe_holder.collect(other) is None
 
 
-def test_nobody_left_anything(place: pipe_holder.Place) -> None:
+def test_nobody_left_anything(place: pipe_holder.MeetingPlace) -> None:
     assert pipe_holder.collect(place) is None
 
 
-def test_without_a_successor_the_pipe_holder_ends(keep: Keep, place: pipe_holder.Place) -> None:
+def test_without_a_successor_the_pipe_holder_ends(keep: Keep, place: pipe_holder.MeetingPlace) -> None:
     with Stopwatch() as watch:
         assert not keep(place, seconds=0.3)()
     assert watch.seconds < 3
@@ -154,7 +158,9 @@ while True:
 
 
 @root_only
-def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, open_place: pipe_holder.Place) -> None:
+def test_another_user_gets_nothing_and_the_successor_still_does(
+    keep: Keep, open_place: pipe_holder.MeetingPlace
+) -> None:
     given = keep(open_place)
     stranger = as_nobody(CONNECT, path_of(open_place))
     assert stranger.stdout == "(b'', [])\n", stranger.stderr
@@ -165,7 +171,7 @@ def test_another_user_gets_nothing_and_the_successor_still_does(keep: Keep, open
 
 
 @root_only
-def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: pipe_holder.Place) -> None:
+def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: pipe_holder.MeetingPlace) -> None:
     """Who connects again and again holds no container in being."""
     with Stopwatch() as watch:
         waits = keep(open_place, seconds=1.0)
@@ -176,7 +182,7 @@ def test_another_user_does_not_prolong_the_wait(keep: Keep, open_place: pipe_hol
 
 
 @root_only
-def test_another_user_reaches_no_real_place(keep: Keep, open_place: pipe_holder.Place) -> None:
+def test_another_user_reaches_no_real_place(keep: Keep, open_place: pipe_holder.MeetingPlace) -> None:
     """Without the mode that the test gives it, nobody else can even connect."""
     given = keep(open_place)
     Path(path_of(open_place)).chmod(0o600)
@@ -187,7 +193,7 @@ def test_another_user_reaches_no_real_place(keep: Keep, open_place: pipe_holder.
     assert given()
 
 
-def test_the_file_of_a_meeting_place_is_for_one_user(open_place: pipe_holder.Place) -> None:
+def test_the_file_of_a_meeting_place_is_for_one_user(open_place: pipe_holder.MeetingPlace) -> None:
     listener, path = pipe_holder.listen(open_place)
     with listener:
         assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
@@ -207,7 +213,7 @@ def test_a_long_path_is_no_hindrance(tmp_path: Path, keep: Keep) -> None:
     assert not list(folder.iterdir())
 
 
-def test_what_a_killed_pipe_holder_left_is_no_hindrance(place: pipe_holder.Place, keep: Keep) -> None:
+def test_what_a_killed_pipe_holder_left_is_no_hindrance(place: pipe_holder.MeetingPlace, keep: Keep) -> None:
     pipe_holder.listen(place)[0].close()
     assert Path(path_of(place)).exists()
     assert pipe_holder.collect(place) is None
@@ -227,7 +233,7 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
     shared.mkdir()
     shared.chmod(mode)
     own.mkdir(mode=0o700)
-    place = pipe_holder.Place((str(shared), str(own)), "meeting")
+    place = pipe_holder.MeetingPlace((str(shared), str(own)), "meeting")
     given = keep(place)
     assert [path.name for path in own.iterdir()] == ["meeting"]
     assert not list(shared.iterdir())
@@ -236,11 +242,11 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
     os.close(found[0])
     assert given()
     with pytest.raises(OSError, match="closed to others"):
-        pipe_holder.listen(pipe_holder.Place((str(shared), str(tmp_path / "missing")), "meeting"))
+        pipe_holder.listen(pipe_holder.MeetingPlace((str(shared), str(tmp_path / "missing")), "meeting"))
 
 
 @root_only
-def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.Place) -> None:
+def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.MeetingPlace) -> None:
     """The one who keeps must be the same user: a stranger whose socket got there could hand in a container."""
     code = (
         "listener = socket.socket(socket.AF_UNIX)\n"
@@ -305,11 +311,13 @@ def test_another_user_who_takes_every_address_costs_no_restart_its_files(start_k
             stranger.kill()
 
 
-def path_of(place: pipe_holder.Place) -> str:
+def path_of(place: pipe_holder.MeetingPlace) -> str:
     return f"{place.folders[0]}/{place.name}"
 
 
-def leave(place: pipe_holder.Place, head: bytes, state: bytes, count: int, pipe: tuple[int, int]) -> threading.Thread:
+def leave(
+    place: pipe_holder.MeetingPlace, head: bytes, state: bytes, count: int, pipe: tuple[int, int]
+) -> threading.Thread:
     """Offer something at the meeting place, well formed or not."""
     listener, _ = pipe_holder.listen(place)
 
@@ -357,7 +365,7 @@ def leave(place: pipe_holder.Place, head: bytes, state: bytes, count: int, pipe:
     ],
 )
 def test_garbage_is_no_container_and_leaves_no_file_open(
-    place: pipe_holder.Place, pipe: tuple[int, int], head: bytes, state: bytes, count: int
+    place: pipe_holder.MeetingPlace, pipe: tuple[int, int], head: bytes, state: bytes, count: int
 ) -> None:
     before = set(Path("/proc/self/fd").iterdir())
     thread = leave(place, head, state, count, pipe)

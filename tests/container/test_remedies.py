@@ -25,7 +25,7 @@ from sandbox_kernel.core.codes import EndCode, UsageCode
 from sandbox_kernel.core.remedies import of_system
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
-from sandbox_kernel.setup.doctor import Check, kernelspec_row, promise_rows
+from sandbox_kernel.setup.doctor import DoctorCheck, kernelspec_row, promise_rows
 from tests.support import ROOT
 from tests.support.kernels import eventually
 from tests.support.remedies import in_shell, only
@@ -328,7 +328,7 @@ def test_a_kernelspec_that_promises_a_sandbox_gets_our_command(place: Place, mon
     (folder / "kernel.json").write_text(json.dumps(spec | {"metadata": {"kernel_provisioner": provisioner}}))
     monkeypatch.setenv("JUPYTER_PATH", str(folder.parents[1]))
 
-    def rows() -> list[Check]:
+    def rows() -> list[DoctorCheck]:
         return [row for row in promise_rows() if str(folder) in row.found]
 
     [row] = rows()

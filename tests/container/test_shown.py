@@ -20,8 +20,8 @@ from sandbox_kernel.plugins.batch.output_stream import SERVICES, OutputStream, i
 from sandbox_kernel.plugins.frameworks import failure, printed, told
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer
 from sandbox_kernel.plugins.mcp.output_store import OutputStore
-from sandbox_kernel.policy.safe_text import LogLines, Stream, ours, plain, tree
-from sandbox_kernel.sdk.execution import Execution, Recorder
+from sandbox_kernel.policy.safe_text import LogLines, PrintedStream, ours, plain, tree
+from sandbox_kernel.sdk.execution import Execution, ExecutionRecorder
 from tests.support.batch import SCRIPT
 
 TITLE = "\x1b]0;taken\x07"
@@ -101,7 +101,7 @@ def message(kind: str, **content: Any) -> Message:
 
 def unfiltered() -> Execution:
     """Return what a cell brought whose messages no policy has cleaned."""
-    recorder = Recorder("code")
+    recorder = ExecutionRecorder("code")
     bundle = dict.fromkeys(TYPES, BAD) | {"application/json": {BAD: [BAD, {"a": BAD}]}}
     sent = [
         message("stream", name="stdout", text=BAD),
@@ -157,7 +157,7 @@ def test_a_line_of_ours_reads_as_it_is() -> None:
 
 
 def test_nested_progress_bars_still_go_up_over_their_own_lines_alone() -> None:
-    stream = Stream()
+    stream = PrintedStream()
     assert stream.feed("stderr", "a\nb\x1b[A\rc") == "a\nb\x1b[A\rc"
     assert stream.feed("stderr", "\x1b[99A") == ""
 

@@ -28,7 +28,7 @@ from tests.support.roots import root_of_tests
 
 if TYPE_CHECKING:
     from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
-    from sandbox_kernel.plugins.bubblewrap.process_labels import Found
+    from sandbox_kernel.plugins.bubblewrap.process_labels import LabelledProcess
     from tests.plugins.broker.brokers import Daemon
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
@@ -264,7 +264,7 @@ class Bubblewrap:
         kept = {} if self.cgroup else {"limits_kept": "best-effort"}
         return new_spec(code, *arguments, **{"image": root_of_tests(), **kept, **fields})
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[LabelledProcess]:
         """Look which there are."""
         from sandbox_kernel.plugins.bubblewrap.process_labels import sandboxes
 

@@ -25,7 +25,7 @@ from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.dial import SocketDuplex
 from sandbox_kernel.plugins.network.egress import Egress
-from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, Refused
+from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, RefusedConnection
 from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
 from tests.support.patience import within
 
@@ -77,7 +77,7 @@ class Names:
         if host not in self.answers:
             if host.endswith(".example.test"):
                 return [LOOPBACK]
-            raise Refused(NetworkCode.NO_ADDRESS.note(host=host))
+            raise RefusedConnection(NetworkCode.NO_ADDRESS.note(host=host))
         answers = self.answers[host]
         turn = min(self.asked.count(host), len(answers)) - 1
         return [ipaddress.ip_address(one) for one in answers[turn]]

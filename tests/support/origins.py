@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.plugins.network import egress
 from sandbox_kernel.plugins.network.codes import NetworkCode
-from sandbox_kernel.plugins.network.policy import Address, Refused
+from sandbox_kernel.plugins.network.policy import Address, RefusedConnection
 
 ROWS = [{"region": "north", "sales": 3}, {"region": "south", "sales": 5}]
 CSV = "region,sales\nnorth,3\nsouth,5\n"
@@ -153,7 +153,7 @@ class Names:
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         if host == "example.test" or host.endswith(".example.test"):
             return [LOOPBACK]
-        raise Refused(NetworkCode.NO_ADDRESS.note(host=host))
+        raise RefusedConnection(NetworkCode.NO_ADDRESS.note(host=host))
 
 
 @contextlib.contextmanager

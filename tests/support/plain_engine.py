@@ -20,7 +20,7 @@ from sandbox_kernel.core.codes import EndCode, Survived
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import ExitReason, SandboxSpec
 from sandbox_kernel.engines.attestation import checks, demand
-from sandbox_kernel.engines.base import Check, Handover, Inspection
+from sandbox_kernel.engines.base import AttestationCheck, Handover, Inspection
 
 SESSION = "PLAIN_ENGINE_SESSION"
 """The variable by which a look from outside tells whose process it is."""
@@ -190,10 +190,10 @@ class PlainContainer:
 
     # --- what it is ---
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         if self._ended.done():
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
-        nothing = Check("engine", "a wall around the sandbox", "none", ok=False)
+        nothing = AttestationCheck("engine", "a wall around the sandbox", "none", ok=False)
         return checks(spec, report, Inspection((nothing,), frozenset({*spec.environment, SESSION})))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:

@@ -14,7 +14,7 @@ from sandbox_kernel.core.codes import Code
 from sandbox_kernel.plugins.record import keys, verification
 from sandbox_kernel.plugins.record.audit import Audit
 from sandbox_kernel.plugins.record.hash_chain import Head
-from sandbox_kernel.plugins.record.verification import Result
+from sandbox_kernel.plugins.record.verification import VerificationResult
 from tests.support import ROOT
 
 
@@ -27,11 +27,11 @@ def write(path: Path, key: Path, session: str, cells: int = 5, **more: Any) -> A
     return audit
 
 
-def verify(path: Path, key: Path, *known: Head) -> Result:
+def verify(path: Path, key: Path, *known: Head) -> VerificationResult:
     return verification.verify(path, [keys.read_key(str(key))], None, known)
 
 
-def codes(result: Result) -> set[Code]:
+def codes(result: VerificationResult) -> set[Code]:
     return {one.code for one in result.findings}
 
 

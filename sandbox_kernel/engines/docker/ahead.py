@@ -17,7 +17,7 @@ from ...core.model import SandboxSpec
 from ...core.version import __version__
 from .. import attachment, container_reaper
 from ..attachment import Attachment
-from ..owner_process import Owner, host_name
+from ..owner_process import OwnerProcess, host_name
 from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
@@ -25,7 +25,7 @@ SEND_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class PendingContainer:
     """A create that the engine works on. Its taker reads the answer from the socket, or gives it up."""
 
     spec: SandboxSpec
@@ -50,7 +50,7 @@ class Ahead:
         container_reaper.of(self.path).remove(self.name)
 
 
-def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
+def ask_ahead(path: str, spec: SandboxSpec) -> PendingContainer:
     """Ask the engine at `path` to create a container. Raises OSError if that cannot be done at once."""
     body, held = creation(spec)
     engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -61,8 +61,8 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Ahead:
         held.close()
         engine.close()
         raise
-    name, since = Owner.of(os.getpid()).container_name(spec.session_id), time.time()
-    ahead = Ahead(spec, path, name, since, body, held, engine)
+    name, since = OwnerProcess.of(os.getpid()).container_name(spec.session_id), time.time()
+    ahead = PendingContainer(spec, path, name, since, body, held, engine)
     container_reaper.of(path).expect(name)  # should this process end now, the engine creates it all the same
     try:
         engine.sendall(encode("POST", create_target(name), ahead.body))

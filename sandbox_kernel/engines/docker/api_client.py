@@ -15,7 +15,7 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from .. import container_reaper
 from ..demultiplexer import Demultiplexer
-from ..owner_process import Owner
+from ..owner_process import OwnerProcess
 from ..pipe import Pipe
 from .ahead import encode
 from .arguments import LABEL
@@ -31,7 +31,7 @@ REQUEST_SECONDS = 30.0
 """One answer of the engine; a create took 0.1 s here, and takes seconds on a machine that is out of breath."""
 
 
-class Connection:
+class EngineConnection:
     """One request to the engine and its reply. Use `ask` once, then one of `json`, `lines` and `release`."""
 
     def __init__(self, path: str, asked: socket.socket | None = None) -> None:
@@ -173,7 +173,7 @@ class DockerApi:
         """Return the engine's answer, decoded."""
         return await self.decoded(await self._ask(method, target, body), target)
 
-    async def subscribe(self, session_id: str, since: float) -> Connection:
+    async def subscribe(self, session_id: str, since: float) -> EngineConnection:
         """Return the stream of what happens to a session's container, from the time `since` on (seconds)."""
         filters = {
             "type": ["container"],
@@ -197,7 +197,7 @@ class DockerApi:
 
     async def rename(self, identity: str, session_id: str, owner_pid: int) -> str:
         """Write a new owner into a container's name and return it. Raises `EngineError` when the container is gone."""
-        name = Owner.of(owner_pid).container_name(session_id)
+        name = OwnerProcess.of(owner_pid).container_name(session_id)
         await self.request("POST", f"/containers/{identity}/rename?name={name}")
         return name
 
@@ -216,12 +216,14 @@ class DockerApi:
             return False
         return True
 
-    async def _ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> Connection:
+    async def _ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> EngineConnection:
         """Send a request and return its reply, the body unread."""
-        connection = Connection(self.path)
+        connection = EngineConnection(self.path)
         return await self.answered(connection, connection.ask(method, target, body, upgrade=upgrade), target, body)
 
-    async def answered(self, connection: Connection, asking: Awaitable[int], target: str, body: object) -> Connection:
+    async def answered(
+        self, connection: EngineConnection, asking: Awaitable[int], target: str, body: object
+    ) -> EngineConnection:
         """Return the connection once its status is there."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
@@ -237,7 +239,7 @@ class DockerApi:
             raise
         raise refusal(status, str(answer.get("message", "")) if isinstance(answer, dict) else "", body)
 
-    async def decoded(self, connection: Connection, target: str) -> Any:
+    async def decoded(self, connection: EngineConnection, target: str) -> Any:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await connection.json()

@@ -14,8 +14,8 @@ from typing import Any
 
 from ...core.model import Attached, SandboxSpec
 from ..attachment import EMPTY
-from ..hardening import Disk, Protections, Tmpfs, protections
-from ..seccomp import EPERM, Condition, Rule
+from ..hardening import Protections, ScratchDisk, Tmpfs, protections
+from ..seccomp import EPERM, ArgumentCondition, SyscallRule
 
 LABEL = "sandbox-kernel"
 """What the names of our labels begin with."""
@@ -113,7 +113,7 @@ def _options(place: Tmpfs) -> str:
     return f"{mode},nosuid,nodev,exec,size={place.size_bytes},nr_inodes={place.files},mode={place.mode:04o}{owner}"
 
 
-def _mount(one: Attached | Disk, opened: Mapping[str, str]) -> dict[str, Any]:
+def _mount(one: Attached | ScratchDisk, opened: Mapping[str, str]) -> dict[str, Any]:
     """An overlay is a file system of the sandbox's own: what is a socket, a lock or a watch below is none in it.
 
     It takes two folders when there is none to write to.
@@ -150,7 +150,7 @@ _DEVICE = re.compile(r"/dev/loop[0-9]{1,6}")
 _FOLDERS = re.compile(r"lowerdir=/proc/[0-9]{1,10}/fd/[0-9]{1,7}:/proc/[0-9]{1,10}/fd/[0-9]{1,7}\Z")
 
 
-def profile(rules: tuple[Rule, ...]) -> dict[str, Any]:
+def profile(rules: tuple[SyscallRule, ...]) -> dict[str, Any]:
     """Return a filter for system calls in the JSON format that Docker and Podman share."""
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -163,7 +163,7 @@ def profile(rules: tuple[Rule, ...]) -> dict[str, Any]:
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: SyscallRule) -> dict[str, Any]:
     action: dict[str, Any] = {"action": "SCMP_ACT_ALLOW"}
     if rule.error is not None:
         action = {"action": "SCMP_ACT_ERRNO", "errnoRet": rule.error}
@@ -171,7 +171,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {"names": list(rule.names), **action, **conditions}
 
 
-def _condition(one: Condition) -> dict[str, Any]:
+def _condition(one: ArgumentCondition) -> dict[str, Any]:
     if one.mask is None:
         return {"index": one.argument, "value": one.value, "op": "SCMP_CMP_EQ"}
     return {"index": one.argument, "value": one.mask, "valueTwo": one.value, "op": "SCMP_CMP_MASKED_EQ"}

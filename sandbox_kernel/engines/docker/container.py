@@ -21,13 +21,13 @@ from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attachment import Attachment, watch
 from ..attestation import as_list, at, checks, demand, only, same, short
-from ..base import Check, Handover, Inspection
+from ..base import AttestationCheck, Handover, Inspection
 from ..container_reaper import kill_processes
-from ..limit_watch import LimitWatch, Place, places_of, watch_memory, watch_processes
+from ..limit_watch import CgroupPlace, LimitWatch, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
 from ..process_sample import of_cgroup
 from ..socket_memory import limit_sockets, sockets_line
-from .api_client import Connection, DockerApi
+from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL, container_arguments, digest, logical
 from .engine_errors import odd
 
@@ -48,7 +48,7 @@ def witness(spec: SandboxSpec, inspected: object, image_environment: object) -> 
     return Inspection(tuple(_compared(spec, found, image_environment)), frozenset(variables))
 
 
-def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object) -> Iterator[Check]:
+def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object) -> Iterator[AttestationCheck]:
     asked = container_arguments(spec)
     host = asked.pop("HostConfig")
     asked_mounts = host["Mounts"]
@@ -70,9 +70,9 @@ def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment
     allowed = {*map(str, asked["Env"]), *map(str, as_list(image_environment))}
     yield only("engine: environment besides the image's", allowed, environment)
     lost = set(asked["Env"]).difference(as_list(environment))
-    yield Check("engine: environment that is lost", "none", ", ".join(sorted(lost)) or "none", not lost)
+    yield AttestationCheck("engine: environment that is lost", "none", ", ".join(sorted(lost)) or "none", not lost)
     profile = inspected.get("AppArmorProfile")
-    yield Check(
+    yield AttestationCheck(
         "engine: AppArmor", "not switched off", short(profile), isinstance(profile, str) and profile != "unconfined"
     )
 
@@ -106,7 +106,7 @@ def mounted_here(inspected: Mapping[str, Any]) -> tuple[dict[str, str], bool]:
     return places, at(inspected, "HostConfig", "Runtime") == GVISOR
 
 
-def disk_line(path: str, number: int, inspected: Mapping[str, Any]) -> Check:
+def disk_line(path: str, number: int, inspected: Mapping[str, Any]) -> AttestationCheck:
     """Compare the disk that the engine mounted with the device that was made: another one may have its name."""
     sources = [one.get("Source") for one in as_list(inspected.get("Mounts")) if at(one, "Destination") == path]
     try:
@@ -114,14 +114,14 @@ def disk_line(path: str, number: int, inspected: Mapping[str, Any]) -> Check:
     except OSError:
         found = None  # the engine is on another machine
     ok = found == number
-    return Check(
+    return AttestationCheck(
         f"engine: disk at {path}", "the one that was made", "the one that was made" if ok else "another one", ok
     )
 
 
-def _equal(name: str, expected: object, found: object) -> Check:
+def _equal(name: str, expected: object, found: object) -> AttestationCheck:
     """Compare with an engine's document, in which null, false, zero and empty mean the same: not set."""
-    return Check(name, short(expected), short(found), found == expected if expected or found else True)
+    return AttestationCheck(name, short(expected), short(found), found == expected if expected or found else True)
 
 
 def _plain(value: object) -> object:
@@ -163,7 +163,7 @@ class DockerContainer(OverPipe):
         session_id: str,
         *,
         pipe: Pipe,
-        events: Connection,
+        events: EngineConnection,
         since: float,
         held: Attachment | None = None,
     ) -> None:
@@ -194,7 +194,7 @@ class DockerContainer(OverPipe):
         self._watching = self._tasks.start(self._watch(), f"watch {name}", failed=self._blind)
         self._watching.add_done_callback(lambda _: self._events.close())
         self._no_room = False
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, CgroupPlace] = {}
         self._mounted: tuple[dict[str, str], bool] | None = None
         self._limits: list[LimitWatch] = []
         self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
@@ -209,7 +209,7 @@ class DockerContainer(OverPipe):
                 await self._pipe.ended.wait()
         return replace(reason, detail=self._pipe.stderr)
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         return checks(spec, report, await self.look(spec))
 
     async def look(self, spec: SandboxSpec) -> Inspection:
@@ -360,7 +360,7 @@ class DockerContainer(OverPipe):
                 self._exit_code = found["State"]["ExitCode"] if found else None
                 asyncio.get_running_loop().call_later(REPLAY_SECONDS, self._has_ended)
 
-    async def _subscribe_again(self) -> Connection:
+    async def _subscribe_again(self) -> EngineConnection:
         deadline = time.monotonic() + ENGINE_BACK_SECONDS
         while True:
             try:

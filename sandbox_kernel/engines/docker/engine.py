@@ -22,10 +22,10 @@ from ..abilities import PAUSE
 from ..attachment import Attachment, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
-from ..owner_process import UNKNOWN_HOST, Owner, host_name
+from ..owner_process import UNKNOWN_HOST, OwnerProcess, host_name
 from ..pipe import Pipe
-from .ahead import Ahead, create_target, creation
-from .api_client import Connection, DockerApi
+from .ahead import PendingContainer, create_target, creation
+from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
@@ -33,7 +33,7 @@ from .engine_errors import odd
 
 if TYPE_CHECKING:
     from .. import base
-    from ..inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
+    from ..inspectable import EngineInfo, ImageInfo, Listed, MachineCondition, Shown
 
 LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
 USERS = {"name=rootless": "rootless", "name=userns": "set to userns-remap"}
@@ -66,7 +66,7 @@ def lines(found: Any) -> list[dict[str, Any]]:
 
 def listed(found: Mapping[str, Any]) -> Listed:
     """Return what one of the lines says."""
-    owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+    owner, labels = OwnerProcess.parse(found["Names"][0]), found["Labels"]
     here = labels.get(f"{LABEL}.host") == host_name()
     return Listed(
         session=labels.get(f"{LABEL}.session", ""),
@@ -193,14 +193,14 @@ class DockerEngine(DockerApi):
 
     def go_on(self) -> None:
         """Start what was asked ahead, as soon as it is created; `start` takes it up. Call from the loop."""
-        if isinstance(self._ahead, Ahead) and self._starting is None:
+        if isinstance(self._ahead, PendingContainer) and self._starting is None:
             self._starting = self._tasks.hold(self._start_ahead(self._ahead), f"go on with {self._ahead.name}")
 
     async def start(self, spec: SandboxSpec) -> DockerContainer:
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
         starting, self._starting = self._starting, None
-        if isinstance(ahead, Ahead) and ahead.spec == spec:
+        if isinstance(ahead, PendingContainer) and ahead.spec == spec:
             return await (starting or self._start_ahead(ahead))
         if starting is not None:
             starting.cancel()
@@ -216,7 +216,7 @@ class DockerEngine(DockerApi):
         self, session_id: str, body: dict[str, Any], held: Attachment | None = None
     ) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
-        name = Owner.of(self.owner_pid).container_name(session_id)
+        name = OwnerProcess.of(self.owner_pid).container_name(session_id)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
@@ -247,7 +247,7 @@ class DockerEngine(DockerApi):
         held.started()
         return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since, held=held)
 
-    async def _start_ahead(self, ahead: Ahead) -> DockerContainer:
+    async def _start_ahead(self, ahead: PendingContainer) -> DockerContainer:
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
         return await self._start(ahead.spec.session_id, ahead.name, ahead.since, creating, ahead.held)
 
@@ -260,7 +260,7 @@ class DockerEngine(DockerApi):
             raise EngineError(
                 EndCode.CONTAINER_NOT_ADOPTED, f"no container can be adopted from this state ({error!r})"
             ) from error
-        events: Connection | None = None
+        events: EngineConnection | None = None
         try:
             events = await self.subscribe(session_id, since)
             name = await self.rename(identity, session_id, self.owner_pid)
@@ -320,7 +320,7 @@ class DockerEngine(DockerApi):
             raise EngineError(EndCode.ENGINE_TOO_OLD, why, limit="API 1.41", value=text)
         return engine_info(version, await self.request("GET", "/info"))
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[MachineCondition, ...]:
         return ()
 
     async def shown(self, container: str) -> Shown:
@@ -338,8 +338,8 @@ class DockerEngine(DockerApi):
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    async def _created_ahead(self, ahead: Ahead) -> Any:
-        connection, target = Connection(self.path, ahead.socket), create_target(ahead.name)
+    async def _created_ahead(self, ahead: PendingContainer) -> Any:
+        connection, target = EngineConnection(self.path, ahead.socket), create_target(ahead.name)
         return await self.decoded(await self.answered(connection, connection.answer(), target, ahead.body), target)
 
     async def _ours(self) -> Rows:
@@ -355,7 +355,7 @@ class DockerEngine(DockerApi):
         """Return what the engine has of this host, and of this process's user, whose owner is dead, by identity."""
         lost: dict[str, dict[str, Any]] = {}
         for found in await self._ours():
-            owner, labels = Owner.parse(found["Names"][0]), found["Labels"]
+            owner, labels = OwnerProcess.parse(found["Names"][0]), found["Labels"]
             if (
                 host_name() != UNKNOWN_HOST
                 and labels.get(f"{LABEL}.host") == host_name()
@@ -378,10 +378,10 @@ class DockerEngine(DockerApi):
                 failure = failure or error
         return count, failure
 
-    async def _undo(self, name: str, creating: asyncio.Task[Any], listening: asyncio.Task[Connection]) -> None:
+    async def _undo(self, name: str, creating: asyncio.Task[Any], listening: asyncio.Task[EngineConnection]) -> None:
         """Remove what a start that did not succeed may have created by now, or creates yet."""
         results: list[object] = list(await asyncio.gather(creating, listening, return_exceptions=True))
-        if isinstance(results[1], Connection):
+        if isinstance(results[1], EngineConnection):
             results[1].close()
         answer = results[0]
         identity = str(answer["Id"]) if isinstance(answer, dict) and "Id" in answer else name

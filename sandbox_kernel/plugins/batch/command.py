@@ -36,10 +36,10 @@ from ..api import Sign
 from . import many
 from .exit_codes import End, decide, of_error
 from .output_stream import OutputStream
-from .run_report import OutputFile, Report, now, write_report
+from .run_report import OutputFile, RunReport, now, write_report
 
 if TYPE_CHECKING:
-    from .run import Plan
+    from .run import RunPlan
 
 
 class ReceiptFile:
@@ -55,7 +55,7 @@ class ReceiptFile:
         assert sign is not None  # noqa: S101 (for the type: the index names none else)
         self._sign = sign(settings)
 
-    def write(self, report: Report) -> bool:
+    def write(self, report: RunReport) -> bool:
         """Write the receipt; return whether there was anything to sign. Raises `SandboxError`."""
         if self._sign is None:  # nothing was run: the settings could not work
             return False
@@ -63,7 +63,7 @@ class ReceiptFile:
         return True
 
 
-def _subjects(report: Report) -> list[tuple[str, str]]:
+def _subjects(report: RunReport) -> list[tuple[str, str]]:
     """Return what the run has made, by its path in the output folder."""
     found = [(f"files/{row['path']}", row["sha256"]) for row in report.files]
     if report.notebook is not None and report.notebook_sha256 is not None:
@@ -71,7 +71,7 @@ def _subjects(report: Report) -> list[tuple[str, str]]:
     return found
 
 
-def _predicate(report: Report) -> dict[str, Any]:
+def _predicate(report: RunReport) -> dict[str, Any]:
     """Return what is said of the run: all of its report but places of this machine, and what its sandbox showed."""
     said = report.to_json()
     for name in ("schema", "notebook", "output"):
@@ -175,7 +175,7 @@ def _spare(path: Path, given: list[str]) -> None:
 
 
 def _close(
-    options: argparse.Namespace, report: Report, path: OutputFile | None, end: End, terminal: OutputStream
+    options: argparse.Namespace, report: RunReport, path: OutputFile | None, end: End, terminal: OutputStream
 ) -> int:
     """Write the report, say how it ended, and return the exit code."""
     code = end.code
@@ -205,7 +205,7 @@ def _close(
     return code
 
 
-def _say_where(report: Report, path: OutputFile | None, terminal: OutputStream) -> None:
+def _say_where(report: RunReport, path: OutputFile | None, terminal: OutputStream) -> None:
     if report.notebook is not None:
         terminal.say(f"notebook  {_path(report.notebook)}\n")
     if report.files:
@@ -223,15 +223,15 @@ def _path(name: object) -> str:
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal: OutputStream) -> list[End]:
-    from .progress import Progress
+def _run(options: argparse.Namespace, report: RunReport, stopper: Stopper, terminal: OutputStream) -> list[End]:
+    from .progress import RunProgress
     from .run import Run
 
     plan = _plan(options, report, stopper)
     total = sum(cell.cell_type == "code" for cell in plan.source.notebook.cells)
     is_script = plan.source.kind == "script"
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_script
-    progress = Progress(terminal, total=total, live=live, quiet=options.quiet)
+    progress = RunProgress(terminal, total=total, live=live, quiet=options.quiet)
     run = Run(plan, report, progress, (OutputStream(sys.stdout), terminal) if is_script else None)
     run.save()  # a folder that cannot be written to is known before anything runs
     cells = "1 cell" if total == 1 else f"{total} cells"
@@ -244,7 +244,7 @@ def _run(options: argparse.Namespace, report: Report, stopper: Stopper, terminal
     return run.found
 
 
-def _unbrought(plan: Plan) -> list[str]:
+def _unbrought(plan: RunPlan) -> list[str]:
     """Return what to say of the files that the code reads and no input brings; the way to each is one `--input`."""
     from ...files.notebook_files import Beside
     from .input_files import literal_paths, modules
@@ -273,10 +273,10 @@ def _unbrought(plan: Plan) -> list[str]:
     return lines
 
 
-def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan:
+def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> RunPlan:
     """Check everything that can be checked before a start. Raises `ConfigurationError`."""
     from . import input_files, source_notebook
-    from .run import FILES, Plan
+    from .run import FILES, RunPlan
 
     settings = _settings(options)
     report.sandbox |= _about(settings)
@@ -311,7 +311,7 @@ def _plan(options: argparse.Namespace, report: Report, stopper: Stopper) -> Plan
         folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)
     if reason := why_not(files):
         raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{output} cannot be used: it {reason}", setting="--output")
-    return Plan(
+    return RunPlan(
         source=found,
         settings=_settings(options, downloads=str(files.path)),
         inputs=copied,
@@ -346,7 +346,7 @@ def _settings(options: argparse.Namespace, **more: str) -> Settings:
 # --- what the report says of all runs --------------------------------------------------------------------------------
 
 
-def _new_report(options: argparse.Namespace) -> Report:
+def _new_report(options: argparse.Namespace) -> RunReport:
     sandbox = {"session": None, "total_seconds": None, "fail_on_policy": options.fail_on_policy, **_about(Settings())}
     versions: dict[str, Any] = {
         "sandbox_kernel": __version__,
@@ -357,7 +357,7 @@ def _new_report(options: argparse.Namespace) -> Report:
         "sandbox_ipython": None,
     }
     source = {"name": options.source, "kind": None, "sha256": None, "parameters": {}}
-    return Report(source=source, sandbox=sandbox, versions=versions)
+    return RunReport(source=source, sandbox=sandbox, versions=versions)
 
 
 def _about(settings: Settings) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import format_bytes
 from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable, safe_name
 from ...files.host_paths import Folder, Held, is_folder, open_folder, open_parent
-from ...files.host_tree import FileLimits, HostFile, HostStamp, Source, UploadFolder
+from ...files.host_tree import FileLimits, HostFile, HostSource, HostStamp, UploadFolder
 from ...policy.ipython_syntax import read
 from .codes import BatchCode
 
@@ -99,13 +99,13 @@ def _folder(opened: Folder, prefix: str, found: Inputs, limits: FileLimits) -> N
         found.refused.append({"path": printable(prefix + path), "reason": str(reason)})
 
 
-class Reader:
+class InputFile:
     """A file that goes in, hashed as it is read; opened beneath its folder, through no link."""
 
     def __init__(self, item: Input, heard: Callable[[int], None] = lambda count: None) -> None:
         """`heard` is called with the number of bytes that were read so far."""
         self._heard = heard
-        self._source = Source(item.folder, item.file)
+        self._source = HostSource(item.folder, item.file)
         self._bytes = 0
         self.path = item.path
 

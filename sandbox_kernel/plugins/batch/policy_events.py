@@ -31,7 +31,7 @@ _BY_HABIT = frozenset({MessageCode.STATUS_OUT_OF_TURN, MessageCode.WELCOME})
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class PolicyEvent:
     """One thing that was refused, removed or dropped."""
 
     severity: Severity
@@ -42,28 +42,30 @@ class Event:
     """Name of the event; None where that makes no difference."""
 
 
-def classify(event: SessionEvent) -> Event | None:
+def classify(event: SessionEvent) -> PolicyEvent | None:
     """Return what an event means for a report, None if nothing was refused."""
     match event:
         case MessageDropped(last=str()):
             code: Code = BatchCode.MORE_DROPPED
-            return Event(code.severity, code, "message", f"dropped: {code.text}")
+            return PolicyEvent(code.severity, code, "message", f"dropped: {code.text}")
         case MessageDropped(code=code) if code not in _BY_HABIT:
             what = printable(event.type or "message", 80)
-            return Event(code.severity, code, what, f"dropped: {_short(event.reason)}")
+            return PolicyEvent(code.severity, code, what, f"dropped: {_short(event.reason)}")
         case OutputRemoved(code=code):
-            return Event(code.severity, code, printable(event.type, 80), _short(event.reason))
+            return PolicyEvent(code.severity, code, printable(event.type, 80), _short(event.reason))
         case ConnectionEnded(code=code) if not event.is_connected:
             place = "connection" if event.host is ABSENT else printable(f"{event.host}:{event.port}", 160)
-            return Event(code.severity, code, place, _short(event.reason), event.name)
+            return PolicyEvent(code.severity, code, place, _short(event.reason), event.name)
         case RuleMet(code=code):
             # What is only noted breaks no policy, whatever it is.
-            return Event("notice" if event.level == "note" else code.severity, code, "behaviour", _short(event.reason))
+            return PolicyEvent(
+                "notice" if event.level == "note" else code.severity, code, "behaviour", _short(event.reason)
+            )
         case FileNotTransferred(code=code, op="upload" | "download" as op):
             # An upload is a file of the host's own; the code has no part in it.
             severity: Severity = "notice" if op == "upload" else code.severity
             path = printable(event.path, 160)
-            return Event(severity, code, "file", f"{op} refused: {path}: {_short(event.reason)}")
+            return PolicyEvent(severity, code, "file", f"{op} refused: {path}: {_short(event.reason)}")
     return None
 
 
@@ -75,22 +77,22 @@ def _short(reason: str) -> str:
 class Events:
     """The events of one cell, each once and counted."""
 
-    counts: dict[Event, int] = field(default_factory=dict)
+    counts: dict[PolicyEvent, int] = field(default_factory=dict)
     more: int = 0
 
-    def add(self, event: Event) -> None:
+    def add(self, event: PolicyEvent) -> None:
         same = sum(known.severity == event.severity for known in self.counts)
         if event in self.counts or same < MAX_EVENTS:
             self.counts[event] = self.counts.get(event, 0) + 1
         else:
             self.more += 1
 
-    def worst(self, fail_on: FailOn) -> Event | None:
+    def worst(self, fail_on: FailOn) -> PolicyEvent | None:
         """Return the first event that breaks the policy as far as the user wants a run to fail for it."""
         wanted = {"violation": {"violation"}, "any": {"violation", "notice"}, "never": set()}[fail_on]
         return next((event for event in self.counts if event.severity in wanted), None)
 
-    def limit(self) -> Event | None:
+    def limit(self) -> PolicyEvent | None:
         """Return the first limit that cost a result; one of a connection is for the code that opened it."""
         found = (event for event in self.counts if event.of != "network")
         return next((event for event in found if event.severity == "limit"), None)

@@ -20,7 +20,7 @@ _WIDTH = 76
 _COLOURS = {"ok": "32", "failed": "31", "limit": "31", "sandbox": "31", "stopped": "33"}
 
 
-class Progress:
+class RunProgress:
     """Lines for people, or for a log."""
 
     def __init__(self, output_stream: OutputStream, *, total: int, live: bool, quiet: bool = False) -> None:

@@ -14,19 +14,19 @@ from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.events import FileTransferred, OutputRemoved, SandboxAttested, SessionEvent
 from ...core.model import Message, Settings
 from ...files.host_paths import Folder
-from ...policy.safe_text import Stream
+from ...policy.safe_text import PrintedStream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
 from ...session.hints import Audience
 from .codes import BatchCode
 from .executed_notebook import Outputs, sizes
 from .exit_codes import End, Kind, kind_of, of_error
-from .input_files import Inputs, Reader, produced
+from .input_files import InputFile, Inputs, produced
 from .output_stream import OutputStream
-from .policy_events import Event, Events, FailOn, classify
-from .progress import Progress
-from .run_report import CellRecord, Failure, NetworkRecord, OutputFile, Report, now
-from .source_notebook import Source, is_run
+from .policy_events import Events, FailOn, PolicyEvent, classify
+from .progress import RunProgress
+from .run_report import CellRecord, NetworkRecord, OutputFile, RunFailure, RunReport, now
+from .source_notebook import SourceNotebook, is_run
 
 FILES = "files"
 """The folder within the output folder that holds what cells made: apart from notebook and report, which are ours."""
@@ -43,10 +43,10 @@ STATUS: dict[Kind, str] = {"code failed": "failed", "limit reached": "limit", "p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """What is to be run and how; everything in here was checked."""
 
-    source: Source
+    source: SourceNotebook
     settings: Settings
     inputs: Inputs
     notebook: OutputFile
@@ -64,7 +64,7 @@ class Run:
     """See the module. `report` is filled as the run goes on."""
 
     def __init__(
-        self, plan: Plan, report: Report, progress: Progress, streams: tuple[OutputStream, OutputStream] | None
+        self, plan: RunPlan, report: RunReport, progress: RunProgress, streams: tuple[OutputStream, OutputStream] | None
     ) -> None:
         """`streams` take what the cells print (stdout, stderr), as it comes; None keeps it in the notebook."""
         self.plan = plan
@@ -72,7 +72,7 @@ class Run:
         self.progress = progress
         self.found: list[End] = []
         self._streams = streams
-        self._shown = Stream()
+        self._shown = PrintedStream()
         self._cell: CellRecord | None = None
         self._copied: set[str] = set()
         self._exited = False
@@ -165,7 +165,7 @@ class Run:
     async def _put_inputs(self, sandbox: AsyncSandbox) -> None:
         total, before = sum(item.file.stamp.size for item in self.plan.inputs.files), 0
         for item in self.plan.inputs.files:
-            reader = Reader(item, heard=lambda count, before=before: self.progress.copied(before + count, total))  # type: ignore[misc]
+            reader = InputFile(item, heard=lambda count, before=before: self.progress.copied(before + count, total))  # type: ignore[misc]
             try:
                 with reader.opened() as file:
                     await sandbox.files.write(item.path, file)
@@ -196,7 +196,7 @@ class Run:
             self._ended(record, execution)
         except SandboxError as error:
             record.status, record.reason = "sandbox", str(error)
-            record.error = Failure(
+            record.error = RunFailure(
                 error.name, str(error), error.fault, kept=error.kept, code=error.code.code, by_host=True
             )
             raise
@@ -231,7 +231,7 @@ class Run:
         if error.from_sandbox and error.name == "CellTimeout" and left is not None and left <= 0:
             end = self._late(record.number)
         record.status, record.reason = STATUS.get(kind, "sandbox"), end.reason
-        record.error = Failure(
+        record.error = RunFailure(
             error.name, error.value, error.fault, error.limit, error.reached, error.survived, setting=error.setting
         )
         record.error.by_host, record.error.kept, record.error.code = error.from_sandbox, error.kept, error.code
@@ -269,7 +269,7 @@ class Run:
     def _judge(self, events: Events, record: CellRecord | None = None) -> None:
         """Note what the events of a cell, or of no cell, mean for the run."""
         broken, limit = events.worst(self.plan.fail_on), events.limit()
-        found: tuple[tuple[Kind, Event | None], ...] = (("policy broken", broken), ("limit reached", limit))
+        found: tuple[tuple[Kind, PolicyEvent | None], ...] = (("policy broken", broken), ("limit reached", limit))
         for kind, event in found:
             if event is None:
                 continue
@@ -311,7 +311,7 @@ def _is_exit(name: str, value: str, by_host: bool) -> bool:
     return name == "SystemExit" and not by_host and value in ("", "0", "None", "False")
 
 
-def _records(source: Source) -> list[CellRecord]:
+def _records(source: SourceNotebook) -> list[CellRecord]:
     code = [(index, cell) for index, cell in enumerate(source.notebook.cells) if cell.cell_type == "code"]
     return [
         CellRecord(

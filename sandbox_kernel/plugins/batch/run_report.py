@@ -46,7 +46,7 @@ def moment(time: datetime | None) -> str | None:
 
 
 @dataclass(slots=True)
-class Failure:
+class RunFailure:
     """The error that ended a cell; `limit` and what follows are there if the host ended it."""
 
     name: str
@@ -85,7 +85,7 @@ class CellRecord:
     memory_peak_bytes: int | None = None
     outputs: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Count and bytes by type, as they stand in the notebook."""
-    error: Failure | None = None
+    error: RunFailure | None = None
     reason: str | None = None
     events: Events = field(default_factory=Events)
     findings: list[Finding] = field(default_factory=list)
@@ -135,7 +135,7 @@ class NetworkRecord:
 
 
 @dataclass(slots=True)
-class Report:
+class RunReport:
     """Everything that is known of a run; `to_json` is valid at any moment of it."""
 
     source: dict[str, Any]
@@ -216,7 +216,7 @@ class OutputFile:
         return usable(UsageCode.PLACE_UNFIT, f"{self.path} cannot be written", setting=self._setting)
 
 
-def write_report(file: OutputFile, report: Report) -> None:
+def write_report(file: OutputFile, report: RunReport) -> None:
     file.write(json.dumps(report.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 

@@ -35,7 +35,7 @@ _TAGS = re.compile(r"\btags=(\[[^\]]*\])")
 
 
 @dataclass(slots=True)
-class Source:
+class SourceNotebook:
     """A notebook to run, and where it came from."""
 
     name: str
@@ -51,7 +51,7 @@ class Source:
         return Path(self.name).stem if self.name != "-" else "stdin"
 
 
-def read(name: str, data: bytes, kernel: str = PYTHON_KERNEL) -> Source:
+def read(name: str, data: bytes, kernel: str = PYTHON_KERNEL) -> SourceNotebook:
     """Read what was fetched, which `kernel` is to run.
 
     Raises `ConfigurationError` for what is neither a notebook nor a script, or is of another language.
@@ -74,7 +74,7 @@ def read(name: str, data: bytes, kernel: str = PYTHON_KERNEL) -> Source:
             value=str(len(notebook.cells)),
         )
     kind = "notebook" if is_notebook else "script"
-    return Source(name, kind, hashlib.sha256(data).hexdigest(), notebook)
+    return SourceNotebook(name, kind, hashlib.sha256(data).hexdigest(), notebook)
 
 
 def is_run(cell: Any) -> bool:
@@ -87,7 +87,7 @@ def is_run(cell: Any) -> bool:
 # --- parameters ------------------------------------------------------------------------------------------------------
 
 
-def parameterize(source: Source, parameters: Mapping[str, Any]) -> None:
+def parameterize(source: SourceNotebook, parameters: Mapping[str, Any]) -> None:
     """Put parameters where papermill puts them: into a cell of their own after the one tagged "parameters"."""
     if not parameters:
         return

@@ -25,7 +25,7 @@ from ...core.package_files import installation
 from ...core.tasks import Tasks
 from ...core.version import __version__
 from ...engines.abilities import PAUSE, Ability, Pausable, Sampled, abilities_of, demand
-from ...engines.inspectable import Condition, CrowdUser, Inspectable, Shown
+from ...engines.inspectable import CrowdUser, Inspectable, MachineCondition, Shown
 from ...engines.owner_process import account_name
 from .ceilings import Policy
 from .client import packets
@@ -33,17 +33,17 @@ from .client.listener_trust import Peer, peer
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedSandbox
-from .lease import Lease
+from .lease import PipeLease
 from .pool import Pool
-from .prometheus_metrics import Figures
+from .prometheus_metrics import BrokerFigures
 from .usage_counters import UsageCounters
 from .user_volumes import UserVolumes
 
-Made = tuple[Lease, dict[str, Any], int, bool]
+Made = tuple[PipeLease, dict[str, Any], int, bool]
 """A sandbox, what its caller needs to know of the pipe, the pipe, and whether it was ready."""
 
 
-class Service(Protocol):
+class BrokerService(Protocol):
     """A broker. Methods raise `SandboxError`."""
 
     engine: Inspectable
@@ -52,20 +52,20 @@ class Service(Protocol):
     tally: UsageCounters
     keeping: DetachedRegistry
     volumes: UserVolumes
-    figures: Figures
-    lent: dict[str, Lease]
+    figures: BrokerFigures
+    lent: dict[str, PipeLease]
     tasks: Tasks
 
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
         """Return a sandbox for a caller."""
 
-    async def rename(self, lent: Lease, pid: int) -> None:
+    async def rename(self, lent: PipeLease, pid: int) -> None:
         """Note whose a sandbox is from now on."""
 
-    def adrift(self, ticket: object, whose: Peer) -> Lease:
+    def adrift(self, ticket: object, whose: Peer) -> PipeLease:
         """Return the sandbox that somebody left for the process with this ticket."""
 
-    def with_ticket(self, ticket: object, whose: Peer) -> Lease:
+    def with_ticket(self, ticket: object, whose: Peer) -> PipeLease:
         """Return the sandbox of this user that has the ticket."""
 
     async def look(self) -> None:
@@ -87,7 +87,7 @@ MAX_ANSWER = packets.MAX_BYTES - 4096
 """Bytes of the rows of one answer; the rest is asked for with the number of the last."""
 
 
-async def status(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def status(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """What the broker is, how many it has ready, and what this user may have."""
     ceiling = broker.policy.of(peer.uid)
     return {
@@ -104,7 +104,7 @@ async def status(broker: Service, peer: Peer, said: Answer) -> Answer:
     }
 
 
-async def list_own(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def list_own(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """The sandboxes of this user; root sees all."""
     rows: list[Answer] = [
         {
@@ -140,7 +140,7 @@ def fitting(rows: Iterable[Answer]) -> list[Answer]:
     return found
 
 
-async def used(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def used(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """What a sandbox of this user uses; root may ask for all. Of others, and of those that are gone, nothing."""
     name = packets.text(said["container"])
     there = [one.container for one in broker.lent.values() if peer.uid in {0, one.uid}]
@@ -150,7 +150,7 @@ async def used(broker: Service, peer: Peer, said: Answer) -> Answer:
     return (await found.sample() if isinstance(found, Sampled) else SandboxSample())._replace(programs=None)._asdict()
 
 
-async def crowd(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def crowd(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """What an operator sees of all users: root, and the broker's own user; another sees itself."""
     await broker.look()
     of_all = peer.uid in {0, os.geteuid()}
@@ -159,17 +159,17 @@ async def crowd(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {**pool, "most": broker.policy.sessions, "rows": fitting(rows)}
 
 
-async def info(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def info(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     found = asdict(await broker.engine.info())
     return {"info": {**found, "runtimes": sorted(found["runtimes"]), "limited": sorted(found["limited"])}}
 
 
-async def conditions(broker: Service, peer: Peer, said: Answer) -> Answer:
-    detached = Condition("detached", met=True, found=broker.keeping.allows(peer))
+async def conditions(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
+    detached = MachineCondition("detached", met=True, found=broker.keeping.allows(peer))
     return {"rows": [asdict(row) for row in (*await broker.engine.conditions(), detached)]}
 
 
-async def shown(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def shown(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """How the machine shows one of this user's sandboxes; of others, and of those that are gone, nothing."""
     container = packets.text(said["container"])
     own = any(one.container.id == container and one.uid == peer.uid for one in broker.lent.values())
@@ -177,7 +177,7 @@ async def shown(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {"shown": {**found, **{name: sorted(found[name]) for name in ("inside", "own", "mounts")}}}
 
 
-async def image(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def image(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """What the engine says of an image that this user may have; of no other whether it is there."""
     name, ceiling = packets.text(said["image"]), broker.policy.of(peer.uid)
     allowed = name in ceiling.images if ceiling.images is not None else ceiling.own or not name.startswith("/")
@@ -187,12 +187,12 @@ async def image(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {"image": {**found, "variables": [list(pair) for pair in found["variables"]]}}
 
 
-async def reap(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def reap(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """Remove what lost owners left; all who ask meanwhile get the same answer."""
     return {"count": await broker.reap()}
 
 
-async def pass_on(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def pass_on(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """Note that a sandbox on its way to the next owner is with a process of the same user."""
     lent, pid = broker.with_ticket(said["ticket"], peer), said["pid"]
     if type(pid) is not int or pid <= 0:
@@ -203,7 +203,7 @@ async def pass_on(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {}
 
 
-async def kept(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def kept(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """List those that a user may have, the oldest first, from behind a row on."""
     after = said.get("after", 0)
     if type(after) is not int or after < 0:
@@ -222,30 +222,30 @@ async def kept(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {"rows": rows, "more": len(rows) < len(rest)}
 
 
-async def described(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def described(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     one = broker.keeping.named(said, peer)
     own = one.uid == peer.uid
     prepared = one.wish.prepared if own else {}  # another user's words are nothing for this one's plugins to read
     return {"settings": one.wish.settings, "metadata": one.wish.metadata, "own": own, "prepared": prepared}
 
 
-async def end(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def end(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     await broker.keeping.named(said, peer).kill()
     return {}
 
 
-async def extend(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def extend(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     one = broker.keeping.named(said, peer)
     one.extend(packets.seconds(said["lasts"]))
     return {"left": one.left}
 
 
-async def volumes(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def volumes(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """List the volumes of this user, and of nobody else."""
     return {"rows": [list(one) for one in (await broker.volumes.list(peer.uid))[:MAX_ROWS]]}
 
 
-async def create_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def create_volume(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     size = said["size"]
     if size is not None and (type(size) is not int or not 0 < size < 1 << 53):
         raise ValueError("that is no size")
@@ -253,17 +253,17 @@ async def create_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
     return {}
 
 
-async def remove_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def remove_volume(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     await broker.volumes.remove(peer.uid, packets.text(said["name"], 200))
     return {}
 
 
-async def rename_volume(broker: Service, peer: Peer, said: Answer) -> Answer:
+async def rename_volume(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     await broker.volumes.rename(peer.uid, packets.text(said["name"], 200), packets.text(said["new"], 200))
     return {}
 
 
-ANSWERS: dict[str, Callable[[Service, Peer, Answer], Awaitable[Answer]]] = {
+ANSWERS: dict[str, Callable[[BrokerService, Peer, Answer], Awaitable[Answer]]] = {
     "status": status,
     "list": list_own,
     "used": used,
@@ -294,12 +294,12 @@ OF_ITS_SANDBOX = {"sample", "pause", "resume"}
 Answer = dict[str, Any]
 
 
-class Caller:
+class CallerProcess:
     """A process that is connected."""
 
-    def __init__(self, broker: Service, sock: socket.socket) -> None:
+    def __init__(self, broker: BrokerService, sock: socket.socket) -> None:
         self.peer: Peer = peer(sock)
-        self.lent: Lease | None = None
+        self.lent: PipeLease | None = None
         self._broker = broker
         self._socket = sock
         self._loop = asyncio.get_running_loop()
@@ -464,7 +464,7 @@ class Caller:
             raise EngineError(BrokerCode.BROKER_IMPROPER, "this sandbox is not kept")
         return {"missing": await lent.begin()}
 
-    def _owns(self, lent: Lease) -> None:
+    def _owns(self, lent: PipeLease) -> None:
         lent.belongs_to(self._ended, self.peer.pid)
         if isinstance(lent, DetachedSandbox):
             lent.cast_out = self.release
@@ -525,7 +525,7 @@ class Caller:
             lent.leave()
         self._wait()
 
-    def _own(self) -> Lease:
+    def _own(self) -> PipeLease:
         if self.lent is None:
             raise EngineError(BrokerCode.BROKER_IMPROPER, "there is no sandbox on this connection")
         return self.lent

@@ -25,15 +25,15 @@ from ...engines.abilities import Sampled
 from ...engines.inspectable import CrowdUser
 from ...engines.owner_process import account_name
 from . import create_request
-from .caller_connection import Caller, Made
+from .caller_connection import CallerProcess, Made
 from .ceilings import Policy
 from .client import packets
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedOptions, DetachedSandbox
-from .lease import Lease
+from .lease import PipeLease
 from .pool import Pool, undo
-from .prometheus_metrics import OTHERS, Figures, Gauges
+from .prometheus_metrics import OTHERS, BrokerFigures, Gauges
 from .settings import STATE
 from .start_slots import StartSlots
 from .usage_counters import UsageCounters
@@ -144,16 +144,16 @@ class Broker:
         self.engine, self.policy = engine, policy
         self.pool = pool or Pool(engine, size=0)
         self.tally = UsageCounters()
-        self.lent: dict[str, Lease] = {}
+        self.lent: dict[str, PipeLease] = {}
         self.keeping = DetachedRegistry(lambda: self.policy, self.lent)
         self.volumes = UserVolumes(lambda: self.policy, f"{state}/volumes")
-        self.figures = Figures()
+        self.figures = BrokerFigures()
         self.tasks = Tasks()
         self.starting = 0
         self._read = read
         self._idle_seconds = idle_seconds
         self._say = say
-        self._callers: set[Caller] = set()
+        self._callers: set[CallerProcess] = set()
         self._by_user: Counter[int] = Counter()
         self._slots = StartSlots(STARTS, WAITING)
         self._stopping = asyncio.Event()
@@ -174,7 +174,7 @@ class Broker:
         await asyncio.shield(self._looking)
 
     async def _look(self) -> None:
-        async def one(lent: Lease) -> None:
+        async def one(lent: PipeLease) -> None:
             if isinstance(lent.container, Sampled):
                 self._noted(lent, await lent.container.sample())
 
@@ -182,7 +182,7 @@ class Broker:
             async with asyncio.timeout(LOOK_SECONDS):
                 await asyncio.gather(*map(one, list(self.lent.values())), return_exceptions=True)
 
-    def _noted(self, lent: Lease, now: SandboxSample) -> None:
+    def _noted(self, lent: PipeLease, now: SandboxSample) -> None:
         self.figures.counted(lent.uid, "cpu_seconds", max(0.0, (now.cpu_seconds or 0) - (lent.use.cpu_seconds or 0)))
         lent.use = now if now.cpu_seconds is not None else now._replace(cpu_seconds=lent.use.cpu_seconds)
 
@@ -242,7 +242,7 @@ class Broker:
 
     def _taken(self, sock: socket.socket) -> None:
         self._used = time.monotonic()
-        caller = Caller(self, sock)
+        caller = CallerProcess(self, sock)
         uid = caller.peer.uid
         self._callers.add(caller)
         self._by_user[uid] += 1
@@ -259,7 +259,7 @@ class Broker:
             caller.refuse(QuotaExceeded(BrokerCode.BROKER_BUSY, limit=f"{most} connections at once"))
 
     def has_left(self, connection: object) -> None:
-        if isinstance(connection, Caller) and connection in self._callers:
+        if isinstance(connection, CallerProcess) and connection in self._callers:
             self._callers.discard(connection)
             self._by_user[connection.peer.uid] -= 1
             if not self._by_user[connection.peer.uid]:
@@ -337,9 +337,9 @@ class Broker:
         except BaseException:
             await asyncio.shield(self.tasks.hold(undo(container), f"undo {container.id}"))
             raise
-        return Lease(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
+        return PipeLease(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
 
-    async def rename(self, lent: Lease, pid: int) -> None:
+    async def rename(self, lent: PipeLease, pid: int) -> None:
         """Note whose a sandbox is from now on. Raises `EngineError` when it is gone."""
         await self._rename(lent.container, lent.spec.session_id, pid)
         lent.pid = pid
@@ -348,20 +348,20 @@ class Broker:
         # A process of a PID namespace that this one does not see has no number here; this one answers for it.
         await self.engine.pass_on({"id": container.id, "session": session}, pid or os.getpid())
 
-    def adrift(self, ticket: object, whose: Peer) -> Lease:
+    def adrift(self, ticket: object, whose: Peer) -> PipeLease:
         """Return the sandbox that somebody left for the process with this ticket. Raises `EngineError`."""
         if not (lent := self.with_ticket(ticket, whose)).is_adrift:
             raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the sandbox has an owner")
         return lent
 
-    def with_ticket(self, ticket: object, whose: Peer) -> Lease:
+    def with_ticket(self, ticket: object, whose: Peer) -> PipeLease:
         """Return the sandbox of this user that has the ticket. Raises `EngineError`."""
         lent = self.lent.get(ticket) if isinstance(ticket, str) else None
         if lent is None or lent.uid != whose.uid or isinstance(lent, DetachedSandbox):
             raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the broker has no such sandbox for this user")
         return lent
 
-    def _ended(self, lent: Lease) -> None:
+    def _ended(self, lent: PipeLease) -> None:
         if self.lent.pop(lent.ticket, None) is not None:
             self.tally.give_back(lent.uid, lent.disk)
             if isinstance(lent, DetachedSandbox):

@@ -21,13 +21,13 @@ from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, S
 from ...core.events import SessionEvent
 from ...core.model import Message, Settings, format_bytes
 from ...engines.select import AUTO, BROKER, is_service
-from ...sdk.cell_request import Cell
+from ...sdk.cell_request import CellCall
 from ...sdk.lifetimes import Lifetime
 from ...sdk.ownership import Ownership
-from ...sdk.values import Attached, Missed, SandboxInfo
+from ...sdk.values import AttachedSandbox, Missed, SandboxInfo
 from .. import index
 from .client import packets
-from .client.channel import Channel, connect
+from .client.channel import BrokerChannel, connect
 from .client.container import BrokerContainer, Given
 from .client.engine import BrokerEngine
 from .codes import BrokerCode
@@ -49,7 +49,7 @@ class SandboxTakenOver(SessionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DetachedFound:
     """What a broker says of a sandbox to its next owner."""
 
     fd: int
@@ -103,7 +103,7 @@ class KeptEngine(BrokerEngine):
         self._wish = {"seconds": seconds, "metadata": dict(metadata), "settings": settings}
         self.prepared: dict[str, Any] = {}
         """What plugins have inside what it is asked for, by their names."""
-        self._channel: Channel | None = None
+        self._channel: BrokerChannel | None = None
         self._one: KeptContainer | None = None
 
     @property
@@ -114,14 +114,14 @@ class KeptEngine(BrokerEngine):
     def beside(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kept": {"name": spec.session_id, **self._wish, "prepared": self.prepared}}
 
-    async def connect(self, name: str, *, take: bool) -> Found:
+    async def connect(self, name: str, *, take: bool) -> DetachedFound:
         """Become the owner of a sandbox. Raises `EngineError` if there is none of that name, or it has an owner."""
-        channel = Channel(await connect(self.path))
+        channel = BrokerChannel(await connect(self.path))
         try:
             said, files = await channel.ask("connect", name=name, take=take)
             try:
                 (fd,), kept = files, said["kept"]
-                found = Found(
+                found = DetachedFound(
                     fd=fd,
                     state=said,
                     settings=packets.text(kept["settings"], packets.MAX_SETTINGS),
@@ -178,7 +178,7 @@ class KeptEngine(BrokerEngine):
                 break
         return rows
 
-    def _made(self, given: Given, pipe: Pipe, channel: Channel | None) -> KeptContainer:
+    def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> KeptContainer:
         self._one = KeptContainer(self.path, given, pipe, channel)
         return self._one
 
@@ -221,10 +221,10 @@ class Detached(Ownership):
     engine: KeptEngine
 
     def __init__(
-        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: Attached | bool
+        self, settings: Settings, seconds: float | None, metadata: Mapping[str, str], how: AttachedSandbox | bool
     ) -> None:
         """Raises `ConfigurationError` for what cannot outlive this process."""
-        self.attached = how if isinstance(how, Attached) else None
+        self.attached = how if isinstance(how, AttachedSandbox) else None
         check_settings(settings)
         self.address = address_of(settings.engine)
         try:
@@ -235,18 +235,18 @@ class Detached(Ownership):
         self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
         self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=settings_to_text(settings))
-        self._cell: Cell | None = None
+        self._cell: CellCall | None = None
         """Of the owner before, whose output is this one's to take."""
 
     # --- from a start to its end ---
 
-    async def start(self, session: Session, cells: dict[str, Cell]) -> None:
+    async def start(self, session: Session, cells: dict[str, CellCall]) -> None:
         if session.is_open:
             await session.started()
         else:
             self.lifetime.known(*await self._started(session, cells))
 
-    async def _started(self, session: Session, cells: dict[str, Cell]) -> tuple[datetime, datetime]:
+    async def _started(self, session: Session, cells: dict[str, CellCall]) -> tuple[datetime, datetime]:
         """Start it, or take it over; return when it was started, and when it ends."""
         session.requests.observers.append(_Noting(session, self))
         prepared = session.prepared
@@ -280,7 +280,7 @@ class Detached(Ownership):
         left = await self.engine.extend(session.id, limit)
         self.lifetime.known(self.lifetime.started, datetime.now(UTC) + timedelta(seconds=left))
 
-    def take_cell(self) -> Cell | None:
+    def take_cell(self) -> CellCall | None:
         cell, self._cell = self._cell, None
         return cell
 
@@ -292,7 +292,7 @@ class Detached(Ownership):
         if self.engine.container is not None:
             self.engine.container.let_go()
 
-    def _go_on(self, session: Session, cells: dict[str, Cell], said: Mapping[str, Any]) -> None:
+    def _go_on(self, session: Session, cells: dict[str, CellCall], said: Mapping[str, Any]) -> None:
         """Take up the cell that runs, in the place of the owner before, with the time that it has left."""
         try:
             header = {str(name): value for name, value in said["header"].items() if isinstance(value, str)}
@@ -310,7 +310,7 @@ class Detached(Ownership):
             raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the owner before noted is no cell: {error}") from error
         if reads is None and not content.get("silent"):
             wanted = EVENTS | {"input"} if content.get("allow_stdin") else EVENTS
-            cells[request.id] = self._cell = Cell(code, wanted, session, identity=request.id)
+            cells[request.id] = self._cell = CellCall(code, wanted, session, identity=request.id)
         limit = min(seconds, session.limits.cell_timeout)
         left = AGAIN_SECONDS if done and elapsed <= limit else max(0.0, limit - elapsed)
         if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
@@ -522,7 +522,7 @@ async def described(name: str, *, take: bool, given: Mapping[str, Any]) -> tuple
     settings = settings_from_text(
         said["settings"], engine.address, own=said["own"] is True, given=given, prepared=prepared
     )
-    how = {"detached": Attached(name, take, prepared), "metadata": metadata}
+    how = {"detached": AttachedSandbox(name, take, prepared), "metadata": metadata}
     return settings, how | {one: given[one] for one in ("tools",) if given.get(one) is not None}
 
 

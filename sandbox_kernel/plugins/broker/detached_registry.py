@@ -19,7 +19,7 @@ from .client import packets
 from .client.listener_trust import Peer
 from .codes import BrokerCode
 from .detached_sandbox import DetachedOptions, DetachedSandbox
-from .lease import Lease
+from .lease import PipeLease
 
 MAX_PASSING = 8
 """Owners, one after another, whose words a sandbox that does not listen has not taken yet."""
@@ -34,7 +34,7 @@ MAX_KEPT = 512 << 20
 class DetachedRegistry:
     """The sandboxes of one broker that are kept."""
 
-    def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, Lease]) -> None:
+    def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, PipeLease]) -> None:
         """`policy` returns what users may have now; `lent` are all sandboxes of the broker."""
         self._policy, self._lent = policy, lent
         self._names: set[tuple[int, str]] = set()

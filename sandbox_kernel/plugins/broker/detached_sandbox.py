@@ -27,7 +27,7 @@ from ...engines.abilities import Ability, Pausable, demand
 from ...engines.pipe import Pipe
 from .client import packets
 from .codes import BrokerCode
-from .lease import Lease
+from .lease import PipeLease
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
@@ -156,7 +156,7 @@ class DetachedOptions:
     """What plugins of the first owner's have inside, by their names, as they need it to serve it again."""
 
 
-class Owner:
+class OwnerLink:
     """One end of the pipe between an owner and the broker."""
 
     def __init__(self, pipe: Pipe, *, began: bool) -> None:
@@ -254,7 +254,7 @@ PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
 """What nobody reads is read at this pace at most: the broker has other callers."""
 
 
-class DetachedSandbox(Lease):
+class DetachedSandbox(PipeLease):
     """See the module."""
 
     def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: DetachedOptions) -> None:
@@ -267,13 +267,13 @@ class DetachedSandbox(Lease):
         self.cell: dict[str, Any] | None = None
         self._began = self._cell_began = loop.time()
         self._loop = loop
-        self._owner: Owner | None = None
+        self._owner: OwnerLink | None = None
         self.passing = 0
         """Owners of whom something may still be passed on: the last one, and those before it."""
         self._upstream: asyncio.Task[None] | None = None
         self.cast_out: Callable[[], None] = lambda: None
         """What is called when another takes it over."""
-        self._to: Owner | None = None
+        self._to: OwnerLink | None = None
         self._keeping = self._midst = False
         self._answered = self._cell_began
         self._owed: set[int] = set()
@@ -319,7 +319,7 @@ class DetachedSandbox(Lease):
         self._let_go()
         ours, theirs = socket.socketpair()
         self.passing += 1
-        owner = self._owner = Owner(Pipe(ours), began=first)
+        owner = self._owner = OwnerLink(Pipe(ours), began=first)
         self._upstream = self._tasks.hold(self._forward(owner, self._upstream), f"an owner of {self.container.id}")
         self.is_adrift = False
         return theirs.detach()
@@ -396,7 +396,7 @@ class DetachedSandbox(Lease):
         """
         await asyncio.shield(self._tasks.hold(self._pause(self._owner), f"pausing {self.container.id}"))
 
-    async def _pause(self, owner: Owner | None) -> None:
+    async def _pause(self, owner: OwnerLink | None) -> None:
         await self._pausable().pause()
         if not self.paused:
             self.paused, self._paused_at = True, self._loop.time()
@@ -449,7 +449,7 @@ class DetachedSandbox(Lease):
 
     # --- from its owner to the sandbox ---
 
-    async def _forward(self, owner: Owner, before: asyncio.Task[None] | None) -> None:
+    async def _forward(self, owner: OwnerLink, before: asyncio.Task[None] | None) -> None:
         frames = Frames(self.spec.limits.message_limit + FRAME_RESERVE, OWNERS_WHOLE)
         try:
             if before is not None:
@@ -526,7 +526,7 @@ class DetachedSandbox(Lease):
                 self._paced = 0
                 await asyncio.sleep(PACE_SECONDS)
 
-    def _route(self, piece: Piece) -> tuple[Owner | None, bool]:
+    def _route(self, piece: Piece) -> tuple[OwnerLink | None, bool]:
         """Return who hears a frame now, and whether it is kept for the next owner."""
         owner = self._owner
         if piece.kind in {wire.STREAM, wire.NESTED}:  # each owner serves its own

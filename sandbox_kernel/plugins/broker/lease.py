@@ -27,7 +27,7 @@ take.
 """
 
 
-class Lease:
+class PipeLease:
     """One sandbox, from the moment its pipe is given away."""
 
     def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, pid: int, tasks: Tasks) -> None:
@@ -58,7 +58,7 @@ class Lease:
     def state(self) -> str:
         return "handed over" if self.is_adrift else "running"
 
-    def watch(self, ended: Callable[[Lease], None]) -> None:
+    def watch(self, ended: Callable[[PipeLease], None]) -> None:
         """Call `ended` once it is gone, whatever ended it."""
         self._tasks.start(self._watch(ended), f"the end of {self.container.id}", failed=lambda _: ended(self))
 
@@ -102,7 +102,7 @@ class Lease:
             self._ending = self._tasks.hold(self.container.kill(), f"kill {self.container.id}")
         await asyncio.shield(self._ending)
 
-    async def _watch(self, ended: Callable[[Lease], None]) -> None:
+    async def _watch(self, ended: Callable[[PipeLease], None]) -> None:
         try:
             reason = await self.container.wait()
             self.reason = self.verdict or reason

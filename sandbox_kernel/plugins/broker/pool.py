@@ -188,7 +188,7 @@ def spare_memory() -> int:
     return 1 << 62
 
 
-class Kind:
+class PoolKind:
     """Sandboxes of one digest."""
 
     def __init__(self, order: CreateRequest) -> None:
@@ -222,7 +222,7 @@ class Pool:
         self._engine = engine
         self._busy = busy
         self._report = report
-        self._kinds: OrderedDict[str, Kind] = OrderedDict()
+        self._kinds: OrderedDict[str, PoolKind] = OrderedDict()
         self._tasks = Tasks()
         self._wanted = asyncio.Event()
         self._claimed = -rest_seconds
@@ -249,7 +249,7 @@ class Pool:
         if self.size <= 0 or self._closed or not order.is_plain:
             return None
         key = order.key(self.preload)
-        kind = self._kinds.pop(key, None) or Kind(order)
+        kind = self._kinds.pop(key, None) or PoolKind(order)
         self._kinds[key] = kind  # the last one asked for stands last
         kind.asked = self._claimed = time.monotonic()
         while len(self._kinds) > KINDS:
@@ -324,7 +324,7 @@ class Pool:
                 continue
             await self._make(kind)
 
-    def _next(self) -> Kind | None:
+    def _next(self) -> PoolKind | None:
         """Return the kind of which one is to be made: each of the last ones has one before the last has two."""
         now = time.monotonic()
         wanted = [kind for kind in reversed(self._kinds.values()) if not kind.is_stale][: self.size]
@@ -338,7 +338,7 @@ class Pool:
         fewest = min(wanted, key=lambda kind: len(kind.ready))
         return fewest if fewest.not_before <= now else None
 
-    async def _make(self, kind: Kind) -> None:
+    async def _make(self, kind: PoolKind) -> None:
         spec = kind.order.spec(warm=True, preload=self.preload)
         container: Lendable | None = None
         try:

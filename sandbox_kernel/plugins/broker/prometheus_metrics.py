@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...core.prometheus_text import Page, Seconds
+from ...core.prometheus_text import MetricsPage, Seconds
 from ...engines.inspectable import CrowdUser
 
 MAX_USERS = 1000
@@ -28,7 +28,7 @@ class Gauges(NamedTuple):
     pool_lost: int
 
 
-class Figures:
+class BrokerFigures:
     """What is counted from the broker's start on."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Figures:
 
     def page(self, now: Gauges, users: Sequence[CrowdUser] = ()) -> str:
         """Return all figures as Prometheus reads them."""
-        page = Page("sandbox_kernel_broker")
+        page = MetricsPage("sandbox_kernel_broker")
         states = (({"state": state}, count) for state, count in now.states.items())
         page.add("sandboxes", "gauge", "Sandboxes by state.", states)
         claims = (({"kind": kind}, seconds) for kind, seconds in self._claims.items())

@@ -18,9 +18,9 @@ from ...core.errors import EngineError
 from ...core.model import SCRATCH, SandboxSpec
 from ...engines import attachment
 from ...engines.hardening import Protections, protections
-from ...engines.owner_process import Owner
+from ...engines.owner_process import OwnerProcess
 from . import cgroups, engine_errors, root_lookup, scratch_folder
-from .cgroups import Group, NoCgroup
+from .cgroups import CgroupSet, NoCgroup
 from .discovery import bubblewrap_program, reachable
 from .launch import Launched, await_end, drops, launch, new_name
 from .reaper import kill
@@ -30,7 +30,7 @@ STATUS_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunSandbox:
     """A sandbox on its way, which ends with `pipe`. The process that takes it up listens to it, or gives it up."""
 
     spec: SandboxSpec
@@ -52,7 +52,7 @@ class Begun:
             os.close(fd)
 
 
-def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True, layers: bool = True) -> Begun:
+def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True, layers: bool = True) -> BegunSandbox:
     """Start a sandbox; `program` and `cgroup` are as for the engine. Raises `EngineError` and `ImageMissing`.
 
     Without `layers`, it has the files of the root as they are.
@@ -96,10 +96,10 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
         if group is not None:
             group.remove(0)
         raise
-    return Begun(spec, program, launched, mine)
+    return BegunSandbox(spec, program, launched, mine)
 
 
-def begin_ahead(spec: SandboxSpec) -> Begun:
+def begin_ahead(spec: SandboxSpec) -> BegunSandbox:
     """Start a sandbox that is not read for a while. Raises as `begin` does.
 
     Without a cgroup, its first process is given its limits here: they are for those that it starts from then on.
@@ -126,9 +126,9 @@ def begin_ahead(spec: SandboxSpec) -> Begun:
     return begun
 
 
-def group_for(spec: SandboxSpec, wanted: Protections, *, cgroup: bool) -> Group | None:
+def group_for(spec: SandboxSpec, wanted: Protections, *, cgroup: bool) -> CgroupSet | None:
     """Return a cgroup for it; None if there is none to be had, and none has to be. Raises `EngineError`."""
-    name = Owner.of(os.getpid()).container_name(spec.session_id)
+    name = OwnerProcess.of(os.getpid()).container_name(spec.session_id)
     try:
         if not cgroup:
             raise NoCgroup("it is not to be made")

@@ -39,7 +39,7 @@ PROC = "/proc/"
 NOT_OPENED: Mapping[str, str] = {}
 
 
-class Machine(NamedTuple):
+class SandboxFacts(NamedTuple):
     """What differs from one machine, or one sandbox, to the next."""
 
     files: frozenset[str]
@@ -68,7 +68,7 @@ class Descriptors(NamedTuple):
 
 
 def arguments(
-    wanted: Protections, root: Root, machine: Machine, descriptors: Descriptors, command: tuple[str, ...]
+    wanted: Protections, root: Root, machine: SandboxFacts, descriptors: Descriptors, command: tuple[str, ...]
 ) -> list[str]:
     """Return what bubblewrap is started with. Raises `EngineError` for what it cannot enforce."""
     refuse(wanted, machine)
@@ -103,7 +103,7 @@ def arguments(
     return [*words, "--", *command]
 
 
-def refuse(wanted: Protections, machine: Machine) -> None:
+def refuse(wanted: Protections, machine: SandboxFacts) -> None:
     """Raise `EngineError` for a protection that would be left out, or a hole that is not made."""
     odd = [
         name
@@ -199,7 +199,7 @@ def _devices(wanted: Protections) -> list[str]:
     return ["--dev", "/dev", *shared, "--remount-ro", "/dev"]
 
 
-def _proc(wanted: Protections, machine: Machine) -> list[str]:
+def _proc(wanted: Protections, machine: SandboxFacts) -> list[str]:
     """A masked file is /dev/null, a masked folder an empty read-only file system.
 
     A read-only path is the machine's: what it shows depends on who looks, and the settings of a namespace of its own

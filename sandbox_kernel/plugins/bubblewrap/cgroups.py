@@ -18,8 +18,8 @@ from pathlib import Path
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...engines.hardening import Protections
-from ...engines.limit_watch import Place, own_folders
-from ...engines.owner_process import Owner
+from ...engines.limit_watch import CgroupPlace, own_folders
+from ...engines.owner_process import OwnerProcess
 from ...engines.socket_memory import limit_sockets
 
 FREEZE_SECONDS = 5.0
@@ -43,7 +43,7 @@ Folders = Mapping[str, tuple[str, str]]
 class Freezer:
     """The switch of one sandbox's cgroup."""
 
-    def __init__(self, group: Group | None) -> None:
+    def __init__(self, group: CgroupSet | None) -> None:
         self._switch, self._said, self._words = _places(group)
 
     @property
@@ -80,7 +80,7 @@ class Freezer:
         return self._said is not None and self._words[2] in self._said.read_text(encoding="ascii").splitlines()
 
 
-def _places(group: Group | None) -> tuple[Path | None, Path | None, tuple[str, str, str]]:
+def _places(group: CgroupSet | None) -> tuple[Path | None, Path | None, tuple[str, str, str]]:
     """Return the file that switches it, the one that reports it, and the words for on, for off, and for done."""
     if group is not None and group.version == 2:
         own = Path(group.folders[0][1])
@@ -98,18 +98,18 @@ class NoCgroup(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CgroupSet:
     """The cgroups of one sandbox: one of version 2, or one for each controller of version 1."""
 
     folders: tuple[tuple[str, str], ...]
     """What it is called in a sandbox ("" for version 2), and its folder."""
     version: int
 
-    def place(self, controller: str) -> Place:
+    def place(self, controller: str) -> CgroupPlace:
         """Return the folder that has a controller."""
         if self.version == 2:
-            return Place(self.folders[0][1], 2)
-        return Place(next(folder for name, folder in self.folders if controller in name.split(",")), 1)
+            return CgroupPlace(self.folders[0][1], 2)
+        return CgroupPlace(next(folder for name, folder in self.folders if controller in name.split(",")), 1)
 
     def seen(self) -> tuple[tuple[str, str], ...]:
         """Return its folders, and where the sandbox sees them."""
@@ -127,7 +127,7 @@ class Group:
             _write(cpu / "cpu.max", f"{wanted.cpu_quota_microseconds} {wanted.cpu_period_microseconds}")
             return
         _write(memory / "memory.limit_in_bytes", wanted.memory_bytes)
-        limit_sockets(Place(str(memory), 1))
+        limit_sockets(CgroupPlace(str(memory), 1))
         if (both := memory / "memory.memsw.limit_in_bytes").exists():
             _write(both, wanted.memory_bytes + wanted.swap_bytes)
         _write(pids / "pids.max", wanted.pids)
@@ -169,9 +169,9 @@ def here() -> Folders:
     return {name: (mount, mount if name and os.geteuid() == 0 else folder) for name, (mount, folder) in own.items()}
 
 
-def make(name: str, wanted: Protections, within: Folders | None = None) -> Group:
+def make(name: str, wanted: Protections, within: Folders | None = None) -> CgroupSet:
     """Make a cgroup of this name, with its limits; None is within those of this process. Raises `NoCgroup`."""
-    group = Group(*new_folders(name, here() if within is None else within))
+    group = CgroupSet(*new_folders(name, here() if within is None else within))
     try:
         for _, folder in group.folders:
             _open_folder(folder)
@@ -190,10 +190,10 @@ def _open_folder(folder: str) -> None:
 
 def available(within: Folders | None = None) -> str | None:
     """Return why no cgroup can be made here, None if one can; it is tried."""
-    name = Owner.of(os.getpid()).container_name("try")
+    name = OwnerProcess.of(os.getpid()).container_name("try")
     try:
         folders, version = new_folders(name, here() if within is None else within)
-        group = Group(folders, version)
+        group = CgroupSet(folders, version)
         try:
             for _, folder in folders:
                 _open_folder(folder)
@@ -237,7 +237,7 @@ def left_behind(within: Folders | None = None) -> set[str]:
     for parent in parents:
         with contextlib.suppress(OSError):  # it is not to be seen from here
             for name in os.listdir(parent):  # noqa: PTH208 (names are enough)
-                owner, folder = Owner.parse(name), f"{parent}/{name}"
+                owner, folder = OwnerProcess.parse(name), f"{parent}/{name}"
                 if owner is not None and not owner.alive() and all(map(_is_inside, processes(folder))):
                     found.add(folder)
     return found
@@ -345,7 +345,7 @@ def _delegated(folder: str) -> str:
     return folder
 
 
-def _limits(place: Place, controller: str) -> bool:
+def _limits(place: CgroupPlace, controller: str) -> bool:
     one = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max",) * 2}
     names = one.get(controller, ("cpu.cfs_quota_us", "cpu.max"))
     return Path(place.folder, names[place.version - 1]).exists()

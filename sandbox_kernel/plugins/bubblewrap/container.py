@@ -23,14 +23,14 @@ from ...core.model import ATTACHED, SIGKILLED, ExitReason, SandboxSample, Sandbo
 from ...engines.abilities import NONE, PAUSE, Ability
 from ...engines.attachment import watch
 from ...engines.attestation import checks, demand
-from ...engines.base import Check, Handover, Inspection
-from ...engines.limit_watch import LimitWatch, Place, watch_memory
+from ...engines.base import AttestationCheck, Handover, Inspection
+from ...engines.limit_watch import CgroupPlace, LimitWatch, watch_memory
 from ...engines.owner_process import start_ticks
 from ...engines.pipe import TAIL_BYTES, OverPipe, Pipe
 from ...engines.process_sample import of_cgroup, of_processes
 from . import engine_errors, scratch_folder
 from .arguments import Descriptors, arguments
-from .cgroups import Freezer, Group
+from .cgroups import CgroupSet, Freezer
 from .inspection import look, witness
 from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of
@@ -128,7 +128,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
 
     async def sample(self) -> SandboxSample:
         """Return what its cgroup and its processes show; without a cgroup, what its processes do."""
-        group, places = self._launched.group, dict[str, Place]()
+        group, places = self._launched.group, dict[str, CgroupPlace]()
         if group is None:
             programs = await asyncio.to_thread(of_processes, family(self._first))
             disk = bool(self._most.disk_bytes)
@@ -213,7 +213,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         return checks(spec, report, await self.look(spec))
 
     async def look(self, spec: SandboxSpec) -> Inspection:
@@ -402,7 +402,7 @@ def taken_over(state: dict[str, Any], variable: str = MARK) -> tuple[Launched, M
     group = None
     if state["group"] is not None:
         folders = tuple((str(inside), str(folder)) for inside, folder in state["group"]["folders"])
-        group = Group(folders, int(state["group"]["version"]))
+        group = CgroupSet(folders, int(state["group"]["version"]))
     first, most, host_uid = int(state["first"]), MayUse(*map(int, state["may_use"])), int(state["host_uid"])
     layers = frozenset(map(str, state["layers"]))
     space = None if state["space"] is None else int(state["space"])

@@ -18,17 +18,17 @@ from ...core.remedies import as_root
 from ...core.tasks import Tasks, made_in_thread
 from ...engines.abilities import PAUSE
 from ...engines.attachment import opens_disks
-from ...engines.inspectable import Condition
-from ...engines.limit_watch import Place
+from ...engines.inspectable import MachineCondition
+from ...engines.limit_watch import CgroupPlace
 from ...engines.pipe import Pipe
 from ...engines.process_sample import use_of_cgroup
 from . import cgroups, engine_errors, root_lookup, scratch_folder, users
-from .ahead import Begun, begin
+from .ahead import BegunSandbox, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program
 from .launch import drops
-from .process_labels import MARK, Found, age_of, holders, mark_of, sandboxes
+from .process_labels import MARK, LabelledProcess, age_of, holders, mark_of, sandboxes
 from .watch import MayUse, family, sample_of_family
 
 if TYPE_CHECKING:
@@ -69,27 +69,29 @@ REAP_PAUSE = 1.0
 REAP_SECONDS = 4.0
 
 
-def conditions(program: str, switches: str = "/proc/sys") -> tuple[Condition, ...]:
+def conditions(program: str, switches: str = "/proc/sys") -> tuple[MachineCondition, ...]:
     """Return all conditions; `switches` is where the machine's own are."""
     spaces = _tried(program, *NAMESPACES, "--ro-bind", "/", "/")
     rows = [_namespaces(spaces, switches)]
     if spaces is None:
         proc = _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc")
         rows.append(
-            Condition("own /proc", met=True, found="can be mounted")
+            MachineCondition("own /proc", met=True, found="can be mounted")
             if proc is None
-            else Condition("own /proc", met=False, found=f"cannot be mounted: {proc}", remedy=engine_errors.NO_PROC)
+            else MachineCondition(
+                "own /proc", met=False, found=f"cannot be mounted: {proc}", remedy=engine_errors.NO_PROC
+            )
         )
         bare = no_layers(program)
         found = "one of its own above the root" if bare is None else f"none ({bare}): {WITHOUT_LAYERS}"
-        rows.append(Condition("layer", met=True, found=found))
-        rows.append(Condition("user", met=True, found=_user()))
+        rows.append(MachineCondition("layer", met=True, found=found))
+        rows.append(MachineCondition("user", met=True, found=_user()))
     why = cgroups.available()
     if why is None:
-        rows.append(Condition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
+        rows.append(MachineCondition("cgroup", met=True, found=f"version {cgroups.version()}, made for each sandbox"))
     else:
         remedy = engine_errors.without_cgroup()
-        rows.append(Condition("cgroup", met=False, found=f"none can be made: {why}", remedy=remedy))
+        rows.append(MachineCondition("cgroup", met=False, found=f"none can be made: {why}", remedy=remedy))
     return tuple(rows)
 
 
@@ -106,15 +108,15 @@ def no_layers(program: str) -> str | None:
     return _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--overlay-src", place, "--tmp-overlay", place)
 
 
-def _namespaces(said: str | None, switches: str) -> Condition:
+def _namespaces(said: str | None, switches: str) -> MachineCondition:
     if said is None:
-        return Condition("namespaces", met=True, found="an ordinary user may have them, and none within")
+        return MachineCondition("namespaces", met=True, found="an ordinary user may have them, and none within")
     for name, value, remedy in SWITCHES:
         if _read(f"{switches}/{name}") == value:
             found = f"refused ({said}); {name.replace('/', '.')} is {value}"
-            return Condition("namespaces", met=False, found=found, remedy=remedy)
+            return MachineCondition("namespaces", met=False, found=found, remedy=remedy)
     remedy = "within a container, its engine's options decide: use the machine itself, or another engine"
-    return Condition("namespaces", met=False, found=f"refused: {said}", remedy=remedy)
+    return MachineCondition("namespaces", met=False, found=f"refused: {said}", remedy=remedy)
 
 
 def _tried(program: str, *options: str) -> str | None:
@@ -184,7 +186,7 @@ class BubblewrapEngine:
     async def start(self, spec: SandboxSpec) -> BubblewrapContainer:
         """Start a sandbox. One that fails, or is cancelled, leaves nothing behind."""
         begun, self._ahead = self._ahead, None
-        if not isinstance(begun, Begun) or begun.spec != spec:
+        if not isinstance(begun, BegunSandbox) or begun.spec != spec:
             if begun is not None:
                 begun.give_up()
             begun = await self._begun(spec)
@@ -197,13 +199,13 @@ class BubblewrapEngine:
             begun = await self._begun(spec)
             return await self._running(begun)
 
-    async def _begun(self, spec: SandboxSpec) -> Begun:
-        def start() -> Begun:
+    async def _begun(self, spec: SandboxSpec) -> BegunSandbox:
+        def start() -> BegunSandbox:
             return begin(spec, self._found(), cgroup=self._cgroup, layers=self._layers)
 
-        return await made_in_thread(start, Begun.give_up) if opens_disks(spec) else start()
+        return await made_in_thread(start, BegunSandbox.give_up) if opens_disks(spec) else start()
 
-    async def _running(self, begun: Begun) -> BubblewrapContainer:
+    async def _running(self, begun: BegunSandbox) -> BubblewrapContainer:
         container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(begun.spec))
         try:
             await container.running()
@@ -247,7 +249,7 @@ class BubblewrapEngine:
         await asyncio.sleep(REAP_PAUSE)
         return await asyncio.to_thread(self._reap, lost, left)
 
-    def _reap(self, lost: set[Found], left: set[str]) -> int:
+    def _reap(self, lost: set[LabelledProcess], left: set[str]) -> int:
         """End what is still lost at a second look."""
         lost &= self._lost()
         for found in lost:
@@ -316,7 +318,7 @@ class BubblewrapEngine:
             folder=root_lookup.folders()[0],
         )
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[MachineCondition, ...]:
 
         return await asyncio.to_thread(conditions, self._found())
 
@@ -330,7 +332,7 @@ class BubblewrapEngine:
             for folder in cgroups.folders_of(rows, container):
                 for name, file, version in _COUNTED:
                     if Path(folder, file).exists():
-                        places[name] = Place(folder, version)
+                        places[name] = CgroupPlace(folder, version)
             return use_of_cgroup(places) if places else sample_of_family(_first_of(found.pid))
 
         return await asyncio.to_thread(look)
@@ -369,7 +371,7 @@ class BubblewrapEngine:
             raise engine_errors.missing()
         return program
 
-    def _lost(self) -> set[Found]:
+    def _lost(self) -> set[LabelledProcess]:
         having, complete = holders()
         if not complete:
             return set()  # one that was not looked at may have it
@@ -392,7 +394,7 @@ def _may_end(pid: int) -> bool:
     return False
 
 
-def _end(found: Found, variable: str) -> None:
+def _end(found: LabelledProcess, variable: str) -> None:
     """Kill a sandbox without an owner, and remove its cgroups."""
     from .reaper import kill
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from ...core.model import SandboxSpec
 from ...engines.attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
-from ...engines.base import Check, Inspection
+from ...engines.base import AttestationCheck, Inspection
 from ...engines.hardening import OF_A_USER, PAGE_BYTES, Protections
 from ...engines.socket_memory import sockets_line
 from .arguments import mounts, variables
-from .cgroups import Group
+from .cgroups import CgroupSet
 from .launch import Launched, digest, drops, walls
 from .root_lookup import Root
 
@@ -38,7 +38,7 @@ LIMITS = {"sigpending": "Max pending signals", "memlock": "Max locked memory"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenProcess:
     """What is to be read of a sandbox's first process, of bubblewrap's own and of the cgroup."""
 
     status: dict[str, str] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class Seen:
     """The numbers of device and inode of what it sees where it is to have a disk."""
 
 
-def look(launched: Launched, first: int) -> Seen:
+def look(launched: Launched, first: int) -> SeenProcess:
     """Read all of it; `first` is the sandbox's first process. What cannot be read is left out."""
     rows = (row.partition(":") for row in _read(f"/proc/{first}/status").splitlines())
     arguments = _read(f"/proc/{launched.pid}/cmdline").split("\0")
-    return Seen(
+    return SeenProcess(
         {name: value.strip() for name, _, value in rows},
         tuple(name for name in NAMESPACES if _namespace(first, name) not in {"", _namespace(os.getpid(), name)}),
         digest(arguments[1:-1]),
@@ -70,7 +70,7 @@ def look(launched: Launched, first: int) -> Seen:
     )
 
 
-def limits_of(group: Group) -> dict[str, str]:
+def limits_of(group: CgroupSet) -> dict[str, str]:
     """Return the limits that a cgroup has, as its files say them."""
     memory, pids, cpu = (group.place(name) for name in ("memory", "pids", "cpu"))
     names = {
@@ -85,13 +85,15 @@ def limits_of(group: Group) -> dict[str, str]:
     }
 
 
-def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: Seen | None) -> Inspection:
+def witness(
+    spec: SandboxSpec, root: Root, launched: Launched, words: list[str], seen: SeenProcess | None
+) -> Inspection:
     """Compare what was seen with `spec`; `words` are the arguments that bubblewrap was to be started with."""
-    wanted, seen = walls(spec), seen or Seen()
+    wanted, seen = walls(spec), seen or SeenProcess()
     limits = (
         () if drops() else _of_a_user(seen)
     )  # root's sandboxes have counts of their own, and their agent limits them
-    lines: tuple[Check, ...] = (*compared(wanted, launched, words, seen), *limits)
+    lines: tuple[AttestationCheck, ...] = (*compared(wanted, launched, words, seen), *limits)
     excused = "bubblewrap"
     if spec.limits_kept == "best-effort":
         lacks = {(True, False): WITHOUT_A_CGROUP, (False, True): WITH_A_FOLDER, (True, True): WITHOUT_EITHER}
@@ -102,21 +104,23 @@ def witness(spec: SandboxSpec, root: Root, launched: Launched, words: list[str],
     return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers, changed)
 
 
-def _of_a_user(seen: Seen) -> Iterator[Check]:
+def _of_a_user(seen: SeenProcess) -> Iterator[AttestationCheck]:
     """The limits that its first process has, of what the machine counts by user."""
     for name, row in LIMITS.items():
         said = seen.own_limits.get(row, "").split()[:2]
         ok = len(said) == 2 and all(each.isdigit() and int(each) <= OF_A_USER[name] for each in said)
-        yield Check(f"engine: limit of {name}", f"at most {OF_A_USER[name]}", " ".join(said) or "nothing", ok)
+        yield AttestationCheck(
+            f"engine: limit of {name}", f"at most {OF_A_USER[name]}", " ".join(said) or "nothing", ok
+        )
 
 
-def _of_a_folder(size: int, seen: Seen) -> Iterator[Check]:
+def _of_a_folder(size: int, seen: SeenProcess) -> Iterator[AttestationCheck]:
     """A folder is no disk, which a setting has to accept; the largest file is a limit of the process."""
     yield same("engine: scratch", "a disk of its own", "a folder of this user's")
     yield same("engine: largest file", [f"{size}"] * 2, seen.own_limits.get("Max file size", "").split()[:2])
 
 
-def other_groups(found: str) -> Check:
+def other_groups(found: str) -> AttestationCheck:
     """The groups that its process has besides its own, in the machine's numbers.
 
     Linux lets an ordinary user drop no group. Each gives what the owner could do with the folders that the sandbox was
@@ -126,15 +130,19 @@ def other_groups(found: str) -> Check:
         return same("engine: other groups", "", found)
     numbers = [int(each) if each.isdigit() else 0 for each in found.split()]
     ok = 0 not in numbers and set(numbers) <= {*os.getgroups(), os.getgid()}
-    return Check("engine: other groups", "none, or those of its owner without root's", found or "none", ok)
+    return AttestationCheck("engine: other groups", "none, or those of its owner without root's", found or "none", ok)
 
 
-def compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> tuple[Check, ...]:
+def compared(
+    wanted: Protections, launched: Launched, words: list[str], seen: SeenProcess
+) -> tuple[AttestationCheck, ...]:
     """Compare what was seen with the protections that were wanted."""
     return tuple(_compared(wanted, launched, words, seen))
 
 
-def _compared(wanted: Protections, launched: Launched, words: list[str], seen: Seen) -> Iterator[Check]:
+def _compared(
+    wanted: Protections, launched: Launched, words: list[str], seen: SeenProcess
+) -> Iterator[AttestationCheck]:
     yield same("engine: arguments", digest(words), seen.words)
     uid = "\t".join([str(launched.host_uid)] * 4)
     asked = {"user ids": uid, "group ids": None, "no_new_privs": "1", "seccomp mode": "2"}
@@ -154,7 +162,9 @@ def _compared(wanted: Protections, launched: Launched, words: list[str], seen: S
     inside = {name for _, names, path in rows if path.endswith(f"/{launched.name}") for name in names.split(",")}
     needed = {""} if launched.group.version == 2 else {"memory", "pids", "cpu"}
     missing = ", ".join(sorted(needed - inside)) if needed - inside != {""} else "all"
-    yield Check("engine: cgroup", "one of its own", f"not for {missing}" if missing else "one of its own", not missing)
+    yield AttestationCheck(
+        "engine: cgroup", "one of its own", f"not for {missing}" if missing else "one of its own", not missing
+    )
     limits = {
         "memory limit": str(wanted.memory_bytes // PAGE_BYTES * PAGE_BYTES),
         "process limit": str(wanted.pids),

@@ -30,10 +30,10 @@ from ...engines import seccomp
 from ...engines import seccomp_program as system_calls
 from ...engines.attachment import Attachment
 from ...engines.hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
-from ...engines.owner_process import Owner
+from ...engines.owner_process import OwnerProcess
 from . import engine_errors, private_mounts, scratch_folder, users
-from .arguments import NOT_OPENED, Descriptors, Machine, arguments, etc
-from .cgroups import Group
+from .arguments import NOT_OPENED, Descriptors, SandboxFacts, arguments, etc
+from .cgroups import CgroupSet
 from .discovery import reachable
 from .process_labels import MARK
 from .reaper import kill, reaper
@@ -65,7 +65,7 @@ class Launched:
     """Its pidfd."""
     errors: int
     status: int
-    group: Group | None
+    group: CgroupSet | None
     descriptors: Descriptors
     host_uid: int
     """Whom the machine takes its processes for."""
@@ -122,7 +122,7 @@ def launch(
     program: str,
     spec: SandboxSpec,
     root: Root,
-    group: Group | None,
+    group: CgroupSet | None,
     guest: Guest | None = None,
     *,
     layers: bool = False,
@@ -225,7 +225,7 @@ def confine_user(first: int) -> None:
         resource.prlimit(first, number, (least, least))
 
 
-def confine(pid: int, wanted: Protections, group: Group | None, largest_file: int | None = None) -> None:
+def confine(pid: int, wanted: Protections, group: CgroupSet | None, largest_file: int | None = None) -> None:
     """Set those limits of a process and its children that it cannot set itself. Raises OSError."""
     if group is not None:
         group.enter(pid)
@@ -235,12 +235,12 @@ def confine(pid: int, wanted: Protections, group: Group | None, largest_file: in
     Path(f"/proc/{pid}/oom_score_adj").write_text(str(wanted.oom_score), encoding="ascii")
 
 
-def new_name(spec: SandboxSpec, group: Group | None) -> str:
+def new_name(spec: SandboxSpec, group: CgroupSet | None) -> str:
     """Return the name of a new sandbox, which is its cgroup's."""
-    return Owner.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
+    return OwnerProcess.of(os.getpid()).container_name(spec.session_id) if group is None else name_of(group)
 
 
-def name_of(group: Group) -> str:
+def name_of(group: CgroupSet) -> str:
     """Return the name of the sandbox whose cgroup it is."""
     return group.folders[0][1].rpartition("/")[2]
 
@@ -251,21 +251,21 @@ def drops() -> bool:
 
 
 @cache
-def machine_paths() -> Machine:
+def machine_paths() -> SandboxFacts:
     """Return which of the paths that are masked or read-only this machine has."""
     wanted = [Path(path) for path in (*MASKED_PATHS, *READONLY_PATHS) if path.startswith("/proc/")]
-    return Machine(
+    return SandboxFacts(
         frozenset(str(path) for path in wanted if path.is_file()),
         frozenset(str(path) for path in wanted if path.is_dir()),
     )
 
 
 def machine(
-    group: Group | None,
+    group: CgroupSet | None,
     layers: frozenset[str] = frozenset(),
     space: int | None = None,
     opened: Mapping[str, str] = NOT_OPENED,
-) -> Machine:
+) -> SandboxFacts:
     """Return what differs from one machine, or one sandbox, to the next."""
     seen = group.seen() if group is not None else ()
     return machine_paths()._replace(cgroup=seen, mounted=_mounted(), space=space, layers=layers, opened=opened)

@@ -21,7 +21,7 @@ MARK = "SANDBOX_KERNEL_BUBBLEWRAP"
 """The variable of bubblewrap's own process, and of nothing within, by which sandboxes are found."""
 
 
-class Found(NamedTuple):
+class LabelledProcess(NamedTuple):
     """A sandbox that is seen from outside."""
 
     pid: int
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     """Whether its cells have a way to hosts."""
 
 
-def sandboxes(variable: str = MARK) -> Iterator[Found]:
+def sandboxes(variable: str = MARK) -> Iterator[LabelledProcess]:
     """Yield the sandboxes of this machine that this process may inspect, of any owner."""
     names = set()
     for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):  # noqa: PTH208 (names are enough)
@@ -45,7 +45,7 @@ def sandboxes(variable: str = MARK) -> Iterator[Found]:
             continue
         try:
             said = json.loads(mark)
-            found = Found(
+            found = LabelledProcess(
                 int(name),
                 str(said["name"]),
                 str(said["session"]),

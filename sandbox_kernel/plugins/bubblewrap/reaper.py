@@ -24,7 +24,7 @@ OWNER_SECONDS = 0.5
 """How long an owner that is there has to remove a folder itself."""
 
 
-class Reaper:
+class SandboxReaper:
     """This process's end: tells a reaper about sandboxes, and starts one when there is something to tell."""
 
     def __init__(self) -> None:
@@ -113,14 +113,14 @@ def _close(messages: list[tuple[str, str, tuple[int, ...]]]) -> None:
             os.close(fd)
 
 
-_one: Reaper | None = None
+_one: SandboxReaper | None = None
 
 
-def reaper() -> Reaper:
+def reaper() -> SandboxReaper:
     """Return this process's reaper."""
     global _one  # noqa: PLW0603 (there is one for each process)
     if _one is None:
-        _one = Reaper()
+        _one = SandboxReaper()
     return _one
 
 
@@ -189,7 +189,7 @@ def _lines(path: str) -> list[str]:
 # --- the process ------------------------------------------------------------------------------------------------------
 
 
-class Charge:
+class WatchedSandbox:
     """One sandbox that the reaper looks after."""
 
     def __init__(self, end: int, monitor: int, folder: str, cgroups: list[str]) -> None:
@@ -266,8 +266,8 @@ class Wards:
         import select
 
         self._way: socket.socket | None = way
-        self._charges: dict[str, Charge] = {}
-        self._ending: list[tuple[Charge, float]] = []
+        self._charges: dict[str, WatchedSandbox] = {}
+        self._ending: list[tuple[WatchedSandbox, float]] = []
         self._poll = select.poll()
         self._poll.register(way.fileno(), select.POLLIN)
         self._hung_up = select.POLLHUP | select.POLLERR | select.POLLNVAL
@@ -311,7 +311,7 @@ class Wards:
         if word == WATCH and len(fds) == 2 and name not in self._charges:
             end, monitor = fds
             folder, *cgroups = text.split("\n")
-            self._charges[name] = Charge(end, monitor, folder, cgroups)
+            self._charges[name] = WatchedSandbox(end, monitor, folder, cgroups)
             self._poll.register(end, 0)  # the end of the other side is told without being asked for
         elif word == STARTED and len(fds) == 1 and name in self._charges:
             self._charges[name].processes += fds
@@ -322,7 +322,7 @@ class Wards:
                 charge = self._release(name)
                 charge.close()
 
-    def _release(self, name: str) -> Charge:
+    def _release(self, name: str) -> WatchedSandbox:
         charge = self._charges.pop(name)
         self._poll.unregister(charge.end)
         return charge

@@ -92,11 +92,11 @@ def of(opened: Mapping[str, str], path: str) -> str | None:
 
 def left_behind() -> Iterator[str]:
     """Yield the folders of this user's sandboxes whose first owner is gone; the sandbox itself may be there still."""
-    from ...engines.owner_process import Owner
+    from ...engines.owner_process import OwnerProcess
 
     with contextlib.suppress(OSError):
         for name in os.listdir(PLACE):  # noqa: PTH208 (names are enough)
-            owner = Owner.parse(name)
+            owner = OwnerProcess.parse(name)
             if owner is not None and not owner.alive():
                 with contextlib.suppress(OSError):
                     if os.lstat(f"{PLACE}/{name}").st_uid == os.geteuid():

@@ -41,7 +41,7 @@ class Space(NamedTuple):
     """Whom the machine takes the sandbox's processes for."""
 
 
-class Programs(NamedTuple):
+class UserPrograms(NamedTuple):
     """What makes one."""
 
     unshare: str
@@ -50,10 +50,10 @@ class Programs(NamedTuple):
 
 
 @cache
-def programs() -> Programs | None:
+def programs() -> UserPrograms | None:
     """Return where the programs are, None where one is missing."""
     found = [shutil.which(name, path=PLACES) for name in ("unshare", "newuidmap", "newgidmap")]
-    return Programs(*map(str, found)) if all(found) else None
+    return UserPrograms(*map(str, found)) if all(found) else None
 
 
 def absent(folder: str = "/etc") -> str | None:
@@ -96,7 +96,7 @@ def space(inside: int) -> Space | None:
             holder.kill()
 
 
-def _space(holder: subprocess.Popen[bytes], made: Programs, inside: int, other: int) -> Space | None:
+def _space(holder: subprocess.Popen[bytes], made: UserPrograms, inside: int, other: int) -> Space | None:
     if holder.stdin is None or not _answers(holder):
         return None
     for program, own in ((made.uids, os.getuid()), (made.gids, os.getgid())):

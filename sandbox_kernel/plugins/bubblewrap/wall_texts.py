@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ...engines.wall import Cell, Wall
+from ...engines.wall import Wall, WallCell
 
 _ALWAYS = {
-    "user": Cell(
+    "user": WallCell(
         "partly",
         "if root starts it, or a user with subordinate ids; otherwise the user's own, with another id inside: "
         "sandboxes share counts of pipes, watches of epoll and descriptors in flight",
     ),
-    "inodes": Cell(
+    "inodes": WallCell(
         "partly",
         "with bubblewrap 0.11 and Linux 5.11, except for locks on device nodes and read-only paths of /proc; what "
         "shows who opens a file is filtered in any case",
     ),
-    "kernel": Cell("no"),
-    "ends": Cell("yes", "by its reaper"),
+    "kernel": WallCell("no"),
+    "ends": WallCell("yes", "by its reaper"),
 }
 WALL = Wall(
     name="bubblewrap",
@@ -31,8 +31,8 @@ WALL = Wall(
     costs="the least of all: there is no daemon, and a sandbox ends at once",
     enforces={
         **_ALWAYS,
-        "sys": Cell("yes", "except for its own cgroup"),
-        "files-number": Cell("no", "they count as memory"),
+        "sys": WallCell("yes", "except for its own cgroup"),
+        "files-number": WallCell("no", "they count as memory"),
     },
 )
 BEST_EFFORT = Wall(
@@ -48,11 +48,11 @@ BEST_EFFORT = Wall(
     costs="as above",
     enforces={
         **_ALWAYS,
-        "files-number": Cell("no"),
-        "memory": Cell(
+        "files-number": WallCell("no"),
+        "memory": WallCell(
             "no", "checked twenty times a second; fast growth is noticed late, sockets and files without a name never"
         ),
-        "threads": Cell("partly", "on Linux 5.14 or newer, if a limit can be set; otherwise checked like memory"),
-        "processors": Cell("no"),
+        "threads": WallCell("partly", "on Linux 5.14 or newer, if a limit can be set; otherwise checked like memory"),
+        "processors": WallCell("no"),
     },
 )

@@ -20,7 +20,7 @@ from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
 from ...core.tasks import Tasks, noted_in
 from ...engines.base import Container
 from ...engines.shipping import nested_config
-from ...sdk.cell_request import Front
+from ...sdk.cell_request import CellFront
 from ...sdk.instance import Instance
 from ...sdk.values import Context
 from ...session.session import Session
@@ -102,7 +102,7 @@ class Contexts:
         session = Session(
             replace(settings, kernel=kernel, uploads=None, downloads=None),
             NestedEngine(instance.session, folder),
-            Front(instance.cells),
+            CellFront(instance.cells),
             within=instance.session,
         )
         try:

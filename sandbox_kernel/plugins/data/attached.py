@@ -24,7 +24,7 @@ from .codes import DataCode
 if TYPE_CHECKING:
     from ...engines.attachment import Attachment
     from .disk_images import Device
-    from .file_watch import FileWatch
+    from .file_watch import DatasetWatch
     from .volumes import Volumes
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -85,12 +85,12 @@ def owner(found: tuple[Attached, ...]) -> int | None:
     return None
 
 
-def watch(places: Mapping[str, str], *, partial: bool) -> FileWatch | None:
+def watch(places: Mapping[str, str], *, partial: bool) -> DatasetWatch | None:
     """Hear which files of datasets are opened; None without any. Raises OSError."""
-    from .file_watch import FileWatch
+    from .file_watch import DatasetWatch
 
     found = {path: place for path, place in places.items() if path.startswith(DATASETS)}
-    return FileWatch(found, partial=partial) if found else None
+    return DatasetWatch(found, partial=partial) if found else None
 
 
 def not_layered(path: str, why: str) -> ConfigurationError:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from ...core.model import DATASETS, OpenedFile
+from ...core.model import DATASETS, OpenedDatasetFile
 
 _CLOEXEC, _NONBLOCK = 0x1, 0x2
 _ADD, _FLUSH, _WHOLE_FILE_SYSTEM = 0x1, 0x80, 0x100
@@ -29,7 +29,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOATIME | getattr(os,
 _OVERLAY = 0x794C7630
 
 
-class FileWatch:
+class DatasetWatch:
     """Hears of what is opened from its making on, until it is closed."""
 
     def __init__(self, mounts: Mapping[str, str], *, partial: bool) -> None:
@@ -63,14 +63,14 @@ class FileWatch:
             self.close()
             raise
 
-    def renew(self) -> FileWatch:
+    def renew(self) -> DatasetWatch:
         """Return another one that hears what comes from now on, and have this one hear no more: it is to be read."""
-        following = FileWatch(self._mounts, partial=self.partial)
+        following = DatasetWatch(self._mounts, partial=self.partial)
         flags = ctypes.c_uint(_FLUSH | _WHOLE_FILE_SYSTEM)
         _call("fanotify_mark", ctypes.c_int(self.fd), flags, ctypes.c_uint64(0), ctypes.c_int(-100), b"/")
         return following
 
-    def read(self, most: int) -> Iterator[OpenedFile]:
+    def read(self, most: int) -> Iterator[OpenedDatasetFile]:
         """Yield what was heard, `most` events at most. It waits for nothing, and may be called in a thread."""
         left = most
         while left > 0 and self.fd >= 0:
@@ -90,7 +90,7 @@ class FileWatch:
                 if fd >= 0 and (found := self._looked_at(fd, read=bool(mask & _ACCESS))) is not None:
                     yield found
 
-    def _looked_at(self, fd: int, *, read: bool) -> OpenedFile | None:
+    def _looked_at(self, fd: int, *, read: bool) -> OpenedDatasetFile | None:
         """Close the file of an event, and return what it is; None for one that the sandbox did not open."""
         try:
             name, status = self._name(fd), os.fstat(fd)
@@ -99,7 +99,7 @@ class FileWatch:
             self.elsewhere += 1
         finally:
             os.close(fd)
-        return None if not name else OpenedFile(name, status.st_size, status.st_mtime_ns, read)
+        return None if not name else OpenedDatasetFile(name, status.st_size, status.st_mtime_ns, read)
 
     def _name(self, fd: int) -> str:
         """Return what to call a file; "" for one that this machine's own processes opened. Raises LookupError."""

@@ -193,7 +193,7 @@ def _removed(mine: Volumes | _OfBroker, name: str) -> bool:
             return True
 
 
-class _Ask:
+class _VolumeShell:
     """Runs lines in a sandbox that has the volume, and moves pieces."""
 
     def __init__(self, sandbox: Any, options: argparse.Namespace, code: Code) -> None:
@@ -214,14 +214,14 @@ class _Ask:
 
 
 @contextmanager
-def _sandbox(options: argparse.Namespace, name: str, mode: str, code: Code) -> Iterator[_Ask]:
+def _sandbox(options: argparse.Namespace, name: str, mode: str, code: Code) -> Iterator[_VolumeShell]:
     from ...sdk.blocking import Sandbox
 
     engine = {} if options.engine is None else {"engine": options.engine}
     source = (PACKAGE / "plugins" / "data" / "inside" / "volume_archive.py").read_text(encoding="utf-8")
     # Of the other settings of this user's files, none has a say in how bytes are moved.
     with Sandbox(volumes={name: mode}, datasets=(), network=(), screen="off", **engine) as sandbox:
-        ask = _Ask(sandbox, options, code)
+        ask = _VolumeShell(sandbox, options, code)
         ask(source)
         yield ask
 

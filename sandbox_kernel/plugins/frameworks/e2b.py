@@ -51,7 +51,7 @@ from ...core.errors import (
 from ...files.file_rules import FileLimits
 from ...sdk import blocking, client, values
 from ...sdk.blocking_base import Caller
-from ...sdk.files import Place
+from ...sdk.files import SandboxOfFiles
 from ...sdk.folder_entries import AsyncWatchHandle, FileInfo
 from .e2b_arguments import hosted, opened, own, waited
 from .e2b_commands import (
@@ -188,7 +188,7 @@ class AsyncSandbox(_Hosted, client.AsyncSandbox):
     @cached_property
     def files(self) -> AsyncFilesystem:
         """Its files."""
-        return AsyncFilesystem(Place(self._instance), FileLimits.of(self.settings.limits))
+        return AsyncFilesystem(SandboxOfFiles(self._instance), FileLimits.of(self.settings.limits))
 
     @cached_property
     def commands(self) -> AsyncHostedCommands:

@@ -27,7 +27,7 @@ OWNER = "user"
 Info = TypeVar("Info", bound=FileInfo)
 
 
-class Stream(Iterator[bytes]):
+class FileStream(Iterator[bytes]):
     """The pieces of a file, which can be used in `with`."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
@@ -153,7 +153,7 @@ class Filesystem(Files):
     def read(self, path: Name, format: Any = "text", **service: Any) -> Any:  # noqa: A002
         """Return a file; a stream is refused at once if there is no such file."""
         found = self._call(self._inner.read, path, format, **service)
-        return Stream(found) if format == "stream" else found
+        return FileStream(found) if format == "stream" else found
 
 
 def _whole(info: Info) -> Info:

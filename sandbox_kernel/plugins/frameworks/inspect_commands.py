@@ -35,7 +35,7 @@ _OF_THE_KERNEL = frozenset(
 """What ipykernel sets for its cells; commands would print colours into pipes."""
 
 Operation = Callable[..., "dict[str, Any]"]
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, InspectCommand] = {}
 
 
 def answer(request: str) -> None:
@@ -80,7 +80,7 @@ class _Tail:
         return base64.b64encode(b"".join(self._chunks)[-self._limit :]).decode()
 
 
-class Command:
+class InspectCommand:
     """A process, its clock, and the ends of its streams."""
 
     def __init__(
@@ -163,7 +163,7 @@ def _start(*, wait: float, **fields: Any) -> dict[str, Any]:
     cmd, folder, stdin = fields["cmd"], str(SCRATCH / fields["cwd"]), fields["stdin"]
     source = _take(stdin) if stdin else None
     try:
-        COMMANDS[fields["id"]] = Command(
+        COMMANDS[fields["id"]] = InspectCommand(
             cmd, folder, fields["env"], stdin=source, seconds=fields["seconds"], limit=fields["limit"]
         )
     except FileNotFoundError as error:

@@ -18,7 +18,7 @@ from ...container import wire
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...engines.attestation import same
-from ...engines.base import Check, Inspection
+from ...engines.base import AttestationCheck, Inspection
 from . import warm_pool
 from .cluster_conditions import allowed
 from .cluster_namespace import Cluster
@@ -104,7 +104,7 @@ class ClaimedPod(PodContainer):
     async def look(self, spec: SandboxSpec) -> Inspection:
         return await super().look(self._waited)
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         given = same("cluster: pod of the claim", self.id, await self._claim.given())
         found = await super().compare(report, replace(spec, uid=self._waited.uid))
         nonce = report.get("nonce") if isinstance(report, Mapping) else None

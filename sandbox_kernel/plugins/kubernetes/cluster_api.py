@@ -102,7 +102,7 @@ def _check_files(names: str) -> None:
             raise _not_configured("the kubeconfig file is no regular file")
 
 
-class Source(NamedTuple):
+class ClusterSource(NamedTuple):
     """Where it is written which cluster to use, and how to sign in."""
 
     file: str | None
@@ -134,7 +134,7 @@ class Source(NamedTuple):
 class ClusterApi:
     """One cluster, for one loop."""
 
-    def __init__(self, client: ApiClient, address: str, source: Source) -> None:
+    def __init__(self, client: ApiClient, address: str, source: ClusterSource) -> None:
         self.address = address
         self._client, self._source = client, source
         self._signing = asyncio.Lock()
@@ -148,7 +148,7 @@ class ClusterApi:
     @classmethod
     async def connect(cls, context: str | None) -> ClusterApi:
         """Find the cluster. Raises `ConfigurationError` where none is named. Nothing is asked yet."""
-        source = Source(kubeconfig(), context)
+        source = ClusterSource(kubeconfig(), context)
         found = await source.read()
         found.connection_pool_maxsize = 0  # each sandbox has a connection of its own
         try:

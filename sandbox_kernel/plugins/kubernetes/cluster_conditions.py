@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.errors import EngineError
 from ...engines.attestation import as_list, at
-from ...engines.inspectable import Condition
+from ...engines.inspectable import MachineCondition
 from .cluster_api import ClusterRefused, listed
 from .cluster_namespace import Cluster
 from .codes import KubernetesCode
@@ -41,7 +41,7 @@ _RESTRICTED: Mapping[str, Any] = {
 _ROOM = {"cpu": "10m", "memory": "16Mi"}
 
 
-async def conditions(cluster: Cluster) -> tuple[Condition, ...]:
+async def conditions(cluster: Cluster) -> tuple[MachineCondition, ...]:
     """Return what was found. Raises `EngineError` where the API server does not answer."""
     found = await asyncio.gather(
         _version(cluster),
@@ -65,31 +65,33 @@ def offered(more: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, An
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**more, "containers": [one]}}
 
 
-def version(said: str) -> Condition:
+def version(said: str) -> MachineCondition:
     """Judge the API server's version. Pure."""
     found = _VERSION.match(said)
     met = found is not None and (int(found[1]), int(found[2])) >= OLDEST
-    return Condition("api server", met, said or "it does not say its version", "update the cluster to Kubernetes 1.30")
+    return MachineCondition(
+        "api server", met, said or "it does not say its version", "update the cluster to Kubernetes 1.30"
+    )
 
 
-def refused(name: str, by: str, error: ClusterRefused | None) -> Condition:
+def refused(name: str, by: str, error: ClusterRefused | None) -> MachineCondition:
     """Judge what became of a pod that must not be there. Pure."""
     if error is None:
         since = f", also {SETTLED_SECONDS:.0f} s later"
-        return Condition(name, False, f"the cluster lets in a pod that is no sandbox{since}", CHART)
+        return MachineCondition(name, False, f"the cluster lets in a pod that is no sandbox{since}", CHART)
     said = str(error)[:SAID]
     if error.code is KubernetesCode.NAMESPACE_MISSING or error.code is KubernetesCode.CLUSTER_FORBIDS:
-        return Condition(name, False, f"not to be tried: {said}", error.code.remedy)
+        return MachineCondition(name, False, f"not to be tried: {said}", error.code.remedy)
     if error.code is KubernetesCode.CLUSTER_REFUSES and by in str(error):
-        return Condition(name, True, "a pod that is no sandbox is refused")
-    return Condition(name, False, f"a pod that is no sandbox is refused by something else: {said}", CHART)
+        return MachineCondition(name, True, "a pod that is no sandbox is refused")
+    return MachineCondition(name, False, f"a pod that is no sandbox is refused by something else: {said}", CHART)
 
 
-async def _version(cluster: Cluster) -> Condition:
+async def _version(cluster: Cluster) -> MachineCondition:
     return version(str((await cluster.api.request("GET", "/version")).get("gitVersion", "")))
 
 
-async def _rights(cluster: Cluster) -> Condition:
+async def _rights(cluster: Cluster) -> MachineCondition:
     async def may(resource: str, part: str, verb: str) -> str | None:
         if await allowed(cluster, resource, verb, part=part):
             return None
@@ -97,7 +99,7 @@ async def _rights(cluster: Cluster) -> Condition:
 
     lacks = [one for one in await asyncio.gather(*(may(*one) for one in RIGHTS)) if one is not None]
     there = f"all {len(RIGHTS)} in {cluster.namespace}"
-    return Condition("rights", not lacks, f"this user may not: {', '.join(lacks)}" if lacks else there, CHART)
+    return MachineCondition("rights", not lacks, f"this user may not: {', '.join(lacks)}" if lacks else there, CHART)
 
 
 async def allowed(cluster: Cluster, resource: str, verb: str, *, part: str = "", group: str = "") -> bool:
@@ -118,7 +120,7 @@ async def allowed(cluster: Cluster, resource: str, verb: str, *, part: str = "",
     return at(said, "status", "allowed") is True
 
 
-async def _refuses(cluster: Cluster, name: str, pod: Mapping[str, Any], by: str) -> Condition:
+async def _refuses(cluster: Cluster, name: str, pod: Mapping[str, Any], by: str) -> MachineCondition:
     loop = asyncio.get_running_loop()
     until = loop.time() + SETTLED_SECONDS
     while True:
@@ -131,25 +133,25 @@ async def _refuses(cluster: Cluster, name: str, pod: Mapping[str, Any], by: str)
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _network(cluster: Cluster) -> Condition:
+async def _network(cluster: Cluster) -> MachineCondition:
     group = "networking.k8s.io"
     if not await allowed(cluster, "networkpolicies", "list", group=group):
-        return Condition("network policy", True, "not this user's to read: each sandbox looks what answers it")
+        return MachineCondition("network policy", True, "not this user's to read: each sandbox looks what answers it")
     path = f"/apis/{group}/v1/namespaces/{cluster.namespace}/networkpolicies"
     try:
         rows = listed(await cluster.api.request("GET", path, namespace=cluster.namespace))
     except EngineError as error:
-        return Condition("network policy", False, str(error)[:SAID], CHART)
+        return MachineCondition("network policy", False, str(error)[:SAID], CHART)
     return network([dict(one.get("spec") or {}) for one in rows])
 
 
-def network(policies: list[dict[str, Any]]) -> Condition:
+def network(policies: list[dict[str, Any]]) -> MachineCondition:
     """Judge the policies of the namespace: together they allow what any of them allows. Pure."""
     whole = [one for one in policies if not one.get("podSelector")]
     kinds = [as_list(one.get("policyTypes")) for one in whole]
     closed = all(any(name in one for one in kinds) for name in ("Ingress", "Egress"))
     opened = any(one.get("ingress") or one.get("egress") for one in policies)
     if closed and not opened:
-        return Condition("network policy", True, "no connection is allowed, in or out")
+        return MachineCondition("network policy", True, "no connection is allowed, in or out")
     found = "a policy allows connections" if opened else "no policy forbids all connections, in and out"
-    return Condition("network policy", False, found, CHART)
+    return MachineCondition("network policy", False, found, CHART)

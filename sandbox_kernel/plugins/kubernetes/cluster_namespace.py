@@ -15,7 +15,7 @@ from ...core.tasks import Tasks
 from ...core.version import __version__
 from ...engines.attestation import as_list, at
 from ...engines.inspectable import Listed
-from ...engines.owner_process import Owner, host_name
+from ...engines.owner_process import OwnerProcess, host_name
 from .cluster_api import ClusterApi, ClusterRefused, known, kubeconfig, listed
 from .pod import HEARD, LABEL, digest, is_name
 from .pod_endings import is_over
@@ -40,7 +40,7 @@ class Cluster:
 
     _all: ClassVar[MutableMapping[asyncio.AbstractEventLoop, dict[Key, Cluster]]] = WeakKeyDictionary()
 
-    def __init__(self, api: ClusterApi, key: Key, owner: Owner) -> None:
+    def __init__(self, api: ClusterApi, key: Key, owner: OwnerProcess) -> None:
         self.api, self._key = api, key
         self.namespace = key[0].kubernetes_namespace
         labels = {
@@ -59,7 +59,7 @@ class Cluster:
         self._tidy_at = 0.0
 
     @classmethod
-    async def join(cls, settings: KubernetesSettings, owner: Owner) -> Cluster:
+    async def join(cls, settings: KubernetesSettings, owner: OwnerProcess) -> Cluster:
         """Return the one of these settings, for one more user. Raises `EngineError`."""
         here = cls._all.setdefault(asyncio.get_running_loop(), {})
         key = settings, kubeconfig()
@@ -149,7 +149,7 @@ class Cluster:
 
 def is_sandbox(pod: Mapping[str, Any]) -> bool:
     name = pod["metadata"].get("name")
-    return is_name(name) and Owner.parse(name) is not None
+    return is_name(name) and OwnerProcess.parse(name) is not None
 
 
 def is_left(pod: Mapping[str, Any]) -> bool:
@@ -168,7 +168,7 @@ def row(pod: Mapping[str, Any]) -> Listed:
     """Return what a pod says of itself; what it does not say is empty, and its age then 0."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
-    owner = Owner.parse(metadata["name"])
+    owner = OwnerProcess.parse(metadata["name"])
     here = labels.get(f"{LABEL}/host") == host_name()[:63]
     container = next(iter(as_list(at(pod, "spec", "containers"))), None)
     memory = str(at(container, "resources", "limits", "memory"))[:MAX_DIGITS]

@@ -16,7 +16,7 @@ from ...core.errors import EngineError
 from ...core.model import SIGKILLED, ExitReason, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines.attestation import checks, demand
-from ...engines.base import Check, Handover, Inspection
+from ...engines.base import AttestationCheck, Handover, Inspection
 from ...engines.pipe import OverPipe
 from .pod_endings import ending, is_going, is_over, lost
 from .pod_pipe import PodPipe
@@ -70,7 +70,7 @@ class PodContainer(OverPipe):
                 await self._pipe.ended.wait()
         return replace(reason, detail=self._pipe.stderr)
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         return (*checks(spec, report, await self.look(spec)), process_line(spec, report), filter_line(report))
 
     async def look(self, spec: SandboxSpec) -> Inspection:

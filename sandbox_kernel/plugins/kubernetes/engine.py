@@ -11,8 +11,8 @@ from typing import Any
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
 from ...core.tasks import Tasks
-from ...engines.inspectable import Condition, EngineInfo, ImageInfo, Listed, Shown
-from ...engines.owner_process import Owner
+from ...engines.inspectable import EngineInfo, ImageInfo, Listed, MachineCondition, Shown
+from ...engines.owner_process import OwnerProcess
 from ...engines.shipping import without_home
 from . import pod_endings, pod_gate
 from .claimed_pod import claim
@@ -23,7 +23,7 @@ from .codes import KubernetesCode
 from .container import PodContainer, not_adopted
 from .pod import CONTAINER, Pod, document
 from .pod_pipe import PodPipe
-from .pod_reaper import Reaper
+from .pod_reaper import PodReaper
 from .settings import KubernetesSettings
 
 UNDO_SECONDS = 5.0
@@ -37,7 +37,7 @@ class KubernetesEngine:
 
     def __init__(self, settings: KubernetesSettings | None = None, *, owner_pid: int | None = None) -> None:
         self._settings = settings or KubernetesSettings()
-        self._owner = Owner.of(owner_pid or os.getpid())
+        self._owner = OwnerProcess.of(owner_pid or os.getpid())
 
     # --- the seam ---------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class KubernetesEngine:
         It raises what the cluster refuses at the beginning; later it waits for an API server that is away.
         """
         async with self._cluster() as cluster:
-            await Reaper(cluster, told).run()
+            await PodReaper(cluster, told).run()
 
     # --- for people -------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class KubernetesEngine:
             product="Kubernetes",
         )
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[MachineCondition, ...]:
         async with self._cluster() as cluster:
             return await conditions(cluster)
 

@@ -9,7 +9,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.pip_extras import install_words
 from ...engines.select import EngineProvider
-from ...engines.wall import Cell, Wall
+from ...engines.wall import Wall, WallCell
 from ..api import Plugin
 from .codes import KubernetesCode
 from .warm_pool_command import COMMAND
@@ -42,14 +42,14 @@ WALL = Wall(
     "its nodes find",
     costs="a cold start takes about a second; what is asked for is kept free for the session; computing costs nothing",
     enforces={
-        "network": Cell("yes", "by the cluster's policy; a sandbox that is answered is refused"),
-        "user": Cell("partly", "one of a hundred million by chance; owners do not ask each other"),
-        "sys": Cell("no", "read-only, and facts about the machine are masked"),
-        "kernel": Cell("no", "unless a runtime class brings one"),
-        "calls": Cell("no", "the node has a list of its own, RuntimeDefault"),
-        "files-number": Cell("no", "they count as memory"),
-        "threads": Cell("yes", "by the pod's user"),
-        "ends": Cell("partly", "by its pipe, the agent's clock and its lifetime; else by its owner's machine"),
+        "network": WallCell("yes", "by the cluster's policy; a sandbox that is answered is refused"),
+        "user": WallCell("partly", "one of a hundred million by chance; owners do not ask each other"),
+        "sys": WallCell("no", "read-only, and facts about the machine are masked"),
+        "kernel": WallCell("no", "unless a runtime class brings one"),
+        "calls": WallCell("no", "the node has a list of its own, RuntimeDefault"),
+        "files-number": WallCell("no", "they count as memory"),
+        "threads": WallCell("yes", "by the pod's user"),
+        "ends": WallCell("partly", "by its pipe, the agent's clock and its lifetime; else by its owner's machine"),
     },
 )
 

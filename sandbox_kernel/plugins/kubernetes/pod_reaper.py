@@ -26,7 +26,7 @@ AT_ONCE = 8
 """Requests to delete that are under way at the same time."""
 
 
-class Reaper:
+class PodReaper:
     """Deletes what has ended in one namespace, whoever made it."""
 
     def __init__(self, cluster: Cluster, told: Callable[[str], None]) -> None:

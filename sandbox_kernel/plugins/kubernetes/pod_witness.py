@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.model import SandboxSpec
 from ...engines.attestation import as_list, at, same, short
-from ...engines.base import Check, Inspection
+from ...engines.base import AttestationCheck, Inspection
 from .pod import CONTAINER, LABEL, MASKED, digest
 from .pod_endings import is_running
 from .pod_gate import KEPT
@@ -66,19 +66,19 @@ def witness(spec: SandboxSpec, asked: Mapping[str, Any], found: Mapping[str, Any
     return Inspection(tuple(_compared(asked, found)), variables, mounts=frozenset(MASKED), engine="kubernetes")
 
 
-def process_line(spec: SandboxSpec, report: object) -> Check:
+def process_line(spec: SandboxSpec, report: object) -> AttestationCheck:
     """Compare the limit of processes, which is one of the pod's user."""
     return same("processes of the user", [spec.limits.pids] * 2, at(report, "rlimits", "nproc"))
 
 
-def filter_line(report: object) -> Check:
+def filter_line(report: object) -> AttestationCheck:
     """The node put a filter of its own around the gate's; a system that counts the filters of a process counts both."""
     counted = at(report, "seccomp_filters")
     ok = counted is None or (type(counted) is int and counted > OF_THE_GATE)
-    return Check("system call filter of the node", "there", "there" if ok else "none", ok)
+    return AttestationCheck("system call filter of the node", "there", "there" if ok else "none", ok)
 
 
-def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Check]:
+def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[AttestationCheck]:
     wanted, has = asked["spec"], found.get("spec") or {}
     yield same("cluster: spec", digest(wanted), at(found, "metadata", "annotations", f"{LABEL}/spec"))
     yield from _described(asked["metadata"], found.get("metadata"))
@@ -96,7 +96,7 @@ def _compared(asked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Ch
     yield same("cluster: restarts", [0], restarts)
 
 
-def _described(asked: Mapping[str, Any], found: object) -> Iterator[Check]:
+def _described(asked: Mapping[str, Any], found: object) -> Iterator[AttestationCheck]:
     """Labels choose the policies of the network; annotations are none of a runtime's, whatever else they say."""
     labels = {name: at(found, "labels", name) for name in asked["labels"]}
     yield same("cluster: labels", dict(asked["labels"]), labels)
@@ -106,12 +106,12 @@ def _described(asked: Mapping[str, Any], found: object) -> Iterator[Check]:
     yield same("cluster: annotations for a runtime", [], orders)
 
 
-def _line(of: str, name: str, wanted: Mapping[str, Any], found: Mapping[str, Any], default: object) -> Check:
+def _line(of: str, name: str, wanted: Mapping[str, Any], found: Mapping[str, Any], default: object) -> AttestationCheck:
     """Compare one field; what was not asked for may be there as the cluster's default."""
     if wanted.get(name) is None and (default is ANY or (default is not None and found.get(name) == default)):
-        return Check(f"{of}{name}", "the cluster's", short(found.get(name)), ok=True)
+        return AttestationCheck(f"{of}{name}", "the cluster's", short(found.get(name)), ok=True)
     asked, has = (_plain({name: one[name]} if name in one else {}) for one in (wanted, found))
-    return Check(f"{of}{name}", short(at(asked, name)), short(at(has, name)), ok=asked == has)
+    return AttestationCheck(f"{of}{name}", short(at(asked, name)), short(at(has, name)), ok=asked == has)
 
 
 def _plain(value: object) -> object:

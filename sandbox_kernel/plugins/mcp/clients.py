@@ -55,7 +55,7 @@ class ServerLimits:
 Make = Callable[[str, str], Awaitable[AsyncSandbox]]
 
 
-class Refused(Exception):
+class RefusedCall(Exception):
     """A call that cannot be served now; the text is for the model, and the code for programs."""
 
     def __init__(self, code: Code, words: str) -> None:
@@ -112,7 +112,7 @@ class SandboxSession:
         await self.sandbox.kill()
 
 
-class Client:
+class McpClient:
     """One client: a process at the other end of stdio, or one connection over HTTP."""
 
     def __init__(self, clients: Clients, owner: str) -> None:
@@ -129,12 +129,12 @@ class Client:
         """Whether the end of its connection ends its sessions."""
 
     def find(self, name: str) -> SandboxSession:
-        """Return a session that is there. Raises `Refused`."""
+        """Return a session that is there. Raises `RefusedCall`."""
         self._bury(name)
         if name not in self.sessions:
             reason = self._ends.get(name)
             why = f": it ended because {reason}" if reason else ". run_code and upload_file start one"
-            raise Refused(McpCode.NO_SUCH_SESSION, f"There is no session {name!r}{why}.")
+            raise RefusedCall(McpCode.NO_SUCH_SESSION, f"There is no session {name!r}{why}.")
         return self.sessions[name]
 
     def alive(self) -> list[SandboxSession]:
@@ -147,11 +147,11 @@ class Client:
     async def use(self, name: str, *, make: bool = True) -> AsyncIterator[tuple[SandboxSession, list[str]]]:
         """Give the session of a name, and what the client should be told of it; with `make`, start it if need be.
 
-        Raises `Refused`, and `SandboxError` if no sandbox can be started.
+        Raises `RefusedCall`, and `SandboxError` if no sandbox can be started.
         """
         session, notes = self._find_or_make(name) if make else (self.find(name), [])
         if session.busy >= self._clients.limits.calls_per_session:
-            raise Refused(
+            raise RefusedCall(
                 McpCode.SESSION_BUSY,
                 f"Session {name!r} is busy with {session.busy} calls. Wait for one of them, or interrupt it.",
             )
@@ -183,12 +183,12 @@ class Client:
 
     def _find_or_make(self, name: str) -> tuple[SandboxSession, list[str]]:
         if not SESSION_NAME.fullmatch(name):
-            raise Refused(
+            raise RefusedCall(
                 McpCode.SESSION_NAME_IMPROPER,
                 "The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.",
             )
         if self.gone:
-            raise Refused(McpCode.CONNECTION_CLOSED, "The connection was closed.")
+            raise RefusedCall(McpCode.CONNECTION_CLOSED, "The connection was closed.")
         self._bury(name)
         if name in self.sessions:
             return self.sessions[name], []
@@ -207,7 +207,7 @@ class Client:
                 session.take(await self._clients.make(self._owner, f"{self._id}/{session.name}"))
                 if self.sessions.get(session.name) is not session:  # it was ended before there was anything to end
                     await session.close()
-                    raise Refused(McpCode.NO_SUCH_SESSION, f"Session {session.name!r} was ended while it started.")
+                    raise RefusedCall(McpCode.NO_SUCH_SESSION, f"Session {session.name!r} was ended while it started.")
         except BaseException:
             if self.sessions.get(session.name) is session and not session.started and session.busy == 1:
                 self._clients.keep(self.end(session.name))
@@ -253,18 +253,18 @@ class Clients:
         self.settings = settings
         self.limits = limits
         self.make = make
-        self._clients: dict[Hashable, Client] = {}
+        self._clients: dict[Hashable, McpClient] = {}
         self._tasks = Tasks()
         self._closed = False
 
-    def client(self, key: Hashable, owner: str = "") -> Client:
+    def client(self, key: Hashable, owner: str = "") -> McpClient:
         """Return the client of a key, which must be one that no other client can know or choose.
 
         `owner` is whose sandboxes its are, if they are not ours.
         """
         if self._closed:
-            raise Refused(McpCode.CONNECTION_CLOSED, "The server stops.")
-        return self._clients.setdefault(key, Client(self, owner))
+            raise RefusedCall(McpCode.CONNECTION_CLOSED, "The server stops.")
+        return self._clients.setdefault(key, McpClient(self, owner))
 
     async def leave(self, key: Hashable) -> None:
         client = self._clients.pop(key, None)
@@ -283,17 +283,17 @@ class Clients:
         await asyncio.gather(*(self.leave(key) for key in list(self._clients)), return_exceptions=True)
         await self._tasks.close(CLOSE_SECONDS)
 
-    def check_limits(self, client: Client) -> None:
-        """Raise `Refused` if a client, or the server, has as many sessions as it may have."""
+    def check_limits(self, client: McpClient) -> None:
+        """Raise `RefusedCall` if a client, or the server, has as many sessions as it may have."""
         if len(client.sessions) >= self.limits.sessions_per_client:
             names = ", ".join(sorted(client.sessions))
-            raise Refused(
+            raise RefusedCall(
                 McpCode.TOO_MANY_SESSIONS,
                 f"You have {len(client.sessions)} sessions, which is the limit: {names}. Use one of them, or end one "
                 "with end_session.",
             )
         if sum(len(other.sessions) for other in self._clients.values()) >= self.limits.sessions:
-            raise Refused(
+            raise RefusedCall(
                 McpCode.TOO_MANY_SESSIONS,
                 f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
                 "Use a session that you have, or try again later.",

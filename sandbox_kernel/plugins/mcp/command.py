@@ -21,7 +21,7 @@ from .server_process import asked_to_end, closed_in_time, count, require_package
 
 if TYPE_CHECKING:
     from .clients import ServerLimits
-    from .web_server import Place
+    from .web_server import ListenAddress
 
 NEEDED = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
 
@@ -92,7 +92,7 @@ def serve(options: argparse.Namespace) -> int:
     if not options.http:
         return asyncio.run(_stdio(settings, limits))
     from .http_server import new_token, tokens_of
-    from .web_server import Place
+    from .web_server import ListenAddress
 
     if settings.downloads is not None:
         raise ConfigurationError(
@@ -102,7 +102,9 @@ def serve(options: argparse.Namespace) -> int:
         )
     if options.port > 65535:
         raise ConfigurationError(EndCode.WRONG_SETTING, "port must be 0 to 65535", setting="port")
-    place = Place(host=options.host, port=options.port, names=tuple(options.allowed_host), remote=options.allow_remote)
+    place = ListenAddress(
+        host=options.host, port=options.port, names=tuple(options.allowed_host), remote=options.allow_remote
+    )
     tokens = [new_token()] if options.token_file is None else tokens_of(options.token_file)
     said = f"token: {tokens[0]}" if options.token_file is None else f"tokens: in {options.token_file}"
     return asyncio.run(_http(settings, limits, place, tokens, said))
@@ -131,7 +133,7 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
     os._exit(0)
 
 
-async def _http(settings: Settings, limits: ServerLimits, place: Place, tokens: list[str], said: str) -> int:
+async def _http(settings: Settings, limits: ServerLimits, place: ListenAddress, tokens: list[str], said: str) -> int:
     from .clients import Clients
     from .http_server import PATH, application
     from .server import make_server

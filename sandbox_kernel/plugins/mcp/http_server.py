@@ -34,7 +34,7 @@ from ...core.errors import ConfigurationError
 from .clients import Clients
 from .codes import McpCode
 from .connection_limits import BODY_BYTES, ConnectionLimits
-from .web_server import Place, RequestFilter, token_lines
+from .web_server import ListenAddress, RequestFilter, token_lines
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ PATH = "/mcp"
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")
 
 
-class Tokens:
+class BearerTokens:
     """Which tokens are ours, compared in a time that tells nothing about them."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
@@ -190,14 +190,14 @@ def connections(
     return ConnectionLimits(app), manager.run
 
 
-def application(server: Server[Any], clients: Clients, tokens: Sequence[str], place: Place) -> Starlette:
+def application(server: Server[Any], clients: Clients, tokens: Sequence[str], place: ListenAddress) -> Starlette:
     """Return the web application: one path, and no request without a token."""
     app, run = connections(server, clients)
     return Starlette(
         routes=[Route(PATH, endpoint=RequireAuthMiddleware(app, []))],
         middleware=[
             Middleware(RequestFilter, known=place.known()),
-            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(Tokens(tokens))),
+            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(BearerTokens(tokens))),
         ],
         lifespan=lambda _: run(),
     )

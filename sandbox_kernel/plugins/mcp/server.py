@@ -46,11 +46,11 @@ from ...core.errors import SandboxError
 from ...core.model import MIB, Settings, format_bytes
 from . import tool_descriptions, tool_functions
 from .answer_writer import AnswerLimits
-from .clients import Client, Clients, Refused, ServerLimits
+from .clients import Clients, McpClient, RefusedCall, ServerLimits
 from .codes import McpCode
 from .output_store import Address, file_address, output_address, parse
 
-Run = Callable[[tool_functions.Call, Any], Awaitable[CallToolResult]]
+Run = Callable[[tool_functions.ToolCall, Any], Awaitable[CallToolResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +228,9 @@ class _Service:
             # Of an error of the protocol a framework tells its model nothing, or ends.
             return _failed(UsageCode.WRONG_ARGUMENT, f"{params.name}: {_first_mistake(error)}")
         try:
-            call = tool_functions.Call(self._client(context), self._answers, context.session.report_progress)
+            call = tool_functions.ToolCall(self._client(context), self._answers, context.session.report_progress)
             return await handler.run(call, given)
-        except (Refused, SandboxError) as error:
+        except (RefusedCall, SandboxError) as error:
             return _failed(error.code, _text_of(error))
 
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -278,7 +278,7 @@ class _Service:
             )
         try:
             mime, data, mark = await self._read(self._client(context), address)
-        except (Refused, SandboxError) as error:
+        except (RefusedCall, SandboxError) as error:
             raise MCPError(INVALID_PARAMS, _text_of(error), _said(error.code, uri=params.uri)) from None
         uri = params.uri
         text = _text(data, mime) if isinstance(data, bytes) else data
@@ -288,12 +288,12 @@ class _Service:
         blob = base64.b64encode(data).decode()
         return ReadResourceResult(contents=[BlobResourceContents(uri=uri, mime_type=mime, blob=blob, _meta=mark)])
 
-    async def _read(self, client: Client, address: Address) -> tuple[str, str | bytes, dict[str, Any] | None]:
+    async def _read(self, client: McpClient, address: Address) -> tuple[str, str | bytes, dict[str, Any] | None]:
         async with client.use(address.session, make=False) as (session, _):
             if address.kind == "outputs":
                 output = session.outputs.get(address.name)
                 if output is None:
-                    raise Refused(
+                    raise RefusedCall(
                         McpCode.NO_SUCH_RESOURCE,
                         f"There is no output {address.name!r} any more in session {address.session!r}.",
                     )
@@ -303,13 +303,13 @@ class _Service:
             data, size = await session.sandbox.files.read_part(address.name, address.offset, length)
         if address.length is None and address.offset + len(data) < size:
             most = format_bytes(RESOURCE_BYTES)
-            raise Refused(
+            raise RefusedCall(
                 McpCode.RESOURCE_TOO_LARGE,
                 f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.",
             )
         return tool_functions.mime_of(address.name), data, {"sandbox-kernel/size": size}
 
-    def _client(self, context: Context) -> Client:
+    def _client(self, context: Context) -> McpClient:
         """Return whose call this is; over HTTP the manager has checked the id and that it goes with the token."""
         if not self._http:
             return self._clients.client(LOCAL)
@@ -339,8 +339,8 @@ def _said(code: Code, **more: str) -> dict[str, str]:
     return {"code": code.code, **more}
 
 
-def _text_of(error: Refused | SandboxError) -> str:
-    if isinstance(error, Refused):
+def _text_of(error: RefusedCall | SandboxError) -> str:
+    if isinstance(error, RefusedCall):
         return str(error)
     return f"{error.name}: {error}"
 

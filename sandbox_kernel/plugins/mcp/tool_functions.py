@@ -36,7 +36,7 @@ from ...files.file_rules import stands_in
 from ...policy import safe_text
 from ...policy.raster import MAGIC, image_type
 from .answer_writer import IMAGE_CHARACTERS, AnswerLimits, Writer, figures, plain, rows
-from .clients import Client, Refused
+from .clients import McpClient, RefusedCall
 from .codes import McpCode
 from .output_store import file_address
 from .tool_descriptions import CALL_BYTES, INLINE_BYTES, PART_BYTES
@@ -61,10 +61,10 @@ Seconds = Annotated[float, Field(gt=0, description="Shorter time limit in second
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """Where a call comes from, and whom it may tell how far it is."""
 
-    client: Client
+    client: McpClient
     limits: AnswerLimits
     report: Callable[[float, float | None, str], Awaitable[None]]
     """Elapsed seconds, seconds at most, a line of text."""
@@ -128,11 +128,11 @@ class Nothing(Arguments):
     pass
 
 
-async def run_code(call: Call, given: RunCode) -> CallToolResult:
+async def run_code(call: ToolCall, given: RunCode) -> CallToolResult:
     async with call.client.use(given.session) as (session, notes):
         limit = session.sandbox.settings.limits.cell_timeout
         if given.timeout is not None and given.timeout > limit:
-            raise Refused(
+            raise RefusedCall(
                 UsageCode.WRONG_ARGUMENT,
                 f"run_code: timeout: {given.timeout:g} s is more than a call may have. Limit: {limit:g} s.",
             )
@@ -156,12 +156,12 @@ async def run_code(call: Call, given: RunCode) -> CallToolResult:
     return CallToolResult(content=blocks, _meta={"sandbox-kernel/execution": figures(execution, given.session)})
 
 
-async def install_packages(call: Call, given: InstallPackages) -> CallToolResult:
+async def install_packages(call: ToolCall, given: InstallPackages) -> CallToolResult:
     # As a cell asks for them, not as the operator does: what cells may have is all that a client may.
     return await run_code(call, RunCode(code=f"%pip install {' '.join(given.packages)}", session=given.session))
 
 
-async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
+async def upload_file(call: ToolCall, given: UploadFile) -> CallToolResult:
     data = _content(given)
     async with call.client.use(given.session) as (session, notes):
         if given.final and given.offset == 0:
@@ -169,7 +169,7 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
         else:
             file = await asyncio.to_thread(session.part, given.path, given.offset, data)
             if file is None:
-                raise Refused(
+                raise RefusedCall(
                     McpCode.PART_MISPLACED,
                     f"{given.path!r}: this part does not follow the ones that came; start again with offset 0.",
                 )
@@ -192,7 +192,7 @@ async def upload_file(call: Call, given: UploadFile) -> CallToolResult:
     )
 
 
-async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
+async def download_file(call: ToolCall, given: DownloadFile) -> CallToolResult:
     async with call.client.use(given.session, make=False) as (session, _):
         length = INLINE_BYTES if given.length is None else given.length
         data, size = await session.sandbox.files.read_part(given.path, given.offset, length)
@@ -228,7 +228,7 @@ async def download_file(call: Call, given: DownloadFile) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=head), body], _meta={"sandbox-kernel/part": part})
 
 
-async def list_files(call: Call, given: ListFiles) -> CallToolResult:
+async def list_files(call: ToolCall, given: ListFiles) -> CallToolResult:
     async with call.client.use(given.session, make=False) as (session, _):
         found = await session.sandbox.files.list(given.folder)
     # Cells choose names, and how long they are.
@@ -251,7 +251,7 @@ async def list_files(call: Call, given: ListFiles) -> CallToolResult:
     return _structured(text, content)
 
 
-async def list_sessions(call: Call, given: Nothing) -> CallToolResult:
+async def list_sessions(call: ToolCall, given: Nothing) -> CallToolResult:
     now = time.monotonic()
     sessions: list[dict[str, Any]] = [
         {
@@ -267,20 +267,20 @@ async def list_sessions(call: Call, given: Nothing) -> CallToolResult:
     return _structured(text, {"sessions": sessions})
 
 
-async def interrupt(call: Call, given: OfSession) -> CallToolResult:
+async def interrupt(call: ToolCall, given: OfSession) -> CallToolResult:
     session = call.client.find(given.session)
     if not await session.sandbox.interrupt():
         return _said(f"Nothing runs in session {given.session!r}.")
     return _said(f"Session {given.session!r} was interrupted: KeyboardInterrupt in its code, state is kept.")
 
 
-async def reset(call: Call, given: OfSession) -> CallToolResult:
+async def reset(call: ToolCall, given: OfSession) -> CallToolResult:
     session = call.client.find(given.session)
     await session.sandbox.restart()
     return _said(f"Python was started again in session {given.session!r}: variables are gone, files are kept.")
 
 
-async def end_session(call: Call, given: OfSession) -> CallToolResult:
+async def end_session(call: ToolCall, given: OfSession) -> CallToolResult:
     call.client.find(given.session)
     await call.client.end(given.session)
     return _said(f"Session {given.session!r} has ended; its variables and files are gone.")
@@ -289,7 +289,7 @@ async def end_session(call: Call, given: OfSession) -> CallToolResult:
 class _Progress:
     """What a host hears of a cell that runs: the time that has passed, and what was printed since."""
 
-    def __init__(self, call: Call, most: float) -> None:
+    def __init__(self, call: ToolCall, most: float) -> None:
         self._report = call.report
         self._most = most
         self._begin = time.monotonic()
@@ -320,7 +320,7 @@ def _content(given: UploadFile) -> bytes:
         try:
             data = binascii.a2b_base64("".join((given.base64 or "").split()), strict_mode=True)
         except ValueError as error:
-            raise Refused(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
+            raise RefusedCall(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
     if len(data) > CALL_BYTES:
         most, got = format_bytes(CALL_BYTES), format_bytes(len(data))
         raise FileRefused(McpCode.CALL_BYTES, limit=most, value=got)

@@ -44,7 +44,7 @@ _AUTHORITY = re.compile(
 _ORIGIN = re.compile(r"https?://([^/?#\\@\s]+)")
 
 
-class Authority(NamedTuple):
+class HostPort(NamedTuple):
     """A host and a port, None if none is said."""
 
     host: str
@@ -52,7 +52,7 @@ class Authority(NamedTuple):
     port: int | None
 
 
-def authority(text: str) -> Authority | None:
+def authority(text: str) -> HostPort | None:
     """Return what `text` says, if it is a host with or without a port and nothing else: no user, no path, no space."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
@@ -62,14 +62,14 @@ def authority(text: str) -> Authority | None:
         return None
     port = int(digits) if digits is not None else None
     if address is None:
-        return Authority(name.lower(), port)
+        return HostPort(name.lower(), port)
     try:
-        return Authority(ipaddress.IPv6Address(address).compressed, port)
+        return HostPort(ipaddress.IPv6Address(address).compressed, port)
     except ValueError:
         return None
 
 
-def origin(text: str) -> Authority | None:
+def origin(text: str) -> HostPort | None:
     """Return host and port of an Origin with the scheme http or https, None for anything else."""
     found = _ORIGIN.fullmatch(text)
     return authority(found[1]) if found is not None else None
@@ -78,8 +78,8 @@ def origin(text: str) -> Authority | None:
 class Names:
     """The names under which a server is reached: those of loopback, and those that its operator gave."""
 
-    def __init__(self, given: Iterable[Authority] = ()) -> None:
-        self._known = frozenset((*(Authority(name, None) for name in LOOPBACK), *given))
+    def __init__(self, given: Iterable[HostPort] = ()) -> None:
+        self._known = frozenset((*(HostPort(name, None) for name in LOOPBACK), *given))
 
     def host(self, values: Sequence[str]) -> bool:
         """Return whether these values of the header Host are one, and name this server."""
@@ -89,7 +89,7 @@ class Names:
         """Return whether these values of the header Origin are none, as from a program, or one of this server's."""
         return not values or (len(values) == 1 and self._knows(origin(values[0])))
 
-    def _knows(self, found: Authority | None) -> bool:
+    def _knows(self, found: HostPort | None) -> bool:
         """A name that was given without a port goes with every port: tunnels and proxies have their own."""
         return found is not None and (found in self._known or found._replace(port=None) in self._known)
 
@@ -101,7 +101,7 @@ TOKEN_FILE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ListenAddress:
     """Where the server listens, and under which names it is reached."""
 
     host: str = "127.0.0.1"
@@ -165,7 +165,7 @@ class Place:
         """
         return Names(self._parsed())
 
-    def _parsed(self) -> Iterator[Authority]:
+    def _parsed(self) -> Iterator[HostPort]:
         for name in self.names:
             found = authority(name)
             if found is None:
@@ -388,17 +388,17 @@ class Config(uvicorn.Config):
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(
             app,
-            http=Connection,
+            http=ServedConnection,
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_keep_alive=int(HEAD_SECONDS),
             backlog=BACKLOG,
             **options,
         )
-        self.waiting: Crowd[Connection] = Crowd(MAX_WAITING, MAX_WAITING_OF_PEER, _abort)
+        self.waiting: Crowd[ServedConnection] = Crowd(MAX_WAITING, MAX_WAITING_OF_PEER, _abort)
         """Those on which no request is under way."""
 
 
-def _abort(connection: Connection) -> None:
+def _abort(connection: ServedConnection) -> None:
     connection.transport.abort()
 
 
@@ -427,7 +427,7 @@ class _Http(h11.Connection):
         return event
 
 
-class Connection(H11Protocol):
+class ServedConnection(H11Protocol):
     """One connection, with a clock for whatever it waits for."""
 
     config: Config

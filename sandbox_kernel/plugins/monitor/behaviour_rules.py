@@ -37,7 +37,7 @@ class Monitoring:
     rules: tuple[MonitorRule, ...]
 
 
-class Row(NamedTuple):
+class RuleDefault(NamedTuple):
     """A rule as it is unless somebody changes it."""
 
     code: MonitorCode
@@ -49,21 +49,21 @@ class Row(NamedTuple):
 
 
 RULES = (
-    Row(MonitorCode.MANY_DENIALS, "alert", 10, 60, "refused connections"),
-    Row(MonitorCode.METADATA_SOUGHT, "kill", 1, 60, "attempts"),
-    Row(MonitorCode.REMOVED_OUTPUTS, "note", 20, 60, "removals that were violations"),
-    Row(MonitorCode.FORGED_MESSAGES, "alert", 20, 60, "messages"),
-    Row(MonitorCode.UNFIT_FILES, "note", 5, 60, "refusals that were violations"),
-    Row(MonitorCode.WIRE_GARBAGE, "alert", 1, 60, "sandboxes that ended for it"),
-    Row(MonitorCode.MANY_LIMITS, "alert", 10, 600, "limits that were met"),
-    Row(MonitorCode.PROCESSES_REFUSED, "alert", 20, 60, "refused processes"),
-    Row(MonitorCode.KERNELS_DIE_YOUNG, "alert", 3, 60, "deaths"),
-    Row(MonitorCode.MANY_KERNELS, "note", 10, 3600, "deaths and restarts"),
-    Row(MonitorCode.BUSY_IN_SILENCE, "note", 80, 600, "percent of the processors"),
-    Row(MonitorCode.BUSY_WITHOUT_CELL, "alert", 50, 60, "percent of the processors"),
-    Row(MonitorCode.SCRAMBLED_INPUTS, "alert", 3, 600, "files"),
-    Row(MonitorCode.DROPPED_PROGRAM, "alert", 1, 60, "programs"),
-    Row(MonitorCode.NOT_WATCHED, "note", 1, 3600, "sandboxes"),
+    RuleDefault(MonitorCode.MANY_DENIALS, "alert", 10, 60, "refused connections"),
+    RuleDefault(MonitorCode.METADATA_SOUGHT, "kill", 1, 60, "attempts"),
+    RuleDefault(MonitorCode.REMOVED_OUTPUTS, "note", 20, 60, "removals that were violations"),
+    RuleDefault(MonitorCode.FORGED_MESSAGES, "alert", 20, 60, "messages"),
+    RuleDefault(MonitorCode.UNFIT_FILES, "note", 5, 60, "refusals that were violations"),
+    RuleDefault(MonitorCode.WIRE_GARBAGE, "alert", 1, 60, "sandboxes that ended for it"),
+    RuleDefault(MonitorCode.MANY_LIMITS, "alert", 10, 600, "limits that were met"),
+    RuleDefault(MonitorCode.PROCESSES_REFUSED, "alert", 20, 60, "refused processes"),
+    RuleDefault(MonitorCode.KERNELS_DIE_YOUNG, "alert", 3, 60, "deaths"),
+    RuleDefault(MonitorCode.MANY_KERNELS, "note", 10, 3600, "deaths and restarts"),
+    RuleDefault(MonitorCode.BUSY_IN_SILENCE, "note", 80, 600, "percent of the processors"),
+    RuleDefault(MonitorCode.BUSY_WITHOUT_CELL, "alert", 50, 60, "percent of the processors"),
+    RuleDefault(MonitorCode.SCRAMBLED_INPUTS, "alert", 3, 600, "files"),
+    RuleDefault(MonitorCode.DROPPED_PROGRAM, "alert", 1, 60, "programs"),
+    RuleDefault(MonitorCode.NOT_WATCHED, "note", 1, 3600, "sandboxes"),
 )
 
 UNITS: Mapping[str, str] = {row.code.code: row.unit for row in RULES}
@@ -78,7 +78,7 @@ class Signal(NamedTuple):
     """For people; safe to print and bounded."""
 
 
-class Finding(NamedTuple):
+class RuleFinding(NamedTuple):
     """A rule that was met."""
 
     code: MonitorCode
@@ -122,7 +122,7 @@ def code_of(rule: MonitorRule) -> MonitorCode:
     return next(code for code in MonitorCode if code.code == rule.code)
 
 
-def _changed(row: Row, most: MonitorLevel, change: object) -> MonitorRule:
+def _changed(row: RuleDefault, most: MonitorLevel, change: object) -> MonitorRule:
     where = f"rules.{row.code.code}"
     if not isinstance(change, Mapping):
         raise BadTable(f"has {where}, which is no table")

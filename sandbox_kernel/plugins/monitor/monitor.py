@@ -36,7 +36,7 @@ from ...core.tasks import log_defect
 from ...files.scratch_files import entries
 from ..api import SessionHandle, SessionService
 from .alerts import Alerts
-from .behaviour_rules import Finding, Monitoring, MonitorRule, Signal, code_of
+from .behaviour_rules import Monitoring, MonitorRule, RuleFinding, Signal, code_of
 from .codes import MonitorCode
 from .ransomware import RansomwareDetector
 from .settings import MonitorSettings
@@ -91,7 +91,7 @@ MAX_KNOWN = 1000
 MAX_SHOWN = 3
 
 
-class Programs:
+class SeenPrograms:
     """What the samples of one sandbox have shown."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class _Window:
         self._quiet_until = float("-inf")
         self._findings = 0
 
-    def take(self, signal: Signal, now: float) -> Finding | None:
+    def take(self, signal: Signal, now: float) -> RuleFinding | None:
         while self._came and self._came[0][0] <= now - self.rule.seconds:
             self._sum -= self._came.popleft()[1]
         if self._came and len(self._came) >= MAX_KEPT:
@@ -156,7 +156,7 @@ class _Window:
         self._came.clear()
         self._quiet_until = now + self.rule.seconds
         self._findings += 1
-        return Finding(code_of(self.rule), self.rule.level, count, self.rule.seconds, signal.what)
+        return RuleFinding(code_of(self.rule), self.rule.level, count, self.rule.seconds, signal.what)
 
 
 class Windows:
@@ -165,7 +165,7 @@ class Windows:
     def __init__(self, monitoring: Monitoring) -> None:
         self._windows = {code_of(rule): _Window(rule) for rule in monitoring.rules}
 
-    def take(self, signal: Signal, now: float) -> Finding | None:
+    def take(self, signal: Signal, now: float) -> RuleFinding | None:
         """Count a signal; return what is to be said of it, if its rule is met now."""
         window = self._windows.get(signal.code)
         return None if window is None else window.take(signal, now)
@@ -266,7 +266,7 @@ class Monitor(SessionService):
             None if dropped is None else min(LOOK_SECONDS, look_every(dropped.seconds)),
         ]
         self._interval = min((seconds for seconds in times if seconds is not None), default=None)
-        self._programs = Programs()
+        self._programs = SeenPrograms()
         self._pulse_at = float("-inf")
         self._refused: int | None = None
         """Processes that were refused until the last look; None before the first at a sandbox that was taken over."""
@@ -308,7 +308,7 @@ class Monitor(SessionService):
     def begin(self, *, afresh: bool) -> None:
         """Look at the processes from now on; idempotent. `afresh`: at a sandbox that holds nothing yet."""
         if afresh:
-            self._ransomware, self._programs = RansomwareDetector(), Programs()
+            self._ransomware, self._programs = RansomwareDetector(), SeenPrograms()
             self._refused = 0
         if self._next_look is None:
             self._wait_for_a_look()
@@ -335,7 +335,7 @@ class Monitor(SessionService):
 
     # --- what comes of it ---
 
-    def _act(self, finding: Finding) -> None:
+    def _act(self, finding: RuleFinding) -> None:
         note = finding.note
         self._session.emit(
             RuleMet(
@@ -354,7 +354,7 @@ class Monitor(SessionService):
         if finding.level == "kill" and self._session.is_open:
             self._session.block(BehaviourBlocked(note, setting="monitor", kept=Survived.FILES))
 
-    def _document(self, finding: Finding) -> dict[str, object]:
+    def _document(self, finding: RuleFinding) -> dict[str, object]:
         """Return an alert for programs. Nothing in it is a cell's own words, but for names in `reason`."""
         note, settings = finding.note, self._settings
         return {

@@ -7,7 +7,7 @@ from collections import deque
 
 from .codes import NetworkCode
 from .interfaces import Duplex
-from .policy import Refused
+from .policy import RefusedConnection
 
 HEAD_BYTES = 64 << 10
 """Of one request's head, from its first byte to the empty line."""
@@ -51,17 +51,17 @@ class Buffered:
         """Return the next head with its empty line. Raises Refused for what is none, or too large."""
         data = bytearray(await self.receive())
         if not _FIRST.match(data):
-            raise Refused(NetworkCode.NOT_HTTP.note())
+            raise RefusedConnection(NetworkCode.NOT_HTTP.note())
         seen = 0
         while not (end := _END.search(data, max(0, seen - 2))):
             seen = len(data)
             if seen >= HEAD_BYTES:
-                raise Refused(NetworkCode.HEAD_TOO_LARGE.note(limit=HEAD_BYTES))
+                raise RefusedConnection(NetworkCode.HEAD_TOO_LARGE.note(limit=HEAD_BYTES))
             piece = await self.receive()
             if not piece:
-                raise Refused(NetworkCode.HEAD_IMPROPER.note(what="ends in the middle"))
+                raise RefusedConnection(NetworkCode.HEAD_IMPROPER.note(what="ends in the middle"))
             data += piece
         if end.end() > HEAD_BYTES:
-            raise Refused(NetworkCode.HEAD_TOO_LARGE.note(limit=HEAD_BYTES))
+            raise RefusedConnection(NetworkCode.HEAD_TOO_LARGE.note(limit=HEAD_BYTES))
         self.take_back(bytes(data[end.end() :]))
         return bytes(data[: end.end()])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .codes import NetworkCode
-from .policy import Refused
+from .policy import RefusedConnection
 
 HANDSHAKE, CHANGE_CIPHER_SPEC, ALERT, APPLICATION_DATA = 22, 20, 21, 23
 MAX_HELLO = 48 << 10
@@ -60,13 +60,13 @@ class HelloReader:
         while self._at < len(self._data):
             kind = self._data[self._at]
             if kind != HANDSHAKE and not self._may_skip(kind):
-                raise Refused(NetworkCode.NOT_TLS.note())
+                raise RefusedConnection(NetworkCode.NOT_TLS.note())
             if len(self._data) - self._at < 5:
                 return None
             major, minor = self._data[self._at + 1], self._data[self._at + 2]
             length = int.from_bytes(self._data[self._at + 3 : self._at + 5], "big")
             if major != 3 or minor > 4:
-                raise Refused(NetworkCode.NOT_TLS.note())
+                raise RefusedConnection(NetworkCode.NOT_TLS.note())
             most = MAX_RECORD if kind == HANDSHAKE else MAX_RECORD + 256
             if not 0 < length <= most:
                 raise _improper("has a record of an impossible length")
@@ -99,7 +99,7 @@ class HelloReader:
         self._message += record
         self._records += 1
         if self._message[0] != 1:
-            raise Refused(NetworkCode.NOT_TLS.note())
+            raise RefusedConnection(NetworkCode.NOT_TLS.note())
         if self._records > MAX_RECORDS:
             raise _improper("is spread over too many records")
         if len(self._message) < 4:
@@ -199,5 +199,5 @@ def asks_again(first: bytes) -> bool | None:
     return None if len(first) < 43 else first[11:43] == _RETRY
 
 
-def _improper(what: str) -> Refused:
-    return Refused(NetworkCode.HELLO_IMPROPER.note(what=what))
+def _improper(what: str) -> RefusedConnection:
+    return RefusedConnection(NetworkCode.HELLO_IMPROPER.note(what=what))

@@ -18,8 +18,8 @@ from .buffered_connection import HEAD_BYTES, Buffered
 from .codes import NetworkCode
 from .dns_lookup import Resolver, family_of, is_own
 from .interfaces import Duplex
-from .operator_proxy import Proxies, Proxy
-from .policy import Address, NetworkPolicy, Refused, Target
+from .operator_proxy import OperatorProxy, Proxies
+from .policy import Address, NetworkPolicy, RefusedConnection, Target
 
 PIECE = 256 << 10
 """Bytes of one read at most."""
@@ -107,7 +107,7 @@ class Dialler:
             async with asyncio.timeout(self._seconds):
                 return await self._dial(target, touched)
         except TimeoutError:
-            raise Refused(NetworkCode.DIAL_SLOW.note(host=target.host, limit=f"{self._seconds:g}")) from None
+            raise RefusedConnection(NetworkCode.DIAL_SLOW.note(host=target.host, limit=f"{self._seconds:g}")) from None
 
     async def _dial(self, target: Target, touched: Callable[[], None]) -> Dialled:
         found = [target.address] if target.address else await self._resolver(target.host, target.port)
@@ -130,9 +130,11 @@ class Dialler:
                 failure = os.strerror(error.errno) if error.errno else type(error).__name__
                 continue
             return Dialled(SocketDuplex(connected, touched), address)
-        raise Refused(NetworkCode.DIAL_FAILED.note(host=target.host, port=target.port, why=failure))
+        raise RefusedConnection(NetworkCode.DIAL_FAILED.note(host=target.host, port=target.port, why=failure))
 
-    async def _through(self, proxy: Proxy, target: Target, address: Address, touched: Callable[[], None]) -> Dialled:
+    async def _through(
+        self, proxy: OperatorProxy, target: Target, address: Address, touched: Callable[[], None]
+    ) -> Dialled:
         """Return a connection that the operator's proxy opened to a checked address."""
         loop = asyncio.get_running_loop()
         try:
@@ -140,7 +142,7 @@ class Dialler:
             family, _, _, _, place = places[0]
             connected = await _connect(family, (str(place[0]), proxy.port))
         except OSError as error:
-            raise Refused(NetworkCode.PROXY_FAILED.note(why=error.strerror or type(error).__name__)) from None
+            raise RefusedConnection(NetworkCode.PROXY_FAILED.note(why=error.strerror or type(error).__name__)) from None
         duplex = Buffered(SocketDuplex(connected, touched))
         try:
             await _ask_proxy(duplex, proxy, Target(str(address), target.port, address).authority.encode())
@@ -162,7 +164,7 @@ async def _connect(family: int, place: tuple[str, int]) -> socket.socket:
     return connecting
 
 
-async def _ask_proxy(duplex: Buffered, proxy: Proxy, authority: bytes) -> None:
+async def _ask_proxy(duplex: Buffered, proxy: OperatorProxy, authority: bytes) -> None:
     """Have the proxy open a tunnel. Raises Refused if it does not."""
     parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
     headers = [(b"Host", authority)]
@@ -175,9 +177,9 @@ async def _ask_proxy(duplex: Buffered, proxy: Proxy, authority: bytes) -> None:
             if event is h11.NEED_DATA:
                 parser.receive_data(await duplex.receive())
             elif not isinstance(event, h11.InformationalResponse):
-                raise Refused(NetworkCode.PROXY_FAILED.note(why="it ended the connection"))
+                raise RefusedConnection(NetworkCode.PROXY_FAILED.note(why="it ended the connection"))
     except (OSError, h11.RemoteProtocolError) as error:
-        raise Refused(NetworkCode.PROXY_FAILED.note(why=type(error).__name__)) from None
+        raise RefusedConnection(NetworkCode.PROXY_FAILED.note(why=type(error).__name__)) from None
     if not 200 <= event.status_code < 300:
-        raise Refused(NetworkCode.PROXY_FAILED.note(why=f"it answered {event.status_code}"))
+        raise RefusedConnection(NetworkCode.PROXY_FAILED.note(why=f"it answered {event.status_code}"))
     duplex.take_back(parser.trailing_data[0])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .codes import NetworkCode
-from .policy import Address, Refused
+from .policy import Address, RefusedConnection
 
 Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Returns the addresses of a canonical name, in the order in which they are to be tried. Raises Refused."""
@@ -46,17 +46,17 @@ class Lookups:
                 await self._free.acquire()
                 return await self._looked_up(host, port)
         except TimeoutError:
-            raise Refused(NetworkCode.LOOKUP_SLOW.note(host=host, limit=f"{self._seconds:g}")) from None
+            raise RefusedConnection(NetworkCode.LOOKUP_SLOW.note(host=host, limit=f"{self._seconds:g}")) from None
 
     def _looked_up(self, host: str, port: int) -> asyncio.Future[Sequence[Address]]:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Sequence[Address]] = loop.create_future()
 
-        def deliver(found: Sequence[Address] | Refused) -> None:
+        def deliver(found: Sequence[Address] | RefusedConnection) -> None:
             self._free.release()
             if outcome.done():
                 return
-            if isinstance(found, Refused):
+            if isinstance(found, RefusedConnection):
                 outcome.set_exception(found)
             else:
                 outcome.set_result(found)
@@ -69,7 +69,7 @@ class Lookups:
         threading.Thread(target=work, name="sandbox-kernel-lookup", daemon=True).start()
         return outcome
 
-    def _ask(self, host: str, port: int) -> Sequence[Address] | Refused:
+    def _ask(self, host: str, port: int) -> Sequence[Address] | RefusedConnection:
         if listed := _listed(host):
             return listed
         try:
@@ -77,10 +77,10 @@ class Lookups:
             rows = self._look(f"{host}.", port, type=socket.SOCK_STREAM)
         except socket.gaierror as error:
             if error.errno in _NO_NAME:
-                return Refused(NetworkCode.NO_ADDRESS.note(host=host))
-            return Refused(NetworkCode.LOOKUP_FAILED.note(host=host, why=error.strerror))
+                return RefusedConnection(NetworkCode.NO_ADDRESS.note(host=host))
+            return RefusedConnection(NetworkCode.LOOKUP_FAILED.note(host=host, why=error.strerror))
         except (OSError, UnicodeError) as error:
-            return Refused(NetworkCode.LOOKUP_FAILED.note(host=host, why=type(error).__name__))
+            return RefusedConnection(NetworkCode.LOOKUP_FAILED.note(host=host, why=type(error).__name__))
         inet = {socket.AF_INET, socket.AF_INET6}
         return [ip_address(place[0]) for family, _, _, _, place in rows if family in inet]
 

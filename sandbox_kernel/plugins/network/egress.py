@@ -23,11 +23,11 @@ from .connection_reporter import NetworkDenied, Reporter
 from .dial import Dialled, Dialler
 from .dns_lookup import Lookups, Resolver, is_own
 from .error_responses import is_denial, refusal
-from .http_relay import Dial, Passed, Relay
+from .http_relay import Dial, HttpRelay, Passed
 from .interfaces import Duplex, TlsInterceptor
 from .operator_proxy import Proxies
-from .policy import Address, NetworkPolicy, Refused, Target
-from .traffic_limits import EgressLimits, Ledger, Metered, Traffic, Watch
+from .policy import Address, NetworkPolicy, RefusedConnection, Target
+from .traffic_limits import EgressLimits, Ledger, MeteredConnection, Traffic, Watch
 
 CheckName = Callable[[str | None], None]
 """Raises Refused for a server that a hello must not name."""
@@ -41,19 +41,19 @@ async def checked_hello(client: Buffered, check: CheckName, seconds: float, *, s
             while True:
                 data = await client.receive()
                 if not data:
-                    raise Refused(NetworkCode.NOT_TLS.note())
+                    raise RefusedConnection(NetworkCode.NOT_TLS.note())
                 try:
                     hello = reader.feed(data)
-                except Refused:
+                except RefusedConnection:
                     client.take_back(data)  # for whoever says so in the client's own language
                     raise
                 if hello is not None:
                     break
     except TimeoutError:
-        raise Refused(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{seconds:g}")) from None
+        raise RefusedConnection(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{seconds:g}")) from None
     client.take_back(reader.rest)
     if hello.hides:
-        raise Refused(NetworkCode.SERVER_NAME_HIDDEN.note())
+        raise RefusedConnection(NetworkCode.SERVER_NAME_HIDDEN.note())
     check(hello.server_name)
     return reader.taken
 
@@ -145,13 +145,13 @@ class Egress(SessionService):
         """Serve one connection until its end. Raises StreamReset."""
         try:
             account = self._ledger.opened(cell.id)
-        except Refused as refused:
+        except RefusedConnection as refused:
             self.refused(refused.note, cell)
             await _say(stream, refusal(refused.note))
             return
         try:
             watch = Watch(self.limits)
-            await _Connection(self, stream, Metered(stream, account, watch), cell, watch).serve()
+            await _Connection(self, stream, MeteredConnection(stream, account, watch), cell, watch).serve()
         except StreamReset as broken:
             if broken.code == RESET_CROWDED:
                 self.refused(NetworkCode.TOO_MANY_CONNECTIONS.note(limit=self.limits.connections), cell)
@@ -185,7 +185,7 @@ class Egress(SessionService):
 class _Connection:
     """One connection of a cell."""
 
-    def __init__(self, egress: Egress, stream: Stream, metered: Metered, cell: Cell, watch: Watch) -> None:
+    def __init__(self, egress: Egress, stream: Stream, metered: MeteredConnection, cell: Cell, watch: Watch) -> None:
         self._egress = egress
         self._stream = stream
         self._metered = metered
@@ -208,7 +208,7 @@ class _Connection:
                     return
                 await self._serve()
                 await _linger(self._client)
-        except Refused as refused:
+        except RefusedConnection as refused:
             if refused.code is NetworkCode.CONNECTION_SILENT and not self._metered.asked:
                 self._passed("CONNECT")  # nobody waits for anything: a client keeps it for later
             else:
@@ -237,7 +237,7 @@ class _Connection:
                 return raw
         except TimeoutError:
             await self._refuse(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{seconds:g}"))
-        except Refused as refused:
+        except RefusedConnection as refused:
             await self._refuse(refused.note)
         return None
 
@@ -250,7 +250,7 @@ class _Connection:
                 policy.check_host_header(target, asked.host)
             self._rule = policy.allow(target, None).text
             host = await self._dialled(target)
-        except Refused as refused:
+        except RefusedConnection as refused:
             await self._refuse(refused.note)
             return
         try:
@@ -280,7 +280,7 @@ class _Connection:
         try:
             self._idle(True)
             hello = await checked_hello(self._client, self._check(target), self._egress.limits.head_seconds)
-        except Refused as refused:
+        except RefusedConnection as refused:
             spoken = refusal(refused.note) if refused.code is NetworkCode.NOT_TLS else ALERT_ACCESS_DENIED
             await self._refuse(refused.note, spoken)
             return None
@@ -317,9 +317,9 @@ class _Connection:
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
 
-    def _relay(self, client: Buffered, dial: Dial, target: Target | None = None) -> Relay:
+    def _relay(self, client: Buffered, dial: Dial, target: Target | None = None) -> HttpRelay:
         insight = self._egress.insight
-        return Relay(
+        return HttpRelay(
             client,
             dial,
             self._egress.policy,

@@ -19,8 +19,8 @@ from .buffered_connection import HEAD_BYTES, Buffered
 from .codes import NetworkCode
 from .error_responses import refusal
 from .interfaces import Duplex, Exchange, ExchangeFactory, RequestHead, ResponseHead
-from .policy import NetworkPolicy, Refused, Target
-from .request_head import Asked
+from .policy import NetworkPolicy, RefusedConnection, Target
+from .request_head import CellRequestHead
 
 PIECE = 64 << 10
 """Bytes of a body that are parsed at a time."""
@@ -96,7 +96,7 @@ class CellSide:
             try:
                 event = self.parser.next_event()
             except h11.RemoteProtocolError:
-                raise Refused(NetworkCode.BODY_IMPROPER.note()) from None
+                raise RefusedConnection(NetworkCode.BODY_IMPROPER.note()) from None
             if isinstance(event, h11.Data):
                 return bytes(event.data)
             if isinstance(event, h11.EndOfMessage):
@@ -253,8 +253,8 @@ class HostSide:
                 raise self._improper()
             self._parser.receive_data(data)
 
-    def _improper(self) -> Refused:
-        return Refused(NetworkCode.ANSWER_IMPROPER.note(host=self._head.host))
+    def _improper(self) -> RefusedConnection:
+        return RefusedConnection(NetworkCode.ANSWER_IMPROPER.note(host=self._head.host))
 
 
 def _authority(head: RequestHead) -> bytes:
@@ -284,7 +284,7 @@ class Passed:
     """That let it out; None for one within a tunnel, whose rule it was."""
     status: int = 0
     """Of the host's answer; 0 if none came."""
-    refused: Refused | None = None
+    refused: RefusedConnection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class _Pending:
     passed: Passed
 
 
-class Relay:
+class HttpRelay:
     """The requests of one connection of a cell."""
 
     def __init__(
@@ -345,7 +345,7 @@ class Relay:
         try:
             pending = await self._decided(cell, passed)
             kept = await self._answered(pending)
-        except Refused as refused:
+        except RefusedConnection as refused:
             if cell.answered:
                 raise
             passed.refused = refused
@@ -366,13 +366,13 @@ class Relay:
                 raw = await self._client.head()
                 self._idle(False)
         except TimeoutError:
-            raise Refused(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{self._head_seconds:g}")) from None
+            raise RefusedConnection(NetworkCode.HEAD_TOO_SLOW.note(limit=f"{self._head_seconds:g}")) from None
         asked = request_head.read(cell.parser, raw)
         passed.method = asked.method
         if asked.length == 0:
             await cell.piece()  # there is none, and so the request is complete
         if asked.method == "CONNECT":
-            raise Refused(NetworkCode.TARGET_IMPROPER.note(what="opens a tunnel within another connection"))
+            raise RefusedConnection(NetworkCode.TARGET_IMPROPER.note(what="opens a tunnel within another connection"))
         passed.target = target = self._target_of(asked)
         if asked.host is not None:
             self._policy.check_host_header(target, asked.host)
@@ -386,16 +386,16 @@ class Relay:
             head = replace(head, path=changed.path, headers=changed.headers)
         return _Pending(cell, head, target, asked.length, looker, passed)
 
-    def _target_of(self, asked: Asked) -> Target:
+    def _target_of(self, asked: CellRequestHead) -> Target:
         """Return where a request goes: where its tunnel does, or else where it says."""
         if self._target is None:
             if asked.authority is None:
-                raise Refused(NetworkCode.TARGET_IMPROPER.note(what="has a path for a target, and no host"))
+                raise RefusedConnection(NetworkCode.TARGET_IMPROPER.note(what="has a path for a target, and no host"))
             return self._policy.authority(asked.authority, default_port=80)
         if asked.authority is not None:
-            raise Refused(NetworkCode.TARGET_IMPROPER.note(what="names a host within a tunnel"))
+            raise RefusedConnection(NetworkCode.TARGET_IMPROPER.note(what="names a host within a tunnel"))
         if asked.host is None:
-            raise Refused(NetworkCode.TARGET_IMPROPER.note(what="has no Host header"))
+            raise RefusedConnection(NetworkCode.TARGET_IMPROPER.note(what="has no Host header"))
         return self._target
 
     async def _answered(self, pending: _Pending) -> bool:
@@ -408,12 +408,12 @@ class Relay:
             return await self._ask(pending, upstream)
         except BrokenError:
             if not upstream.used or pending.length != 0 or pending.head.method not in AGAIN:
-                raise Refused(NetworkCode.HOST_BROKE.note(host=pending.head.host)) from None
+                raise RefusedConnection(NetworkCode.HOST_BROKE.note(host=pending.head.host)) from None
         self._drop()
         try:
             return await self._ask(pending, await self._connected(pending.target))
         except BrokenError:
-            raise Refused(NetworkCode.HOST_BROKE.note(host=pending.head.host)) from None
+            raise RefusedConnection(NetworkCode.HOST_BROKE.note(host=pending.head.host)) from None
 
     async def _ask(self, pending: _Pending, upstream: Upstream) -> bool:
         """Ask once. Raises BrokenError if the connection ended before an answer began."""

@@ -16,7 +16,7 @@ from ...core.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
-class Proxy:
+class OperatorProxy:
     """Where it listens, and what it is told of who asks."""
 
     host: str
@@ -24,7 +24,7 @@ class Proxy:
     authorization: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def parse(cls, url: str) -> Proxy:
+    def parse(cls, url: str) -> OperatorProxy:
         """Return the proxy at `http://[user:password@]host:port`. Raises ConfigurationError, without the password."""
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -55,14 +55,14 @@ class Proxies:
         """
         self._bypass: dict[str, str] | None = None
         if setting != "environment":
-            self._proxy: Proxy | None = Proxy.parse(setting)
+            self._proxy: OperatorProxy | None = OperatorProxy.parse(setting)
             return
         named = {name.lower(): value for name, value in environment.items() if value}
         url = named.get("https_proxy") or named.get("all_proxy")
-        self._proxy = Proxy.parse(url) if url else None
+        self._proxy = OperatorProxy.parse(url) if url else None
         self._bypass = {"no": named.get("no_proxy", "")}
 
-    def for_host(self, host: str) -> Proxy | None:
+    def for_host(self, host: str) -> OperatorProxy | None:
         """Return the proxy through which `host` is reached; None if it is dialled directly."""
         if self._bypass is not None and proxy_bypass_environment(host, self._bypass):
             return None

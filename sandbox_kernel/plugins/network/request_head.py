@@ -15,7 +15,7 @@ import h11
 from .buffered_connection import HEAD_BYTES
 from .codes import NetworkCode
 from .interfaces import Headers
-from .policy import Refused
+from .policy import RefusedConnection
 
 MAX_HEADERS = 100
 MAX_LENGTH = 1 << 50
@@ -42,7 +42,7 @@ _SIGN = re.compile(rb"[^a-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CellRequestHead:
     """The head of a request as a cell sent it, free of doubt."""
 
     method: str
@@ -63,10 +63,10 @@ def server() -> h11.Connection:
     return h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
 
-def read(parser: h11.Connection, raw: bytes) -> Asked:
+def read(parser: h11.Connection, raw: bytes) -> CellRequestHead:
     """Return the head that is `raw`, as `Buffered.head` returns it. Raises Refused with what is wrong with it."""
     if raw.startswith(b"PRI * HTTP/2"):
-        raise Refused(NetworkCode.HTTP_VERSION.note(version="2"))
+        raise RefusedConnection(NetworkCode.HTTP_VERSION.note(version="2"))
     _check_bytes(raw)
     parser.receive_data(raw)
     try:
@@ -78,14 +78,16 @@ def read(parser: h11.Connection, raw: bytes) -> Asked:
     if not isinstance(request, h11.Request):
         raise _improper("is not as HTTP has it")
     if request.http_version not in {b"1.1", b"1.0"}:
-        raise Refused(NetworkCode.HTTP_VERSION.note(version=request.http_version.decode()))
+        raise RefusedConnection(NetworkCode.HTTP_VERSION.note(version=request.http_version.decode()))
     if not _METHOD.fullmatch(request.method):
         raise _improper("has a method that is not in capitals")
     length = _length(request, raw)
     _check_upgrade(request.headers)
     authority, path = _target(request, length)
     host = next((value for name, value in request.headers if name == b"host"), None)
-    return Asked(request.method.decode(), authority, path, host, forwarded(request.headers.raw_items()), length)
+    return CellRequestHead(
+        request.method.decode(), authority, path, host, forwarded(request.headers.raw_items()), length
+    )
 
 
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -107,7 +109,7 @@ def canonical(name: bytes) -> bytes:
     return _SIGN.sub(b"-", name.lower())
 
 
-def other_methods(asked: Asked) -> list[str]:
+def other_methods(asked: CellRequestHead) -> list[str]:
     """Return the methods that a request asks for besides its own: rules that are for one hold for these as well."""
     return [value.upper().decode("latin-1") for name, value in asked.headers if canonical(name) in METHOD_HEADERS]
 
@@ -121,7 +123,7 @@ def _check_bytes(raw: bytes) -> None:
     if b"\r\n " in raw or b"\r\n\t" in raw:
         raise _improper("has a header that goes on in a second line")
     if raw.count(b"\r\n") > MAX_HEADERS + 2:
-        raise Refused(NetworkCode.HEAD_TOO_MANY.note(limit=MAX_HEADERS))
+        raise RefusedConnection(NetworkCode.HEAD_TOO_MANY.note(limit=MAX_HEADERS))
 
 
 def _length(request: h11.Request, raw: bytes) -> int | None:
@@ -132,7 +134,7 @@ def _length(request: h11.Request, raw: bytes) -> int | None:
     chunked = any(name == b"transfer-encoding" for name, _ in request.headers)
     lengths = _LENGTHS.findall(raw)
     if len(lengths) + chunked > 1 or (chunked and request.http_version != b"1.1"):
-        raise Refused(NetworkCode.LENGTH_AMBIGUOUS.note())
+        raise RefusedConnection(NetworkCode.LENGTH_AMBIGUOUS.note())
     if chunked:
         return None
     if not lengths:
@@ -146,7 +148,7 @@ def _check_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Refuse a change of protocol; an offer of HTTP/2 is no more than an offer, and is not passed on."""
     for name, value in headers:
         if name == b"upgrade" and value.strip().lower() != b"h2c":
-            raise Refused(NetworkCode.UPGRADE_REFUSED.note())
+            raise RefusedConnection(NetworkCode.UPGRADE_REFUSED.note())
 
 
 def _target(request: h11.Request, length: int | None) -> tuple[bytes | None, bytes]:
@@ -165,10 +167,10 @@ def _target(request: h11.Request, length: int | None) -> tuple[bytes | None, byt
         raise _improper("has a target that is no address of the web")
     if match[1].lower() != b"http":
         scheme = match[1].lower().decode()[:20]
-        raise Refused(NetworkCode.SCHEME_OTHER.note(scheme=scheme))
+        raise RefusedConnection(NetworkCode.SCHEME_OTHER.note(scheme=scheme))
     path = match[3] or b"/"
     return match[2], path if path.startswith(b"/") else b"/" + path
 
 
-def _improper(what: str) -> Refused:
-    return Refused(NetworkCode.HEAD_IMPROPER.note(what=what))
+def _improper(what: str) -> RefusedConnection:
+    return RefusedConnection(NetworkCode.HEAD_IMPROPER.note(what=what))

@@ -87,7 +87,7 @@ class Unreadable(Exception):
     """A text holds so many codings, one over the other, that it is not read to its end."""
 
 
-class Read(NamedTuple):
+class ReadText(NamedTuple):
     """What a text reads as, or a part of it."""
 
     text: bytes
@@ -126,11 +126,11 @@ class Escapes:
     part: re.Pattern[bytes] | None = None
     """How a part of it is recognised that is too short to be read for a value."""
 
-    def of(self, text: bytes, least: int) -> Iterator[Read]:
+    def of(self, text: bytes, least: int) -> Iterator[ReadText]:
         if self.sign in text and (self.worth is None or self.worth.search(text)):
             read = self.pattern.sub(self.read, text)
             if read != text:
-                yield Read(read, lambda outermost: self._places(text), is_escaped=True)
+                yield ReadText(read, lambda outermost: self._places(text), is_escaped=True)
 
     def across(self, text: bytes) -> Iterator[bytes]:
         """Yield what all of a text reads as that is cut anywhere: without half an escape at its edges."""
@@ -182,7 +182,7 @@ class Digits:
         self._apart = re.compile(b"[^" + re.escape(alphabet) + b"]{%d}" % (MAX_GAP + 1))
         self._number = number
 
-    def of(self, text: bytes, least: int) -> Iterator[Read]:
+    def of(self, text: bytes, least: int) -> Iterator[ReadText]:
         digits = text.translate(self._table, self._others)
         bits = len(digits) * self._size
         if bits < 8 * least or not _may_be_text(number := self._number(digits), bits, min(least, MAX_AT_ONCE)):
@@ -194,7 +194,7 @@ class Digits:
             read = (number >> shift).to_bytes((bits - shift + 7) // 8, "big")
             for begin, end in _textual(read, least):
                 at = range(8 * begin - (shift - bits) % 8, 8 * end - (shift - bits) % 8, 8)
-                yield Read(read[begin:end], functools.partial(self._places, spots, at), is_escaped=False)
+                yield ReadText(read[begin:end], functools.partial(self._places, spots, at), is_escaped=False)
 
     def across(self, text: bytes) -> Iterator[bytes]:
         """Yield what all of a text reads as that is cut anywhere."""
@@ -386,7 +386,7 @@ class Work:
             raise Unreadable
 
 
-class Reader:
+class SecretReader:
     """Finds some values. Its repr shows none of them."""
 
     def __init__(self, values: Iterable[bytes]) -> None:

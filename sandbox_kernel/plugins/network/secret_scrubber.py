@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .codes import SecretCode
 from .interfaces import BodyFilter, ResponseHead
-from .policy import Refused
-from .secret_finder import DEPTH, Folding, Reader, Unreadable
-from .secret_value import Value
+from .policy import RefusedConnection
+from .secret_finder import DEPTH, Folding, SecretReader, Unreadable
+from .secret_value import SecretValue
 
 MIN_WINDOW = 1024
 """Bytes; the windows of short values are all alike."""
@@ -27,26 +27,26 @@ STEP_BYTES = 64 << 10
 class Scrubber:
     """Replaces values by what the cell knows them as, or by marks of the same length."""
 
-    def __init__(self, known: Iterable[tuple[Value, bytes]]) -> None:
+    def __init__(self, known: Iterable[tuple[SecretValue, bytes]]) -> None:
         """Take each value with its placeholder."""
         pairs = [(value.reveal(), placeholder) for value, placeholder in known]
-        self._reader = Reader(value for value, _ in pairs)
-        self._placeholders = tuple((Value(value), placeholder) for value, placeholder in pairs)
+        self._reader = SecretReader(value for value, _ in pairs)
+        self._placeholders = tuple((SecretValue(value), placeholder) for value, placeholder in pairs)
         self._mark = _unused([value for value, _ in pairs])
         longest = self._reader.longest * WINDOW_TIMES
         self.window = max(MIN_WINDOW, 1 << (longest - 1).bit_length()) if longest else 0
         """Bytes in which every spelling of every value fits: a power of two, which says little of their lengths."""
 
     def clean(self, text: bytes) -> bytes:
-        """Return a text that is complete, such as a header, without values. Its length stays. Raises `Refused`."""
+        """Return a complete text, such as a header, without values. Its length stays. Raises `RefusedConnection`."""
         folding = Folding(text)
         return self._replaced(text, folding.places(self._spans(folding.text)))
 
     def split(self, text: bytes) -> tuple[bytes, bytes]:
         """Return what can be passed on of the beginning of a text, and what is left: the window, with blanks folded.
 
-        No value that begins before the window ends behind it. Raises `Refused` where one could. Half a window more has
-        to be there, or nothing is passed on.
+        No value that begins before the window ends behind it. Raises `RefusedConnection` where one could. Half a window
+        more has to be there, or nothing is passed on.
         """
         folding = Folding(text)
         limit = len(folding.text) - self.window
@@ -62,7 +62,7 @@ class Scrubber:
                 return self._reader.spans(text)
         except Unreadable:
             pass
-        raise Refused(SecretCode.SECRET_ANSWER_DENSE.note(limit=DEPTH))
+        raise RefusedConnection(SecretCode.SECRET_ANSWER_DENSE.note(limit=DEPTH))
 
     def _replaced(self, text: bytes, found: Sequence[tuple[int, int]]) -> bytes:
         if not found:
@@ -98,7 +98,7 @@ class Scrubbing:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield what can be passed on: all but the window, and half of it so that small pieces are cheap.
 
-        Raises `Refused`.
+        Raises `RefusedConnection`.
         """
         half = self._scrubber.window // 2
         for at in range(0, len(data), STEP_BYTES):
@@ -111,7 +111,7 @@ class Scrubbing:
                     yield ready
 
     def finish(self) -> bytes:
-        """Return what is left, at the end of the body. Raises `Refused`."""
+        """Return what is left, at the end of the body. Raises `RefusedConnection`."""
         left, self._held = bytes(self._held), bytearray()
         return self._scrubber.clean(left)
 
@@ -129,14 +129,14 @@ NAMED = frozenset(
 
 
 def coding_of(head: ResponseHead, host: str) -> str | None:
-    """Return the one coding of an answer that is undone here, None for no coding. Raises `Refused` for any other."""
+    """Return the one coding of an answer that is undone here, None for none. Raises `RefusedConnection` for another."""
     words = [word.strip().lower() for value in head.values(b"content-encoding") for word in value.split(b",")]
     codings = [word.decode("latin-1") for word in words if word not in {b"", b"identity"}]
     if not codings:
         return None
     if len(codings) > 1 or codings[0] not in PACKED:
         known = [one if one in PACKED | NAMED else "one without a common name" for one in codings[:4]]
-        raise Refused(SecretCode.SECRET_CODING_UNKNOWN.note(host=host, coding=" in ".join(known)))
+        raise RefusedConnection(SecretCode.SECRET_CODING_UNKNOWN.note(host=host, coding=" in ".join(known)))
     return codings[0]
 
 
@@ -152,7 +152,7 @@ class Unpacking:
         self._taken = self._given = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the filter lets out, no more of it unpacked than is taken. Raises `Refused`."""
+        """Yield what the filter lets out, no more of it unpacked than is taken. Raises `RefusedConnection`."""
         self._taken += len(data)
         if self._unpacker is None:
             # Servers mean two things by deflate: with zlib's two bytes before it, and without.
@@ -166,7 +166,7 @@ class Unpacking:
             yield from self._inner.feed(piece)
 
     def finish(self) -> bytes:
-        """Return the rest. Raises `Refused` for a body that ends too early."""
+        """Return the rest. Raises `RefusedConnection` for a body that ends too early."""
         if self._begun or (self._unpacker is not None and not self._unpacker.eof and self._taken):
             raise self._broken()
         return self._inner.finish()
@@ -181,11 +181,11 @@ class Unpacking:
                 piece = unpacker.decompress(data, STEP_BYTES)
                 self._given += len(piece)
                 if self._given > FREE_BYTES + MAX_TIMES * self._taken:
-                    raise Refused(SecretCode.SECRET_CODING_EXPANDS.note(host=self._host, limit=MAX_TIMES))
+                    raise RefusedConnection(SecretCode.SECRET_CODING_EXPANDS.note(host=self._host, limit=MAX_TIMES))
                 yield piece
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
         except zlib.error:
             raise self._broken() from None
 
-    def _broken(self) -> Refused:
-        return Refused(SecretCode.SECRET_CODING_BROKEN.note(host=self._host))
+    def _broken(self) -> RefusedConnection:
+        return RefusedConnection(SecretCode.SECRET_CODING_BROKEN.note(host=self._host))

@@ -24,7 +24,7 @@ MIN_BITS = 40
 MAX_CHARACTERS = 4096
 
 
-class Value:
+class SecretValue:
     """The bytes of a secret. Its text, its repr and its copies through pickle say nothing of them."""
 
     __slots__ = ("_bytes",)
@@ -43,7 +43,7 @@ class Value:
         raise TypeError("the value of a secret is not written down")
 
 
-def read(source: SecretSource, environment: Mapping[str, str]) -> Value:
+def read(source: SecretSource, environment: Mapping[str, str]) -> SecretValue:
     """Read the value of a secret where its source says. Raises `ConfigurationError`."""
     where = f"secrets.{source.name}"
     if source.kind == "env":
@@ -55,7 +55,7 @@ def read(source: SecretSource, environment: Mapping[str, str]) -> Value:
         raw = _file(where, source.place)
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")  # what editors and `echo` add
     _check(where, raw)
-    return Value(raw)
+    return SecretValue(raw)
 
 
 def _file(where: str, path: str) -> bytes:

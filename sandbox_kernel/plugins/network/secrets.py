@@ -27,12 +27,12 @@ from ...core.errors import ConfigurationError
 from . import tls
 from .codes import SecretCode
 from .interfaces import BodyFilter, Duplex, Exchange, Headers, RequestHead, ResponseHead
-from .policy import BadRule, Refused, Rule
+from .policy import BadRule, HostRule, RefusedConnection
 from .request_head import canonical
 from .secret_scrubber import Scrubber, Scrubbing, Unpacking, coding_of
-from .secret_value import Value, read
+from .secret_value import SecretValue, read
 from .settings import SecretSource
-from .tls import Authority
+from .tls import CertificateAuthority
 
 ECHOING = frozenset(("TRACE", "TRACK", "DEBUG"))
 """Methods whose answer is the request."""
@@ -52,11 +52,11 @@ _BASIC = re.compile(rb"(basic) +([A-Za-z0-9+/]+={0,2})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldSecret:
     """One secret of a session."""
 
     name: str
-    value: Value
+    value: SecretValue
     placeholder: bytes
     hosts: frozenset[tuple[str, int]]
     """Canonical names with ports: where the value goes, and nowhere else."""
@@ -67,7 +67,7 @@ class Held:
 class _Places:
     """Some placeholders, with what stands in their places."""
 
-    def __init__(self, held: Iterable[Held]) -> None:
+    def __init__(self, held: Iterable[HeldSecret]) -> None:
         self._values = {one.placeholder: one.value for one in held}
         self._pattern = re.compile(b"|".join(map(re.escape, self._values)) or b"(?!)")
 
@@ -78,7 +78,7 @@ class _Places:
 class Substitution:
     """An `Exchange` with a host of secrets."""
 
-    def __init__(self, host: str, held: Sequence[Held], scrubber: Scrubber) -> None:
+    def __init__(self, host: str, held: Sequence[HeldSecret], scrubber: Scrubber) -> None:
         """`held` are the secrets of this host; `scrubber` knows those of all hosts."""
         self._host = host
         self._held = held
@@ -92,12 +92,12 @@ class Substitution:
         self._coding: str | None = None
 
     def request(self, head: RequestHead) -> RequestHead:
-        """Return the request with the values in it. Raises `Refused`."""
+        """Return the request with the values in it. Raises `RefusedConnection`."""
         if head.scheme != "https":
-            raise Refused(SecretCode.SECRET_NEEDS_TLS.note(host=self._host))
+            raise RefusedConnection(SecretCode.SECRET_NEEDS_TLS.note(host=self._host))
         self._method = head.method.upper()
         if self._method in ECHOING:
-            raise Refused(SecretCode.SECRET_METHOD.note(host=self._host, method=self._method))
+            raise RefusedConnection(SecretCode.SECRET_METHOD.note(host=self._host, method=self._method))
         path = self._anywhere.filled(head.path, lambda value: quote(value, safe="").encode())
         kept = [(name, self._filled(name, value)) for name, value in head.headers if canonical(name) not in LEFT_OUT]
         return replace(head, path=path, headers=(*kept, *self._added(head), (b"Accept-Encoding", b"identity")))
@@ -124,9 +124,9 @@ class Substitution:
         )
 
     def response(self, head: ResponseHead) -> ResponseHead:
-        """Return the head of the answer without values. Raises `Refused`."""
+        """Return the head of the answer without values. Raises `RefusedConnection`."""
         if head.status in IN_PARTS:
-            raise Refused(SecretCode.SECRET_ANSWER_IN_PARTS.note(host=self._host, status=head.status))
+            raise RefusedConnection(SecretCode.SECRET_ANSWER_IN_PARTS.note(host=self._host, status=head.status))
         headers = tuple(one for one in head.headers if one[0].lower() not in DIGESTS)
         if self._method != "HEAD" and head.status not in BODILESS:
             self._coding = coding_of(head, self._host)
@@ -186,7 +186,7 @@ SECONDS = 15.0
 class Secrets:
     """What a session knows of its secrets. Its repr names them and says nothing else."""
 
-    def __init__(self, held: Iterable[Held], authority: Authority, verifying: ssl.SSLContext) -> None:
+    def __init__(self, held: Iterable[HeldSecret], authority: CertificateAuthority, verifying: ssl.SSLContext) -> None:
         self._held = tuple(held)
         self._authority = authority
         self._verifying = verifying
@@ -214,7 +214,7 @@ class Secrets:
         _check_headers(held)
         names = {host for one in held for host, _ in one.hosts}
         key, certificate = (str(state[name]) if name in state else None for name in ("key", "certificate"))
-        authority = Authority(names, key=key, certificate=certificate)
+        authority = CertificateAuthority(names, key=key, certificate=certificate)
         try:
             verifying = tls.towards_hosts(certificates)
         except OSError as error:
@@ -253,29 +253,29 @@ class Secrets:
         return (host, port) in self.hosts
 
     async def towards_cell(self, tunnel: Duplex, host: str, port: int) -> Duplex:
-        """Return the inside of the cell's TLS connection. Raises `Refused`, and what the tunnel raises."""
-        inside = tls.Inside(tunnel, tls.as_host(self._authority.context(host), host), server=True)
+        """Return the inside of the cell's TLS connection. Raises `RefusedConnection`, and what the tunnel raises."""
+        inside = tls.TlsInside(tunnel, tls.as_host(self._authority.context(host), host), server=True)
         try:
             async with asyncio.timeout(SECONDS):
                 await inside.shake_hands()
         except ssl.SSLError as error:
-            raise Refused(SecretCode.SECRET_CELL_TLS.note(host=host, why=tls.reason(error))) from None
+            raise RefusedConnection(SecretCode.SECRET_CELL_TLS.note(host=host, why=tls.reason(error))) from None
         except TimeoutError:
-            raise Refused(SecretCode.SECRET_TLS_SLOW.note(who="the cell", limit=f"{SECONDS:g}")) from None
+            raise RefusedConnection(SecretCode.SECRET_TLS_SLOW.note(who="the cell", limit=f"{SECONDS:g}")) from None
         return inside
 
     async def towards_host(self, connection: Duplex, host: str, port: int) -> Duplex:
-        """Return the inside of a TLS connection to the host itself. Raises `Refused`."""
-        inside = tls.Inside(connection, self._verifying, server=False, host=host)
+        """Return the inside of a TLS connection to the host itself. Raises `RefusedConnection`."""
+        inside = tls.TlsInside(connection, self._verifying, server=False, host=host)
         try:
             async with asyncio.timeout(SECONDS):
                 await inside.shake_hands()
         except ssl.SSLError as error:
-            raise Refused(SecretCode.SECRET_HOST_TLS.note(host=host, why=tls.reason(error))) from None
+            raise RefusedConnection(SecretCode.SECRET_HOST_TLS.note(host=host, why=tls.reason(error))) from None
         except TimeoutError:
-            raise Refused(SecretCode.SECRET_TLS_SLOW.note(who=host, limit=f"{SECONDS:g}")) from None
+            raise RefusedConnection(SecretCode.SECRET_TLS_SLOW.note(who=host, limit=f"{SECONDS:g}")) from None
         except OSError:
-            raise Refused(SecretCode.SECRET_HOST_TLS.note(host=host, why="the connection broke")) from None
+            raise RefusedConnection(SecretCode.SECRET_HOST_TLS.note(host=host, why="the connection broke")) from None
         return inside
 
     def exchange(self, head: RequestHead) -> Exchange | None:
@@ -292,7 +292,7 @@ def hosts_of(source: SecretSource) -> frozenset[tuple[str, int]]:
     found = set()
     for text in source.hosts:
         try:
-            rule = Rule.parse(text)
+            rule = HostRule.parse(text)
         except BadRule as error:
             raise _wrong(source, f"has a host that is none: {error.why}") from None
         if rule.wildcard:
@@ -308,7 +308,7 @@ def hosts_of(source: SecretSource) -> frozenset[tuple[str, int]]:
     return frozenset(found)
 
 
-def _hold(source: SecretSource, environment: Mapping[str, str], placeholders: object) -> Held:
+def _hold(source: SecretSource, environment: Mapping[str, str], placeholders: object) -> HeldSecret:
     """Return a secret with its value. `placeholders` are those of the sandbox that is taken over, if there is one."""
     hosts = hosts_of(source)
     value = read(source, environment)
@@ -319,10 +319,10 @@ def _hold(source: SecretSource, environment: Mapping[str, str], placeholders: ob
         header = name.strip().encode(), before.encode(), behind.encode()
     known = placeholders.get(source.name) if isinstance(placeholders, Mapping) else None
     placeholder = known if isinstance(known, str) else like(value.reveal())
-    return Held(source.name, value, placeholder.encode(), hosts, header)
+    return HeldSecret(source.name, value, placeholder.encode(), hosts, header)
 
 
-def _check_headers(held: Iterable[Held]) -> None:
+def _check_headers(held: Iterable[HeldSecret]) -> None:
     """Refuse two secrets that set the same header at one host: no request could have both."""
     taken: set[tuple[str, int, bytes]] = set()
     for one in held:

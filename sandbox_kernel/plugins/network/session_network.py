@@ -22,7 +22,7 @@ from ..api import SessionHandle
 from .connection_reporter import Heard, SessionReporter
 from .egress import Egress
 from .operator_proxy import Proxies
-from .policy import NetworkPolicy, Rule
+from .policy import HostRule, NetworkPolicy
 from .settings import NetworkSettings
 from .traffic_limits import EgressLimits, Traffic
 
@@ -54,7 +54,7 @@ _NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true"}
 _METADATA = ("169.254.169.254", "metadata.google.internal")
 
 
-def inside(rules: Iterable[Rule], placeholders: Mapping[str, str], certificates: str = "") -> Inside:
+def inside(rules: Iterable[HostRule], placeholders: Mapping[str, str], certificates: str = "") -> Inside:
     """Return what a sandbox has inside that may reach what `rules` say; `placeholders` are the secrets of its cells."""
     named = {rule.host for rule in rules}
     own = ",".join(one for one in _OWN if one not in named)  # which is this machine's by its rule, then
@@ -123,7 +123,7 @@ class Network:
             )
             certificates += self._secrets.certificates
         placeholders = self._secrets.environment() if self._secrets is not None else {}
-        self.inside = inside(map(Rule.parse, network.network), placeholders, certificates)
+        self.inside = inside(map(HostRule.parse, network.network), placeholders, certificates)
 
     def service(self, session: SessionHandle) -> Egress:
         """Return what serves the connections of the session."""

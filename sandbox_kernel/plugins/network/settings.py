@@ -74,10 +74,10 @@ def _rule(name: str, text: str) -> str:
     """Return a rule as it is written plainly."""
     if text.lower() in _KINDS:
         raise refuse(name, text, f"{name} is a list of hosts, such as api.example.org, and not a kind of network")
-    from .policy import BadRule, Rule
+    from .policy import BadRule, HostRule
 
     try:
-        return Rule.parse(text).text
+        return HostRule.parse(text).text
     except BadRule as error:
         raise refuse(name, text, f"{name} has a rule that is none: {error.why}") from None
 
@@ -155,9 +155,9 @@ def _hosts(where: str, raw: object) -> list[str]:
         if error.setting == "secrets":
             raise
         raise _wrong(where, "has a host that is none; write it as a rule of network, without a method") from None
-    from .policy import Rule
+    from .policy import HostRule
 
-    rules = [Rule.parse(text) for text in found]
+    rules = [HostRule.parse(text) for text in found]
     if any(rule.wildcard for rule in rules):
         raise _wrong(where, "is for a wildcard, and a host below it may be somebody else's; name each of them")
     if any(rule.address is not None for rule in rules):
@@ -170,14 +170,14 @@ def check(settings: Settings) -> None:
     network = settings.of(NetworkSettings)
     if not network.secrets:
         return
-    from .policy import NetworkPolicy, Refused, Rule
+    from .policy import HostRule, NetworkPolicy, RefusedConnection
 
     policy = NetworkPolicy(network.network)
     for secret in network.secrets:
-        for rule in map(Rule.parse, secret.hosts):
+        for rule in map(HostRule.parse, secret.hosts):
             try:
                 policy.allow(policy.target(rule.host, rule.port, default_port=443), None)
-            except Refused as refused:
+            except RefusedConnection as refused:
                 what = f"secrets.{secret.name} is for {rule.text}, and a secret allows no connection by itself"
                 raise ConfigurationError(
                     EndCode.WRONG_SETTING,
@@ -301,7 +301,7 @@ class NetworkSettings:
         """
         if len(hosts) > MAX_RULES:
             raise LookupError(hosts[MAX_RULES])
-        from .policy import BadRule, NetworkPolicy, Refused, Rule
+        from .policy import BadRule, HostRule, NetworkPolicy, RefusedConnection
 
         policy, rules = NetworkPolicy(self.network), dict[str, None]()
         for host in hosts:
@@ -315,10 +315,10 @@ class NetworkSettings:
         policy = NetworkPolicy(tuple(rules))
 
         def is_reached(host: str) -> bool:
-            rule = Rule.parse(host)
+            rule = HostRule.parse(host)
             try:
                 policy.allow(policy.target(rule.host, rule.port, default_port=443), None)
-            except Refused:
+            except RefusedConnection:
                 return False
             return True
 

@@ -76,7 +76,7 @@ def as_host(context: ssl.SSLContext, host: str) -> ssl.SSLContext:
     return context
 
 
-class Inside:
+class TlsInside:
     """The inside of a TLS connection: a `Duplex` over another one. One task may receive while another one sends."""
 
     def __init__(self, outside: Duplex, context: ssl.SSLContext, *, server: bool, host: str | None = None) -> None:
@@ -186,7 +186,7 @@ LIFE = timedelta(days=366)
 """Of the authority: longer than a session, which cannot be given another one."""
 
 
-class Authority:
+class CertificateAuthority:
     """Makes a certificate for each of a few hosts, when it is first needed."""
 
     def __init__(

@@ -13,7 +13,7 @@ from ...core.codes import Code, Note
 from ...core.model import GIB
 from .codes import NetworkCode
 from .interfaces import Duplex
-from .policy import Refused
+from .policy import RefusedConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +75,9 @@ class Account:
 
     def _check(self, cell: int, session: int) -> None:
         if cell > self.limits.cell_bytes:
-            raise Refused(NetworkCode.CELL_TRAFFIC.note(limit=self.limits.cell_bytes))
+            raise RefusedConnection(NetworkCode.CELL_TRAFFIC.note(limit=self.limits.cell_bytes))
         if session > self.limits.session_bytes:
-            raise Refused(NetworkCode.SESSION_TRAFFIC.note(limit=self.limits.session_bytes))
+            raise RefusedConnection(NetworkCode.SESSION_TRAFFIC.note(limit=self.limits.session_bytes))
 
 
 class Ledger:
@@ -94,7 +94,7 @@ class Ledger:
         """Return the account of a cell that opened a connection. Raises Refused if there are too many."""
         self.traffic.connections += 1
         if self.open >= self.limits.connections:
-            raise Refused(NetworkCode.TOO_MANY_CONNECTIONS.note(limit=self.limits.connections))
+            raise RefusedConnection(NetworkCode.TOO_MANY_CONNECTIONS.note(limit=self.limits.connections))
         account = self._accounts.setdefault(cell, Account(self.limits, self.traffic))
         account.open += 1
         self.open += 1
@@ -116,7 +116,7 @@ class Ledger:
             account.ended = True
 
 
-class Metered:
+class MeteredConnection:
     """A cell's connection that is counted. What is over a limit raises Refused, from the call that would carry it."""
 
     def __init__(self, inner: Duplex, account: Account, watch: Watch) -> None:
@@ -192,7 +192,7 @@ class Watch:
         if self._over is None or self._task is None:
             return
         if self._task.uncancel() <= self._cancelled and isinstance(error, asyncio.CancelledError):
-            raise Refused(self._over) from error
+            raise RefusedConnection(self._over) from error
 
     def _look(self) -> None:
         """End the work if it is time; or else look again when that could be."""

@@ -38,7 +38,7 @@ from ...files.file_rules import printable
 from ...files.scratch_files import Ask
 from ...sdk.values import InstalledPackage
 from ...wheels import image_wheels, resolver
-from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, Target
+from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, WheelTarget
 from ...wheels.requirements import Wanted, asked
 from ..api import SessionHandle, SessionService
 from ..tools.tool_calls import ToolCalls
@@ -137,7 +137,7 @@ _ARCHITECTURES = frozenset({"x86_64", "aarch64"})
 class Has:
     """What a sandbox has, as it says itself: one that lies gets what it does not fit."""
 
-    target: Target
+    target: WheelTarget
     versions: Mapping[str, str]
     """By canonical names."""
 
@@ -158,7 +158,7 @@ class Has:
             }
         except (KeyError, TypeError, AttributeError, InvalidVersion):
             raise ConfigurationError(PackageCode.PACKAGES_UNKNOWN) from None
-        return cls(Target(architecture, python, glibc), versions)
+        return cls(WheelTarget(architecture, python, glibc), versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Package:
 
 
 @dataclass(slots=True)
-class Source:
+class PackageSource:
     """Where packages come from, and how large they may be."""
 
     index: str | None = None
@@ -184,7 +184,7 @@ class Source:
     """Hears what goes on, a line at a time."""
 
 
-def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *, paths: bool) -> list[Package]:
+def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: PackageSource, *, paths: bool) -> list[Package]:
     """Return the wheels that a sandbox lacks of what is asked for. Blocks, for `source.seconds` at most.
 
     With `paths`, a text may be the path of a wheel on this machine. Raises `ConfigurationError` and `EngineError`.
@@ -192,7 +192,7 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *
     if len(texts) > MAX_ASKED:
         raise ConfigurationError(UsageCode.PACKAGE_IMPROPER, f"at most {MAX_ASKED} packages are asked for at a time")
     wanted = asked([os.fspath(one) for one in texts], paths=paths)
-    wheel = image_wheels.installer(brought("images"), Target(os.uname().machine))
+    wheel = image_wheels.installer(brought("images"), WheelTarget(os.uname().machine))
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as place:
         pip = Pip(Path(place), wheel, has.target, source.seconds, index=source.index, limit=source.limit_bytes)
         source.said("resolving " + ", ".join(Path(text).name if paths else str(text) for text in texts))
@@ -229,7 +229,7 @@ def resolve(texts: Sequence[str | os.PathLike[str]], has: Has, source: Source, *
     return packages
 
 
-def _files(chosen: Sequence[resolver.Chosen], wanted: Wanted, pip: Pip, source: Source) -> dict[str, Path]:
+def _files(chosen: Sequence[resolver.Chosen], wanted: Wanted, pip: Pip, source: PackageSource) -> dict[str, Path]:
     """Return the file of each wheel by its hash: the one that was kept, or a new one of the same hash."""
     files = {one.sha256: found for one in chosen if (found := _kept(one.sha256)) is not None}
     lacking = [one for one in chosen if one.sha256 not in files]
@@ -241,7 +241,7 @@ def _files(chosen: Sequence[resolver.Chosen], wanted: Wanted, pip: Pip, source: 
     return files | {one.sha256: _keep(came[one.sha256], one.sha256) for one in lacking}
 
 
-def _failed(said: str, target: Target, limit: int) -> ConfigurationError:
+def _failed(said: str, target: WheelTarget, limit: int) -> ConfigurationError:
     if "DO NOT MATCH THE HASHES" in said:
         return ConfigurationError(PackageCode.PACKAGE_HASH_WRONG, "what came from the index does not have its hash")
     if "File too large" in said:
@@ -386,7 +386,7 @@ class Installing:
         def say(text: str) -> None:
             loop.call_soon_threadsafe(heard, text)
 
-        source = Source(self._settings.packages_index, self._settings.packages_size, SECONDS, say)
+        source = PackageSource(self._settings.packages_index, self._settings.packages_size, SECONDS, say)
         async with self._turn:
             try:
                 packages = await asyncio.to_thread(resolve, texts, has, source, paths=by == "caller")

@@ -29,7 +29,7 @@ BUILD = "sandbox-kernel build --engine qemu"
 """What builds it; a tag of its own is named there as the root was."""
 
 
-class Machine(NamedTuple):
+class MachineParts(NamedTuple):
     """What a machine starts from, all checked."""
 
     folder: str
@@ -62,7 +62,7 @@ def needed() -> str:
     return program
 
 
-def find(root: Root) -> Machine:
+def find(root: Root) -> MachineParts:
     """Return what was built for a root. Raises `EngineError` where nothing was, or nothing that fits."""
     folder = Path(root.folder, FOLDER)
     try:
@@ -75,7 +75,7 @@ def find(root: Root) -> Machine:
             raise ValueError("the root was built again since")
         digests = [str(said["files"][name]) for name in FILES]
         identity = hashlib.sha256("\n".join(digests).encode()).hexdigest()
-        return Machine(str(folder), root.contents, str(said["kernel"])[:100], identity)
+        return MachineParts(str(folder), root.contents, str(said["kernel"])[:100], identity)
     except (OSError, LookupError, TypeError, ValueError) as error:
         why = str(error) or repr(error)
         raise EngineError(

@@ -30,7 +30,7 @@ from ...engines.shipping import new_spec
 from ...setup.build_lock import alone
 from ...setup.command_steps import Say, Steps, step, tail
 from ..bubblewrap.interface import Root, bubblewrap_program, find_root, program_in
-from ..bubblewrap.roots.build import State
+from ..bubblewrap.roots.build import RootState
 from ..bubblewrap.roots.build import state as root_state
 from .artifacts import BUILD
 from .build_format import (
@@ -139,15 +139,15 @@ def is_current(root: Root) -> bool:
         return False
 
 
-def state(name: str) -> State:
+def state(name: str) -> RootState:
     """Say whether the root of a name is there and current, and what machines of it start from."""
     found = root_state(name)
     command = f"{BUILD} --tag {name}" if name not in BY_NAME else f"{BUILD} --kind {BY_NAME[name]}"
     if found.status == "wrong":
-        return State("wrong", found.found, f"`{command}`")
+        return RootState("wrong", found.found, f"`{command}`")
     if not is_current(find_root(name)):
-        return State("wrong", f"{name} has no machine that fits", f"`{command}`")
-    return State(found.status, found.found, f"`{command}`" if found.status == "note" else "")
+        return RootState("wrong", f"{name} has no machine that fits", f"`{command}`")
+    return RootState(found.status, found.found, f"`{command}`" if found.status == "note" else "")
 
 
 # --- the packages -----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from ...core.tasks import Tasks
 from ...engines import seccomp_program as system_calls
 from ...engines.abilities import PAUSE, Ability
 from ...engines.attestation import checks, same
-from ...engines.base import Check, Handover, Inspection
+from ...engines.base import AttestationCheck, Handover, Inspection
 from ...engines.hardening import protections
 from ...engines.pipe import Pipe
 from ..bubblewrap.interface import (
@@ -44,9 +44,9 @@ from ..bubblewrap.interface import (
 from . import hardware, profile
 from .codes import QemuCode, SnapshotCode
 from .hibernation import Hibernation, ending
-from .launch_plan import Plan
-from .line_protocol import Lines
-from .qmp import Monitor
+from .launch_plan import LaunchPlan
+from .line_protocol import LineChannel
+from .qmp import QmpMonitor
 from .running_config import RunningConfig
 
 SEED_BYTES = 64
@@ -121,7 +121,7 @@ class QemuContainer(Hibernation):
         launched: Launched,
         pipe: Pipe,
         made: RunningConfig,
-        begun: tuple[Plan, socket.socket] | None,
+        begun: tuple[LaunchPlan, socket.socket] | None,
         *,
         first: int | None = None,
     ) -> None:
@@ -133,13 +133,13 @@ class QemuContainer(Hibernation):
         self._nonce: str | None = None
         self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._tasks = Tasks()
-        self._plan: Plan | None = None
-        self._talk: Lines | None = None
-        self._monitor: Monitor | None = None
+        self._plan: LaunchPlan | None = None
+        self._talk: LineChannel | None = None
+        self._monitor: QmpMonitor | None = None
         if begun is not None:
             self._plan = begun[0]
-            self._talk = Lines(begun[0].ways.words[0], self._told, self._silent)
-            self._monitor = Monitor(begun[1])
+            self._talk = LineChannel(begun[0].ways.words[0], self._told, self._silent)
+            self._monitor = QmpMonitor(begun[1])
 
     async def sample(self) -> SandboxSample:
         """Return what is known of the machine; the programs of its guest are not processes of this machine's."""
@@ -272,7 +272,7 @@ class QemuContainer(Hibernation):
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         inside = replace(spec, uid=self._made.uid)  # of a machine that began as a copy, in a kernel of its own
         found = checks(inside, report, await self.look(spec))
         if self._nonce is None:
@@ -361,7 +361,7 @@ class QemuContainer(Hibernation):
     def _silent(self) -> None:
         """The machine says nothing more, or something that is no line of ours; its end is what is left to see."""
 
-    def _monitored(self) -> Monitor:
+    def _monitored(self) -> QmpMonitor:
         if self._monitor is None or self._over.is_set():
             raise EngineError(
                 EndCode.ENGINE_LACKS_PROTECTION,

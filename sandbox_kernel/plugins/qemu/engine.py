@@ -18,7 +18,7 @@ from ...core.model import PYTHON_KERNEL, SandboxSpec, format_bytes
 from ...core.tasks import Tasks, made_in_thread
 from ...engines.attachment import Attachment, hold, lacking, provider
 from ...engines.hardening import protections
-from ...engines.inspectable import Condition
+from ...engines.inspectable import MachineCondition
 from ...engines.pipe import Pipe
 from ...engines.shipping import without_home
 from ..bubblewrap.interface import (
@@ -36,34 +36,36 @@ from ..bubblewrap.interface import (
 from . import artifacts, hardware, profile, saved_states, state_capture
 from .codes import QemuCode
 from .container import ABILITIES, QemuContainer
-from .launch_plan import MARK, MachineSockets, Plan
+from .launch_plan import MARK, LaunchPlan, MachineSockets
 from .running_config import RunningConfig
 
 if TYPE_CHECKING:
-    from ...engines.inspectable import Condition, EngineInfo, Shown
+    from ...engines.inspectable import EngineInfo, MachineCondition, Shown
 
 KVM = "/dev/kvm"
 
 
-def conditions() -> tuple[Condition, ...]:
+def conditions() -> tuple[MachineCondition, ...]:
     """Return all of them."""
     program = artifacts.qemu_program()
     if program is None:
-        rows = [Condition("qemu", met=False, found="there is none", remedy=artifacts.install())]
+        rows = [MachineCondition("qemu", met=False, found="there is none", remedy=artifacts.install())]
     else:
-        rows = [Condition("qemu", met=True, found=program)]
+        rows = [MachineCondition("qemu", met=True, found=program)]
     firmware = any(Path(share, "bios-256k.bin").exists() for share in artifacts.SHARES)
     rows.append(
-        Condition("firmware", met=firmware, found="there" if firmware else "there is none", remedy=artifacts.install())
+        MachineCondition(
+            "firmware", met=firmware, found="there" if firmware else "there is none", remedy=artifacts.install()
+        )
     )
     kind = platform.machine()
     if kind != "x86_64":
         found = f"{kind}: machines are x86_64's, emulated"
-        rows.append(Condition("processor", met=False, found=found, remedy="use another engine"))
+        rows.append(MachineCondition("processor", met=False, found=found, remedy="use another engine"))
     there = os.access(KVM, os.R_OK | os.W_OK)
     found = "there, and not used: this version emulates" if there else "not there: machines are emulated"
-    rows.append(Condition("kvm", met=True, found=found))
-    rows.append(Condition("states", met=True, found=_states()))
+    rows.append(MachineCondition("kvm", met=True, found=found))
+    rows.append(MachineCondition("states", met=True, found=_states()))
     return tuple(rows)
 
 
@@ -149,7 +151,7 @@ class QemuEngine(BubblewrapEngine):
         else:  # one at a time takes processors enough; whoever starts the next sandbox asks again
             self._wanted.discard(key)
 
-    async def _start_from(self, spec: SandboxSpec, state: saved_states.State) -> QemuContainer:
+    async def _start_from(self, spec: SandboxSpec, state: saved_states.SavedState) -> QemuContainer:
         """Start a private copy of a state, which is closed, and claim it. Raises `EngineError`."""
         try:
             return await self._start(spec, (state.fd, state.facts), claimed=True)
@@ -236,7 +238,7 @@ class QemuEngine(BubblewrapEngine):
             )
         uid = spec.uid if state is None else _fitting(spec, machine, state[1])
         opened = await made_in_thread(lambda: _opened(spec), _let_go)
-        plan = Plan(bwrap, program, spec, root, machine, uid, MachineSockets.new(), self._cgroup, niceness)
+        plan = LaunchPlan(bwrap, program, spec, root, machine, uid, MachineSockets.new(), self._cgroup, niceness)
         try:
             launched, made, monitor = plan.launch(
                 None if state is None else state[0], disk=opened.disk, held=opened.held
@@ -273,7 +275,7 @@ class QemuEngine(BubblewrapEngine):
         version, _ = await said.communicate()
         return replace(await super().info(), version=version.decode("utf-8", "replace").partition("\n")[0].strip())
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[MachineCondition, ...]:
 
         return (*await super().conditions(), *await asyncio.to_thread(conditions))
 
@@ -349,7 +351,7 @@ def log_changed(key: str, error: Exception) -> None:
     logging.getLogger("sandbox_kernel").warning("the state %s is refused, and made anew: %s", key, error)
 
 
-def _fitting(spec: SandboxSpec, machine: artifacts.Machine, facts: Mapping[str, Any]) -> int:
+def _fitting(spec: SandboxSpec, machine: artifacts.MachineParts, facts: Mapping[str, Any]) -> int:
     """Return the user's number in a state that fits. Raises `EngineError` for one that does not."""
     asked = {"machine": machine.identity, "memory_bytes": spec.limits.memory, "processors": profile.count_of(spec)}
     if odd := [name for name, value in asked.items() if facts.get(name) != value]:

@@ -35,8 +35,8 @@ from ..bubblewrap.interface import (
 )
 from . import saved_states
 from .hardware import state_bytes
-from .launch_plan import Plan
-from .qmp import Monitor
+from .launch_plan import LaunchPlan
+from .qmp import QmpMonitor
 from .running_config import RunningConfig
 from .settings import QemuSettings
 from .snapshots.store import Store
@@ -61,9 +61,9 @@ class Hibernation(BubblewrapContainer):
     """The part of a container that gives its memory back."""
 
     _pipe: Pipe
-    _plan: Plan | None
+    _plan: LaunchPlan | None
     _made: RunningConfig
-    _monitor: Monitor | None
+    _monitor: QmpMonitor | None
     _tasks: Tasks
     asleep: Hibernated | None = None
     """What it goes on from, while it has no memory."""
@@ -103,7 +103,7 @@ class Hibernation(BubblewrapContainer):
         self._swapping = self._tasks.hold(self._swap(self._plan, own), f"let {self.id} rest")
         await asyncio.shield(self._swapping)
 
-    async def _swap(self, plan: Plan, fd: int) -> None:
+    async def _swap(self, plan: LaunchPlan, fd: int) -> None:
         """End QEMU, and have a gate stand in its place. The file is closed if that does not come about."""
         with contextlib.ExitStack() as after, contextlib.ExitStack() as undo:
             after.callback(self._swapped)
@@ -124,7 +124,7 @@ class Hibernation(BubblewrapContainer):
             undo.pop_all()
             if self._monitor is not None:
                 self._monitor.close()
-            self._monitor, self._made = Monitor(monitor), made
+            self._monitor, self._made = QmpMonitor(monitor), made
             self._take_up(launched)
             self._fall_asleep(Hibernated(fd, looked, line))
 
@@ -194,7 +194,7 @@ class Hibernation(BubblewrapContainer):
             os.close(asleep.fd)
             os.close(asleep.gate)
 
-    def _monitored(self) -> Monitor:
+    def _monitored(self) -> QmpMonitor:
         raise NotImplementedError
 
 

@@ -14,7 +14,7 @@ from ...core.model import SandboxSpec
 from ...engines.attachment import Attachment
 from ..bubblewrap.interface import Guest, Launched, Root, Way, group_for, launch, way
 from . import hardware, profile
-from .artifacts import Machine
+from .artifacts import MachineParts
 from .running_config import RunningConfig
 
 MARK = "SANDBOX_KERNEL_QEMU"
@@ -41,14 +41,14 @@ class MachineSockets(NamedTuple):
             theirs.close()
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """See the module."""
 
     bwrap: str
     program: str
     spec: SandboxSpec
     root: Root
-    machine: Machine
+    machine: MachineParts
     uid: int
     """The user's number within the machine."""
     ways: MachineSockets

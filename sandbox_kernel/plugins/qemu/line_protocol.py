@@ -16,7 +16,7 @@ MAX_BYTES = 8 << 20
 """What is read without a question of ours in between: a channel that says more than this has nothing to say."""
 
 
-class Lines:
+class LineChannel:
     """One end of a channel."""
 
     def __init__(self, sock: socket.socket, heard: Callable[[dict[str, Any]], None], lost: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.model import PRELOAD
 from ...engines.select import EngineProvider
-from ...engines.wall import Cell, Wall
+from ...engines.wall import Wall, WallCell
 from ..api import Command, Diagnosis, Plugin
 from .codes import QemuCode, SnapshotCode
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...engines.inspectable import Inspectable
     from ...sdk.snapshots import Snapshots
 
-OWN = Cell("yes", "in its own kernel")
+OWN = WallCell("yes", "in its own kernel")
 WALL = Wall(
     name="QEMU",
     settings="engine = qemu",
@@ -34,13 +34,13 @@ WALL = Wall(
     needs="what bubblewrap needs, and QEMU; a kernel and a disk, which `build` makes on Debian for x86_64",
     costs="it is emulated, with KVM or without: computing takes about ten times as long, and a cold start seconds",
     enforces={
-        "user": Cell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
+        "user": WallCell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
         "inodes": OWN,
-        "sys": Cell("yes", "except for its own cgroup"),
-        "kernel": Cell("yes", "Linux, on a machine that QEMU emulates"),
+        "sys": WallCell("yes", "except for its own cgroup"),
+        "kernel": WallCell("yes", "Linux, on a machine that QEMU emulates"),
         "calls": OWN,
         "calls-agent": OWN,
-        "ends": Cell("yes", "by its reaper"),
+        "ends": WallCell("yes", "by its reaper"),
     },
 )
 

@@ -20,8 +20,8 @@ from ...engines.seccomp import (
     OF_HUGE_PAGES,
     TIME,
     WAITING,
-    Condition,
-    Rule,
+    ArgumentCondition,
+    SyscallRule,
 )
 from ..bubblewrap.interface import Root
 from . import hardware
@@ -51,22 +51,27 @@ THREAD = 0x10000
 SET_NAME, GET_SECCOMP, SET_SECCOMP, SET_NO_NEW_PRIVS, SET_TIMERSLACK = 15, 21, 22, 38, 29
 
 
-def system_calls() -> tuple[Rule, ...]:
+def system_calls() -> tuple[SyscallRule, ...]:
     """Return the rules of what QEMU may call: it opens, waits and starts threads. All else fails with EPERM.
 
     No socket is made, no program started but itself, no process traced, no namespace made.
     """
     return (
-        Rule(tuple(f"{FILES}{PROCESS}{SOCKETS}{WAITING}{MEMORY}{TIME}".split())),
-        *(Rule((name,), (Condition(argument, 0, bit),)) for name, argument, bit in OF_HUGE_PAGES),
-        Rule(ABSENT, error=ENOSYS),
-        Rule(("lgetxattr", "llistxattr"), error=EOPNOTSUPP),  # files of datasets have none: programs that copy ask
-        Rule(("clone",), (Condition(0, THREAD, NEW_NAMESPACES | THREAD),)),
+        SyscallRule(tuple(f"{FILES}{PROCESS}{SOCKETS}{WAITING}{MEMORY}{TIME}".split())),
+        *(SyscallRule((name,), (ArgumentCondition(argument, 0, bit),)) for name, argument, bit in OF_HUGE_PAGES),
+        SyscallRule(ABSENT, error=ENOSYS),
+        SyscallRule(
+            ("lgetxattr", "llistxattr"), error=EOPNOTSUPP
+        ),  # files of datasets have none: programs that copy ask
+        SyscallRule(("clone",), (ArgumentCondition(0, THREAD, NEW_NAMESPACES | THREAD),)),
         *(
-            Rule(("prctl",), (Condition(0, number, 0xFFFFFFFF),))
+            SyscallRule(("prctl",), (ArgumentCondition(0, number, 0xFFFFFFFF),))
             for number in (SET_NAME, GET_SECCOMP, SET_SECCOMP, SET_NO_NEW_PRIVS, SET_TIMERSLACK)
         ),
-        *(Rule(("ioctl",), (Condition(1, IOCTLS[name], 0xFFFFFFFF),)) for name in ("FIONBIO", "FIONREAD", "TCGETS")),
+        *(
+            SyscallRule(("ioctl",), (ArgumentCondition(1, IOCTLS[name], 0xFFFFFFFF),))
+            for name in ("FIONBIO", "FIONREAD", "TCGETS")
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError
-from .line_protocol import Lines
+from .line_protocol import LineChannel
 
 T = TypeVar("T")
 
@@ -30,12 +30,12 @@ NO_LIMIT = 1 << 40
 """Bytes a second; QEMU has a limit of its own, for networks."""
 
 
-class Monitor:
+class QmpMonitor:
     """One machine's monitor."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._lines: Lines | None = None
+        self._lines: LineChannel | None = None
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._begun: asyncio.Future[dict[str, Any]] | None = None
         self._number = 0
@@ -43,7 +43,7 @@ class Monitor:
     async def ask(self, what: str, fds: tuple[int, ...] = (), **arguments: object) -> dict[str, Any]:
         """Return what a command returns. Raises `EngineError`."""
         if self._lines is None:
-            self._lines = Lines(self._socket, self._heard, self._lost)
+            self._lines = LineChannel(self._socket, self._heard, self._lost)
             self._begun = asyncio.get_running_loop().create_future()
             self._answers[0] = self._begun
             await self._send(self._lines, {"execute": "qmp_capabilities", "id": 0})
@@ -62,7 +62,7 @@ class Monitor:
         finally:
             self._answers.pop(number, None)
 
-    async def _send(self, lines: Lines, question: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    async def _send(self, lines: LineChannel, question: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         await self._within(str(question["execute"]), lines.send(question, fds))
 
     async def _within(self, what: str, answer: Awaitable[T]) -> T:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..bubblewrap.interface import Root, find_root
 from . import hardware, profile
-from .artifacts import Machine, find, needed
+from .artifacts import MachineParts, find, needed
 
 
 class RunningConfig(NamedTuple):
@@ -14,7 +14,7 @@ class RunningConfig(NamedTuple):
 
     root: Root
     """Of the sandbox in it."""
-    machine: Machine
+    machine: MachineParts
     program: str
     ends: hardware.Ends
     uid: int

@@ -29,7 +29,7 @@ from ...core.home_folder import home_folder
 from ...core.model import SandboxSpec
 from ...core.package_files import PACKAGE
 from ...core.version import __version__
-from .artifacts import Machine
+from .artifacts import MachineParts
 
 FORMAT = 3
 STATE, FACTS = "state", "facts.json"
@@ -48,7 +48,7 @@ GATE = PACKAGE / "plugins" / "qemu" / "inside" / "gate.py"
 """What runs in a state besides what its sandboxes are asked for with."""
 
 
-class State(NamedTuple):
+class SavedState(NamedTuple):
     """One that fits: an open file, which the caller closes, and what was said of it."""
 
     fd: int
@@ -66,7 +66,7 @@ def folder_of_user() -> Path:
     return Path(home, ".local/share/sandbox-kernel/states")
 
 
-def key_of(spec: SandboxSpec, machine: Machine, program: str, processors: int, preload: tuple[str, ...]) -> str:
+def key_of(spec: SandboxSpec, machine: MachineParts, program: str, processors: int, preload: tuple[str, ...]) -> str:
     """Return a name for all that a state depends on."""
     status = os.stat(program)  # noqa: PTH116 (as a string)
     parts = [
@@ -84,7 +84,7 @@ def key_of(spec: SandboxSpec, machine: Machine, program: str, processors: int, p
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def find(folder: Path, key: str) -> State | None:
+def find(folder: Path, key: str) -> SavedState | None:
     """Return a state that is there and unchanged, None where there is none. Raises `ChangedState`."""
     place = folder / key
     try:
@@ -107,7 +107,7 @@ def find(folder: Path, key: str) -> State | None:
         made = facts["made"]
         if not isinstance(made, dict):
             raise ChangedState("nothing is said of it")
-        return State(fd, made)
+        return SavedState(fd, made)
     except (OSError, LookupError, TypeError) as error:
         os.close(fd)
         raise ChangedState(str(error)) from error

@@ -38,7 +38,7 @@ CHUNK = 1 << 16
 Mode = Literal["key", "public-key", "none"]
 
 
-class Finding(NamedTuple):
+class AuditFinding(NamedTuple):
     """One thing that is not as it should be, or that happened to the file."""
 
     code: Code
@@ -68,7 +68,7 @@ class Raw(NamedTuple):
 
 
 @dataclass(slots=True)
-class Result:
+class VerificationResult:
     """What was found. `is_as_written` leaves open what `mode` cannot prove."""
 
     mode: Mode
@@ -82,7 +82,7 @@ class Result:
     """The line that the last good signature reaches."""
     is_end_known: bool = False
     """Whether the last line is the one that is remembered beside the key, or that the caller knows."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
     counts: Counter[Code] = field(default_factory=Counter)
     """How many there are of each code."""
     writers: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Result:
     def add(self, code: Code, file: str, row: int, n: int | None, more: str = "") -> None:
         self.counts[code] += 1
         if self.counts[code] <= MAX_FINDINGS:
-            self.findings.append(Finding(code, file, row, n, f"{code.text}{more and ': '}{more}"))
+            self.findings.append(AuditFinding(code, file, row, n, f"{code.text}{more and ': '}{more}"))
 
     @property
     def more(self) -> dict[str, int]:
@@ -115,7 +115,7 @@ class Verifier:
         self._keys = keys
         self._public = public
         self._known = frozenset(known)
-        self.result = Result("key" if keys else "public-key" if public else "none")
+        self.result = VerificationResult("key" if keys else "public-key" if public else "none")
         self._head = hash_chain.NOTHING
         self._key = next(iter(keys.values())) if len(keys) == 1 else None
         self._doubtful: Head | None = None
@@ -141,7 +141,7 @@ class Verifier:
             self._torn = None
             self._say(RecordCode.LINE_FOREIGN if raw.whole else RecordCode.END_TORN, row=row)
 
-    def finish(self) -> Result:
+    def finish(self) -> VerificationResult:
         """Return what was found."""
         result = self.result
         for first, last in self._missing:
@@ -359,7 +359,9 @@ def segments(path: Path) -> list[Path]:
     return []
 
 
-def verify(path: Path, keys: Sequence[RecordKey], public: str | None = None, known: Sequence[Head] = ()) -> Result:
+def verify(
+    path: Path, keys: Sequence[RecordKey], public: str | None = None, known: Sequence[Head] = ()
+) -> VerificationResult:
     """Verify an audit, which has to hold the lines that are `known`, and the one that is remembered beside a key.
 
     Raises `ConfigurationError` if it cannot be read.
@@ -385,7 +387,7 @@ def _opened(path: Path) -> Any:
         raise ConfigurationError(RecordCode.AUDIT_UNREADABLE, f"{path}: {error.strerror}") from None
 
 
-def proven(result: Result) -> list[str]:
+def proven(result: VerificationResult) -> list[str]:
     """Say what is proven."""
     if result.mode != "none" and not result.proven_to:
         return []
@@ -398,7 +400,7 @@ def proven(result: Result) -> list[str]:
     return said
 
 
-def unproven(result: Result) -> list[str]:
+def unproven(result: VerificationResult) -> list[str]:
     """Say what is not proven."""
     last = result.last.n if result.last is not None else 0
     said = []
@@ -411,7 +413,7 @@ def unproven(result: Result) -> list[str]:
     return [*said, OF_THE_FIGURES]
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: VerificationResult) -> dict[str, Any]:
     return {
         "is_as_written": result.is_as_written,
         "with": result.mode,

@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 from ...core.screen_findings import Finding, Screened
 from .codes import ScreenCode
-from .rule_index import Row, RuleIndex
+from .rule_index import RuleIndex, RuleRow
 
 MAX_DETAIL = 120
 MAX_SEARCHED = 1 << 16
@@ -51,7 +51,7 @@ class CellFindings:
         if row is not None:
             self.row(row, line, detail)
 
-    def row(self, row: Row, line: int, detail: str = "") -> None:
+    def row(self, row: RuleRow, line: int, detail: str = "") -> None:
         known = self._found.get(row.code)
         if known is None or line < known.line:
             self._found[row.code] = Finding(

@@ -24,7 +24,7 @@ from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.screen_findings import WEIGHTS, Finding, level
 from ...policy.safe_text import LogLines, ours
-from .rule_index import Row, RuleIndex
+from .rule_index import RuleIndex, RuleRow
 from .settings import ScreenSettings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-class Place(NamedTuple):
+class FileFinding(NamedTuple):
     """A finding in a file."""
 
     file: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     finding: Finding
 
 
-def document(places: Iterable[Place], index: RuleIndex, version: str) -> dict[str, Any]:
+def document(places: Iterable[FileFinding], index: RuleIndex, version: str) -> dict[str, Any]:
     """Return a whole document of one run."""
     places = list(places)
     rows = [index.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in index.rows]
@@ -60,7 +60,7 @@ def _level(weight: int) -> str:
     return "error" if weight >= WEIGHTS["high"] else "warning" if weight >= WEIGHTS["medium"] else "note"
 
 
-def _rule(row: Row) -> dict[str, Any]:
+def _rule(row: RuleRow) -> dict[str, Any]:
     tags = ["security", row.family, *([f"external/cwe/cwe-{row.cwe:03}"] if row.cwe is not None else [])]
     return {
         "id": row.code,
@@ -71,7 +71,7 @@ def _rule(row: Row) -> dict[str, Any]:
     }
 
 
-def _result(place: Place, numbers: dict[str, int], before: Counter[tuple[str, str, str]]) -> dict[str, Any]:
+def _result(place: FileFinding, numbers: dict[str, int], before: Counter[tuple[str, str, str]]) -> dict[str, Any]:
     found, where = place.finding, f" in cell {place.cell}" if place.cell is not None else ""
     detail = f" ({found.detail})" if found.detail else ""
     same = (place.file, found.code, found.detail)
@@ -91,7 +91,7 @@ def _result(place: Place, numbers: dict[str, int], before: Counter[tuple[str, st
     return result
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _location(place: FileFinding) -> dict[str, Any]:
     artifact = {"uri": _uri(place.file)}
     location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
     if place.cell is not None:
@@ -118,7 +118,7 @@ _MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
 _OF_US = ("screen_threshold", "screen_rules", "screen_overrides")
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """A piece of a file that is read as one cell."""
 
     code: str
@@ -127,11 +127,11 @@ class Part(NamedTuple):
     """The line of the file for each line of the code; the last one goes on."""
 
 
-class Read(NamedTuple):
+class ReadPart(NamedTuple):
     """One part, and what was found in it."""
 
     file: str
-    part: Part
+    part: FilePart
     screened: Screened
 
 
@@ -153,16 +153,16 @@ def screen(options: argparse.Namespace) -> int:
     """
     from .operator_rules import changes
     from .rule_index import RuleIndex
-    from .screen import Screen
+    from .screen import CellScreen
 
     settings = _settings(options)
     index = RuleIndex() if settings.screen_rules is None else RuleIndex(changes(settings.screen_rules))
-    found: list[Read] = []
+    found: list[ReadPart] = []
     unread: dict[str, ConfigurationError | None] = {}
     for file in options.files:
-        one = Screen(index, overrides=settings.screen_overrides == "allow")
+        one = CellScreen(index, overrides=settings.screen_overrides == "allow")
         try:
-            found += [Read(file, part, one.look(part.code)) for part in _parts(file)]
+            found += [ReadPart(file, part, one.look(part.code)) for part in _parts(file)]
         except ConfigurationError as error:
             if len(options.files) == 1:
                 raise
@@ -191,31 +191,31 @@ def _settings(options: argparse.Namespace) -> ScreenSettings:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _parts(name: str) -> Iterator[Part]:
+def _parts(name: str) -> Iterator[FilePart]:
     """Yield the code of a file. Raises `ConfigurationError` for one that cannot be read."""
     from ...files.host_paths import fetch
 
     text = fetch(name).decode(errors="replace")
     if name.endswith((".sh", ".bash")):
-        yield Part(f"%%bash\n{text}", None, (1, *range(1, text.count("\n") + 2)))
+        yield FilePart(f"%%bash\n{text}", None, (1, *range(1, text.count("\n") + 2)))
     elif name.endswith(".ipynb") or (name == "-" and text.lstrip().startswith("{") and '"cells"' in text):
         yield from _of_notebook(name, text)
     else:
         yield from _of_script(text)
 
 
-def _of_script(text: str) -> Iterator[Part]:
+def _of_script(text: str) -> Iterator[FilePart]:
     starts = [match.start() for match in _MARKER.finditer(text)]
     if not starts:
-        yield Part(text, None, (1,))
+        yield FilePart(text, None, (1,))
         return
     edges = [0, *starts, len(text)]
     for number, (start, end) in enumerate(pairwise(edges)):
         if text[start:end].strip():
-            yield Part(text[start:end], max(number, 1), (text.count("\n", 0, start) + 1,))
+            yield FilePart(text[start:end], max(number, 1), (text.count("\n", 0, start) + 1,))
 
 
-def _of_notebook(name: str, text: str) -> Iterator[Part]:
+def _of_notebook(name: str, text: str) -> Iterator[FilePart]:
     try:
         book = json.loads(text)
         cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
@@ -234,7 +234,7 @@ def _of_notebook(name: str, text: str) -> Iterator[Part]:
             lines += [line] * (piece[:-1].count("\n") + begins)
             begins = piece.endswith("\n")
         # A lone half of a pair may stand in JSON, and in no text that is written again.
-        yield Part(code.encode(errors="replace").decode(), number, tuple(lines or [line]))
+        yield FilePart(code.encode(errors="replace").decode(), number, tuple(lines or [line]))
 
 
 def _lines_of_texts(text: str, wanted: set[str]) -> dict[str, list[int]]:
@@ -249,7 +249,7 @@ def _lines_of_texts(text: str, wanted: set[str]) -> dict[str, list[int]]:
     return found
 
 
-def _line(part: Part, line: int) -> int:
+def _line(part: FilePart, line: int) -> int:
     """Return the line of the file for a line of a part."""
     last = len(part.lines)
     return part.lines[line - 1] if line <= last else part.lines[-1] + line - last
@@ -258,14 +258,14 @@ def _line(part: Part, line: int) -> int:
 # --- what is printed -------------------------------------------------------------------------------------------------
 
 
-def _places(found: list[Read]) -> Iterator[Place]:
+def _places(found: list[ReadPart]) -> Iterator[FileFinding]:
 
     for read in found:
         for one in read.screened.findings:
-            yield Place(read.file, _line(read.part, one.line), read.part.cell, one)
+            yield FileFinding(read.file, _line(read.part, one.line), read.part.cell, one)
 
 
-def _as_json(found: list[Read], files: list[str], threshold: int) -> dict[str, Any]:
+def _as_json(found: list[ReadPart], files: list[str], threshold: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for file in dict.fromkeys(files):
         cells = [
@@ -286,7 +286,7 @@ def _as_json(found: list[Read], files: list[str], threshold: int) -> dict[str, A
     return {"version": 1, "threshold": threshold, "files": rows}
 
 
-def _say(found: list[Read], threshold: int) -> None:
+def _say(found: list[ReadPart], threshold: int) -> None:
     shown = LogLines()
     for read in found:
         cell = "" if read.part.cell is None else f" cell {read.part.cell},"

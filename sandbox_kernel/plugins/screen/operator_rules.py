@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 
 from ...core.screen_findings import WEIGHTS
-from .rule_index import Changes, Own, Row, default
+from .rule_index import Changes, Own, RuleRow, default
 
 LEVELS = WEIGHTS | {"off": 0}
 """The words for weights in a file of rules."""
@@ -94,7 +94,7 @@ def _rule(raw: object) -> Own:
             raise BadRules(f"has a name in {code} that is none: {name!r}")
     for pattern in (*parts["text"], *parts["shell"]):
         _compiled(pattern, code)
-    row = Row(code, "own", _level(raw.get("weight", "high"), code), cwe, reason[:200], instead[:200])
+    row = RuleRow(code, "own", _level(raw.get("weight", "high"), code), cwe, reason[:200], instead[:200])
     return row, tuple((_KINDS[kind], one) for kind, found in parts.items() for one in found)
 
 

@@ -66,7 +66,7 @@ class TooIntricateError(Exception):
     """A cell has more in it than is looked at."""
 
 
-class Value(NamedTuple):
+class ExpressionValue(NamedTuple):
     """What is known of an expression; all of it may be nothing."""
 
     ref: str | None = None
@@ -82,21 +82,21 @@ class Value(NamedTuple):
         return None if self.text is None or UNKNOWN_PART in self.text else self.text
 
 
-UNKNOWN = Value()
+UNKNOWN = ExpressionValue()
 
 
-class Call(NamedTuple):
+class SyntaxCall(NamedTuple):
     """One call: what is called, on what, with what."""
 
     name: str
     """The dotted name, empty if it is not known."""
-    receiver: Value
+    receiver: ExpressionValue
     method: str
-    args: list[Value]
-    keywords: dict[str, Value]
+    args: list[ExpressionValue]
+    keywords: dict[str, ExpressionValue]
     line: int
 
-    def argument(self, at: int, *names: str) -> Value:
+    def argument(self, at: int, *names: str) -> ExpressionValue:
         """Return an argument by its place or by one of its names."""
         if at == SELF:
             return self.receiver
@@ -107,8 +107,8 @@ class Call(NamedTuple):
 class PythonReader(ast.NodeVisitor):
     """Reads one cell. `known` are the names of earlier cells."""
 
-    def __init__(self, index: RuleIndex, known: Mapping[str, Value]) -> None:
-        self.names: dict[str, Value] = {}
+    def __init__(self, index: RuleIndex, known: Mapping[str, ExpressionValue]) -> None:
+        self.names: dict[str, ExpressionValue] = {}
         """What the cell assigned."""
         self._index = index
         self._known = known
@@ -195,7 +195,7 @@ class PythonReader(ast.NodeVisitor):
             self._findings.row(row, line, ref)
         return bool(rows)
 
-    def visit(self, node: ast.AST) -> Value:
+    def visit(self, node: ast.AST) -> ExpressionValue:
         """Note what the rules know of a node and all in it; return what is known of an expression."""
         if isinstance(node, ast.expr | ast.stmt):
             self._step()
@@ -231,7 +231,7 @@ class PythonReader(ast.NodeVisitor):
             self._import(alias.name, node.lineno)
             self._findings.text(alias.name, node.lineno)
             name = alias.name if alias.asname else alias.name.partition(".")[0]
-            self._bind_name(alias.asname or name, Value(canonical(name)))
+            self._bind_name(alias.asname or name, ExpressionValue(canonical(name)))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         """Bind names of a module; all that the rules know of it for a star."""
@@ -242,7 +242,7 @@ class PythonReader(ast.NodeVisitor):
         for alias in node.names:
             for name in self._index.members.get(module, ()) if alias.name == "*" else (alias.name,):
                 self._step()
-                value = Value(canonical(f"{module}.{name}"))
+                value = ExpressionValue(canonical(f"{module}.{name}"))
                 if alias.name != "*":
                     self._mention(value, node.lineno)
                 self._bind_name(alias.asname or name, value)
@@ -291,22 +291,22 @@ class PythonReader(ast.NodeVisitor):
 
     # --- names -----------------------------------------------------------------------------------------------------
 
-    def _named(self, name: str) -> Value:
+    def _named(self, name: str) -> ExpressionValue:
         """Return what a name means here."""
         for scope in (*reversed(self._scopes), self._known):
-            found: Value | None = scope.get(name)
+            found: ExpressionValue | None = scope.get(name)
             if found is not None:
                 return found
         if name in MODULES or name == "get_ipython":
-            return Value(name)
+            return ExpressionValue(name)
         if name in BUILTINS:
-            return Value(canonical(f"builtins.{name}"))
-        return Value(SHORT[name]) if name in SHORT else UNKNOWN
+            return ExpressionValue(canonical(f"builtins.{name}"))
+        return ExpressionValue(SHORT[name]) if name in SHORT else UNKNOWN
 
-    def _bind_name(self, name: str, value: Value) -> None:
+    def _bind_name(self, name: str, value: ExpressionValue) -> None:
         self._scopes[-1][name] = value
 
-    def _bind(self, node: ast.expr, value: Value, *, constant: bool = False) -> None:
+    def _bind(self, node: ast.expr, value: ExpressionValue, *, constant: bool = False) -> None:
         """Give a value to the target of an assignment; of what is not one name, nothing is known afterwards."""
         match node:
             case ast.Name():
@@ -328,34 +328,34 @@ class PythonReader(ast.NodeVisitor):
         if not known and not constant and module in PATCHED and name not in ASSIGNABLE:
             self._findings.add(ScreenCode.PERSIST_PATCH, line, f"{module}.{name}")
 
-    def _bare(self, node: ast.expr) -> Value:
+    def _bare(self, node: ast.expr) -> ExpressionValue:
         """Return what a name or an attribute is, without noting that it is mentioned."""
         if isinstance(node, ast.Name):
             return self._named(node.id)
         return self._member(node, self._bare(node.value)) if isinstance(node, ast.Attribute) else self.visit(node)
 
-    def _member(self, node: ast.Attribute, owner: Value) -> Value:
+    def _member(self, node: ast.Attribute, owner: ExpressionValue) -> ExpressionValue:
         self._step()
         for row in self._index.exactly("attribute", node.attr):
             self._findings.row(row, node.lineno, node.attr)
         if owner.ref is None or len(owner.ref) > MAX_REF:
             return UNKNOWN
-        return Value(canonical(f"{owner.ref}.{node.attr}"))
+        return ExpressionValue(canonical(f"{owner.ref}.{node.attr}"))
 
-    def _mention(self, value: Value, line: int) -> None:
+    def _mention(self, value: ExpressionValue, line: int) -> None:
         """Note what the rules know of a name that is used in any way."""
         if value.ref is not None:
             self._used.append(value.ref)
             self._note(value.ref, line, "name")
 
-    def _by_text(self, owner: str, name: Value, line: int) -> Value:
+    def _by_text(self, owner: str, name: ExpressionValue, line: int) -> ExpressionValue:
         """Return what has a name that is given as a text, and note it as if it stood there."""
         key = name.exact
         if key is None or len(key) > MAX_REF:
             if owner in PATCHED:
                 self._findings.add(ScreenCode.DYNAMIC_ATTRIBUTE, line, owner)
             return UNKNOWN
-        found = Value(canonical(f"{owner}.{key}")) if owner else self._named(key)
+        found = ExpressionValue(canonical(f"{owner}.{key}")) if owner else self._named(key)
         attributes = tuple(self._index.exactly("attribute", key))
         known = found.ref is not None and self._note(found.ref, line, "name", "call")
         for row in attributes:
@@ -368,15 +368,15 @@ class PythonReader(ast.NodeVisitor):
 
     # --- expressions -----------------------------------------------------------------------------------------------
 
-    def visit_Constant(self, node: ast.Constant) -> Value:
+    def visit_Constant(self, node: ast.Constant) -> ExpressionValue:
         """Read a text."""
         if not isinstance(node.value, str | bytes):
             return UNKNOWN
         text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
         self._findings.text(text, node.lineno)
-        return Value(text=text)
+        return ExpressionValue(text=text)
 
-    def visit_Name(self, node: ast.Name) -> Value:
+    def visit_Name(self, node: ast.Name) -> ExpressionValue:
         """Read a name; one that is bound otherwise than by a plain assignment is unknown from here on."""
         if not isinstance(node.ctx, ast.Load):
             self._bind_name(node.id, UNKNOWN)
@@ -387,7 +387,7 @@ class PythonReader(ast.NodeVisitor):
         self._mention(value, node.lineno)
         return value
 
-    def visit_Attribute(self, node: ast.Attribute) -> Value:
+    def visit_Attribute(self, node: ast.Attribute) -> ExpressionValue:
         """Read an attribute."""
         value = self._member(node, self._bare(node.value))
         self._mention(value, node.lineno)
@@ -399,7 +399,7 @@ class PythonReader(ast.NodeVisitor):
             self._findings.add(ScreenCode.DATA_PEOPLE, node.lineno, node.left.id)
         self.generic_visit(node)
 
-    def visit_BinOp(self, node: ast.BinOp) -> Value:
+    def visit_BinOp(self, node: ast.BinOp) -> ExpressionValue:
         """Read texts that are added, and paths that are joined; of a template, the text itself."""
         chain: list[ast.BinOp] = []
         left: ast.expr = node
@@ -416,7 +416,7 @@ class PythonReader(ast.NodeVisitor):
             return UNKNOWN
         return self._composed(parts, node.lineno, between, first.ref if between else None)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ExpressionValue:
         """Read an f-string."""
         parts: list[str | None] = []
         for part in node.values:
@@ -425,10 +425,12 @@ class PythonReader(ast.NodeVisitor):
             parts.append(self.visit(part.value if isinstance(part, ast.FormattedValue) else part).text)
         return self._composed(parts, node.lineno)
 
-    def _composed(self, parts: list[str | None], line: int, between: str = "", ref: str | None = None) -> Value:
+    def _composed(
+        self, parts: list[str | None], line: int, between: str = "", ref: str | None = None
+    ) -> ExpressionValue:
         """Return a text that is put together of parts, and have it searched."""
         if not any(parts):
-            return Value(ref)
+            return ExpressionValue(ref)
         kept, length = list[str](), 0
         for part in parts:
             kept.append((UNKNOWN_PART if part is None else part)[: MAX_TEXT - length])
@@ -440,9 +442,9 @@ class PythonReader(ast.NodeVisitor):
         self._step(text)
         if len(parts) > 1:
             self._findings.text(text, line)
-        return Value(ref, text, composed=len(parts) > 1)
+        return ExpressionValue(ref, text, composed=len(parts) > 1)
 
-    def visit_List(self, node: ast.List | ast.Tuple) -> Value:
+    def visit_List(self, node: ast.List | ast.Tuple) -> ExpressionValue:
         """Read a list, which may be a command."""
         if not isinstance(node.ctx, ast.Load):
             self.generic_visit(node)
@@ -451,11 +453,11 @@ class PythonReader(ast.NodeVisitor):
         if not any(texts):
             return UNKNOWN
         self._step(*texts)
-        return Value(text=shlex.join(UNKNOWN_PART if text is None else text for text in texts)[:MAX_TEXT])
+        return ExpressionValue(text=shlex.join(UNKNOWN_PART if text is None else text for text in texts)[:MAX_TEXT])
 
     visit_Tuple = visit_List  # noqa: N815
 
-    def visit_Subscript(self, node: ast.Subscript) -> Value:
+    def visit_Subscript(self, node: ast.Subscript) -> ExpressionValue:
         """Read what a key gives: of the environment, or of a namespace."""
         ref, key = self._bare(node.value).ref, self.visit(node.slice)
         if ref is None:
@@ -466,18 +468,18 @@ class PythonReader(ast.NodeVisitor):
             return self._by_text("", key, node.lineno)
         if ref.endswith(".__dict__") or ref == "builtins":
             return self._by_text(ref.removesuffix(".__dict__"), key, node.lineno)
-        return Value(f"{ref}[]") if len(ref) < MAX_REF else UNKNOWN
+        return ExpressionValue(f"{ref}[]") if len(ref) < MAX_REF else UNKNOWN
 
-    def _variable(self, key: Value, line: int) -> Value:
+    def _variable(self, key: ExpressionValue, line: int) -> ExpressionValue:
         """Return what is known of a variable of the environment, and note one that is named like a secret."""
         if key.text is not None and SECRET.search(key.text):
             self._findings.add(ScreenCode.CREDENTIAL_VARIABLE, line, key.text)
             self._used.append("os.environ")
-        return Value(text="~") if key.text in ("HOME", "USERPROFILE") else UNKNOWN
+        return ExpressionValue(text="~") if key.text in ("HOME", "USERPROFILE") else UNKNOWN
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
-    def visit_Call(self, node: ast.Call) -> Value:
+    def visit_Call(self, node: ast.Call) -> ExpressionValue:
         """Read a call: what is called, and what it is given."""
         func, receiver, method = node.func, UNKNOWN, ""
         if isinstance(func, ast.Attribute):
@@ -496,13 +498,13 @@ class PythonReader(ast.NodeVisitor):
         args = [self.visit(arg) for arg in node.args]
         keywords = {word.arg or "**": self.visit(word.value) for word in node.keywords}
         self._step(receiver.text, *(value.text for value in (*args, *keywords.values())))
-        call = Call(target.ref or "", receiver, method, args, keywords, node.lineno)
+        call = SyntaxCall(target.ref or "", receiver, method, args, keywords, node.lineno)
         self._noted(call)
         self._flows(call, before)
         self._used += [one for one in (receiver.ref, target.ref) if one is not None]
         return self._result(call, node)
 
-    def _noted(self, call: Call) -> None:
+    def _noted(self, call: SyntaxCall) -> None:
         if call.name:
             for row in self._index.of(call.name, "name", "call"):
                 if not self._is_harmless(call, row.code):
@@ -515,7 +517,7 @@ class PythonReader(ast.NodeVisitor):
             for row in self._index.exactly("method", call.method):
                 self._findings.row(row, call.line, f".{call.method}()")
 
-    def _is_harmless(self, call: Call, code: str) -> bool:
+    def _is_harmless(self, call: SyntaxCall, code: str) -> bool:
         """Return whether what a rule finds in a call is nothing, because of what the call is given."""
         first = call.argument(0, "command", "cmd", "source", "expression")
         if code == ScreenCode.PROCESS_SHELL.code and first.text and PLAIN_COMMAND.match(first.text):
@@ -528,7 +530,7 @@ class PythonReader(ast.NodeVisitor):
             return "Safe" in loader or "Base" in loader
         return call.name in ("importlib.reload", "signal.signal")
 
-    def _flows(self, call: Call, before: int) -> None:
+    def _flows(self, call: SyntaxCall, before: int) -> None:
         """Note what is given to a call that must not be given to it: the names used in its own expression."""
         called = call.name or f".{call.method}"
         flows = [(given, row) for pattern, given, row in self._index.flows if pattern.fullmatch(called)]
@@ -539,7 +541,7 @@ class PythonReader(ast.NodeVisitor):
                 if pattern.search(given) is not None:
                     self._findings.row(row, call.line, called)
 
-    def _result(self, call: Call, node: ast.Call) -> Value:
+    def _result(self, call: SyntaxCall, node: ast.Call) -> ExpressionValue:
         """Read what a call is given, by what is called; return what is known of its result."""
         name, first, line = call.name, call.argument(0), call.line
         self._paths(call)
@@ -563,12 +565,12 @@ class PythonReader(ast.NodeVisitor):
         elif name in JOINS:
             return self._composed([arg.text for arg in call.args], line, "/", JOINS[name])
         elif name == "pathlib.Path.home":
-            return Value("pathlib.Path()", "~")
+            return ExpressionValue("pathlib.Path()", "~")
         elif call.method == "format":
             return self._composed([call.receiver.text, None], line)
-        return Value(f"{name}()") if name and len(name) < MAX_REF else UNKNOWN
+        return ExpressionValue(f"{name}()") if name and len(name) < MAX_REF else UNKNOWN
 
-    def _paths(self, call: Call) -> None:
+    def _paths(self, call: SyntaxCall) -> None:
         """Note what a call does with the paths that it is given."""
         verbs = VERBS.get(call.name) or VERBS.get(f".{call.method}", ())
         if call.name in ("builtins.open", "pathlib.Path().open"):
@@ -584,7 +586,7 @@ class PythonReader(ast.NodeVisitor):
             elif verb == "write" and (path.ref or "").endswith(".__file__"):
                 self._findings.add(ScreenCode.PERSIST_PACKAGE, call.line, path.ref or "")
 
-    def _command(self, call: Call, node: ast.Call) -> None:
+    def _command(self, call: SyntaxCall, node: ast.Call) -> None:
         """Read the command of a call: a list of words, or a text for a shell."""
         command = call.argument(0, "args", "cmd", "command", "file").text
         if call.name.startswith(("subprocess.", "asyncio.")):
@@ -599,7 +601,7 @@ class PythonReader(ast.NodeVisitor):
         if command is not None:
             self._shell.read(command, call.line)
 
-    def _import_call(self, call: Call) -> Value:
+    def _import_call(self, call: SyntaxCall) -> ExpressionValue:
         """Read an import by a name that is given as a text."""
         name = call.argument(0, "name")
         if name.exact is None:
@@ -610,9 +612,9 @@ class PythonReader(ast.NodeVisitor):
         if name.composed:
             self._findings.add(ScreenCode.HIDDEN_NAME, call.line, module)
         whole = call.name == "importlib.import_module" or "fromlist" in call.keywords
-        return Value(canonical(module if whole else module.partition(".")[0]))
+        return ExpressionValue(canonical(module if whole else module.partition(".")[0]))
 
-    def _ipython(self, call: Call, first: str) -> None:
+    def _ipython(self, call: SyntaxCall, first: str) -> None:
         """Read a method of IPython's shell, which signs at the start of a line come to."""
         second, third = (call.argument(at).text or "" for at in (1, 2))
         if call.name == "get_ipython().run_line_magic":

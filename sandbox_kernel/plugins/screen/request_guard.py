@@ -17,7 +17,7 @@ from .settings import ScreenSettings
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding, Screened
-    from .screen import Screen
+    from .screen import CellScreen
 
 MAX_EXPRESSIONS = 100
 """Of one request; one with more is not let through where the screen blocks."""
@@ -44,18 +44,18 @@ class ScreenGuard(SessionService):
     def __init__(self, settings: Settings, session: SessionHandle) -> None:
         self._settings = settings.of(ScreenSettings)
         self._emit = session.emit
-        self._made: Screen | None = None
+        self._made: CellScreen | None = None
 
     @property
-    def _screen(self) -> Screen:
+    def _screen(self) -> CellScreen:
         if self._made is None:
             from .operator_rules import changes
             from .rule_index import RuleIndex
-            from .screen import Screen
+            from .screen import CellScreen
 
             text = self._settings.screen_rules
             index = None if text is None else RuleIndex(changes(text))
-            self._made = Screen(index, overrides=self._settings.screen_overrides == "allow")
+            self._made = CellScreen(index, overrides=self._settings.screen_overrides == "allow")
         return self._made
 
     def kernel_gone(self) -> None:

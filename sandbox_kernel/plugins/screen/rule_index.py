@@ -34,7 +34,7 @@ _NAMES = ("name", "call", "endless", "method", "attribute", "define", "import")
 _PATTERNS = ("text", "shell", "script")
 
 
-class Row(NamedTuple):
+class RuleRow(NamedTuple):
     """What a finding of a rule says, whatever part of the rule found it."""
 
     code: str
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     remedy: str
 
 
-Own = tuple[Row, tuple[tuple[str, str], ...]]
+Own = tuple[RuleRow, tuple[tuple[str, str], ...]]
 """A rule of an operator's: a row, and the lines of the rule, each in two: its first word, and what follows."""
 
 
@@ -64,19 +64,19 @@ class RuleIndex:
 
     def __init__(self, changes: Changes = Changes()) -> None:  # noqa: B008 (a value that nobody can change)
         self.changes = changes
-        self.rows: dict[str, Row] = {}
-        self._names: dict[str, dict[str, list[Row]]] = {kind: {} for kind in _NAMES}
-        self._patterns: dict[str, list[tuple[re.Pattern[str], Row]]] = {kind: [] for kind in _PATTERNS}
-        self.flows: list[tuple[re.Pattern[str], re.Pattern[str], Row]] = []
+        self.rows: dict[str, RuleRow] = {}
+        self._names: dict[str, dict[str, list[RuleRow]]] = {kind: {} for kind in _NAMES}
+        self._patterns: dict[str, list[tuple[re.Pattern[str], RuleRow]]] = {kind: [] for kind in _PATTERNS}
+        self.flows: list[tuple[re.Pattern[str], re.Pattern[str], RuleRow]] = []
         definitions = dict(line.split(" ", 1) for line in _lines(_RULES / "definitions.txt"))
         codes = {one.code: one for one in ScreenCode}
         for path in sorted(_RULES.glob("*.txt")):
-            row: Row | None = None
+            row: RuleRow | None = None
             for line in _lines(path) if path.stem != "definitions" else ():
                 if (match := _RULE.fullmatch(line)) is not None:
                     code, cwe = codes[match[1]], int(match[3]) if match[3] else None
                     weight = changes.weights.get(code.code, WEIGHTS[match[2]])
-                    row = Row(code.code, path.stem, weight, cwe, code.text, code.remedy) if weight else None
+                    row = RuleRow(code.code, path.stem, weight, cwe, code.text, code.remedy) if weight else None
                     self.rows |= {} if row is None else {row.code: row}
                 elif row is not None:
                     kind, _, text = line.partition(" ")
@@ -97,7 +97,7 @@ class RuleIndex:
                     self.members.setdefault(head, set()).add(last)
                 head, dot, last = head.rpartition(".")
 
-    def _add(self, row: Row, kind: str, text: str) -> None:
+    def _add(self, row: RuleRow, kind: str, text: str) -> None:
         if kind in _PATTERNS:
             self._patterns[kind].append((re.compile(text), row))
         elif kind == "flow":
@@ -107,9 +107,9 @@ class RuleIndex:
             for name in text.split():
                 self._names[kind].setdefault(name, []).append(row)
 
-    def _of(self, name: str, *kinds: str) -> tuple[Row, ...]:
+    def _of(self, name: str, *kinds: str) -> tuple[RuleRow, ...]:
         """Return the rules that know a dotted name, by itself or by `a.b.*`, in tables of these kinds."""
-        found: dict[Row, None] = {}
+        found: dict[RuleRow, None] = {}
         for table in (self._names[kind] for kind in kinds):
             found |= dict.fromkeys(table.get(name, ()))
             head = name
@@ -118,11 +118,11 @@ class RuleIndex:
                 found |= dict.fromkeys(table.get(f"{head}.*", ()))
         return tuple(found)
 
-    def exactly(self, kind: str, name: str) -> Iterable[Row]:
+    def exactly(self, kind: str, name: str) -> Iterable[RuleRow]:
         """Return the rules about a method, an attribute or a definition of this name."""
         return self._names[kind].get(name, ())
 
-    def of_import(self, module: str) -> list[Row]:
+    def of_import(self, module: str) -> list[RuleRow]:
         """Return the rules about a module that is imported, the operator's lists among them."""
         top, changes = module.partition(".")[0], self.changes
         rows = list(dict.fromkeys((*self.of(module, "import"), *self.of(top, "import"))))

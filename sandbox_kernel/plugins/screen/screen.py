@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...core.screen_findings import Screened
-from .python_reader import UNKNOWN, PythonReader, Value
+from .python_reader import UNKNOWN, ExpressionValue, PythonReader
 from .rule_index import RuleIndex, default
 
 MAX_NAMES = 3000
@@ -17,16 +17,16 @@ _ALLOWS = re.compile(
 )
 
 
-class Screen:
+class CellScreen:
     """Screens the cells of a session, or of a notebook, one after another."""
 
     def __init__(self, index: RuleIndex | None = None, *, overrides: bool = True) -> None:
         """`overrides`: whether a comment in a cell may allow what was found in it."""
         self._index = index or default()
         self._overrides = overrides
-        self.names: dict[str, Value] = {}
+        self.names: dict[str, ExpressionValue] = {}
         """What is known of the names of the cells that ran; at most `MAX_NAMES`."""
-        self._last: tuple[str, dict[str, Value]] = "", {}
+        self._last: tuple[str, dict[str, ExpressionValue]] = "", {}
         """The cell that was read last, and the names that it leaves if it runs."""
 
     def forget(self) -> None:

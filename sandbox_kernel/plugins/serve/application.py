@@ -20,7 +20,7 @@ from .address_token import AddressToken
 from .codes import ServeCode
 from .domain import SandboxHosts
 from .e2b import wire as e2b
-from .guard import Guard
+from .guard import RouteGuard
 from .jupyter import wire as jupyter
 from .librechat import wire as librechat
 from .mcp_wire import McpWire
@@ -30,7 +30,7 @@ from .requests import answer, error
 from .tenants import Tenant, Tenants
 from .token_file import METRICS, Tokens
 
-WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (
+WIRES: tuple[Callable[[RouteGuard], Iterable[BaseRoute]], ...] = (
     e2b.routes,
     jupyter.routes,
     librechat.routes,
@@ -42,7 +42,7 @@ WIRES: tuple[Callable[[Guard], Iterable[BaseRoute]], ...] = (
 def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
     """Return the web application. `known` are the names under which it is reached."""
     tenants.names = set(tokens.names) - {METRICS}
-    guard, mcp = Guard(tenants, tokens), McpWire(tenants)
+    guard, mcp = RouteGuard(tenants, tokens), McpWire(tenants)
     refused: Any = {HTTPException: _refused}
     inside = Starlette(routes=list(e2b.in_sandboxes(guard)), exception_handlers=refused)
 

@@ -32,7 +32,7 @@ from .codes import ServeCode
 
 if TYPE_CHECKING:
     from .certificates import Certificates
-    from .place import Place
+    from .place import ServerAddress
     from .tenants import ServeLimits, Tenants
     from .token_file import Tokens
 
@@ -195,14 +195,14 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from .domain import checked
     from .jupyter.front import front_of
     from .lease_files import LeaseFiles
-    from .place import Place
+    from .place import ServerAddress
     from .replicas import Replicas, parsed
     from .signed_tokens import signers_of
     from .tenants import Tenants
     from .token_file import METRICS
 
     domain = None if options.domain is None else checked(options.domain)
-    place = Place(
+    place = ServerAddress(
         host=options.host,
         port=options.port,
         names=tuple(options.allowed_host),
@@ -360,7 +360,7 @@ async def _unknown(domain: str) -> str:
 
 
 def _words(
-    address: tuple[Any, ...], place: Place, path: Path, tokens: Tokens, certificates: Certificates | None
+    address: tuple[Any, ...], place: ServerAddress, path: Path, tokens: Tokens, certificates: Certificates | None
 ) -> str:
     """Return what the operator is told: the address, where the tokens lie, and what clients set."""
     from .token_file import METRICS

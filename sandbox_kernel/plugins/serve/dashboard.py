@@ -26,7 +26,7 @@ from ...core.errors import SandboxError
 from ...core.model import SandboxSample
 from ...core.package_files import PACKAGE
 from ...sdk.client import session_of
-from .guard import Guard
+from .guard import RouteGuard
 from .requests import answer
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS
@@ -91,7 +91,7 @@ class Board:
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
 
 
-class Source(Protocol):
+class DashboardSource(Protocol):
     """What a page is about."""
 
     async def read(self, observer: Tenant) -> Board:
@@ -230,7 +230,7 @@ class OfTenants:
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def routes(guard: Guard, source: Source) -> Iterable[BaseRoute]:
+def routes(guard: RouteGuard, source: DashboardSource) -> Iterable[BaseRoute]:
     """Return the page, for everybody, and its data, for whom a token opens it."""
 
     async def data(request: Request, tenants: Tenants, observer: Tenant) -> Response:

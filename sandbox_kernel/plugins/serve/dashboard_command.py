@@ -10,7 +10,7 @@ from ...config.sources import from_files_for_all, resolve
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError, EngineUnavailable
 from ...core.model import SandboxSample, Settings, format_bytes
-from ...engines.inspectable import Crowd, Crowded, Inspectable, Listed, use_of, user_of
+from ...engines.inspectable import Crowded, CrowdInfo, Inspectable, Listed, use_of, user_of
 from ...engines.select import make_engine_of_all
 from ..mcp.server_process import asked_to_end, require_packages, say
 from .codes import ServeCode
@@ -52,16 +52,16 @@ async def _serve(port: int, settings: Settings) -> None:
 
     from ..mcp.web_server import RequestFilter, WebServer
     from .dashboard import routes
-    from .guard import Guard
-    from .place import Place
+    from .guard import RouteGuard
+    from .place import ServerAddress
     from .tenants import ServeLimits, Tenants
     from .token_file import METRICS, Tokens, new_token
 
     engine = await make_engine_of_all(settings)
-    place = Place(host="127.0.0.1", port=port)
+    place = ServerAddress(host="127.0.0.1", port=port)
     listener = place.listen()
     token = new_token()
-    guard = Guard(Tenants({}, ServeLimits()), Tokens([(METRICS, token)]))
+    guard = RouteGuard(Tenants({}, ServeLimits()), Tokens([(METRICS, token)]))
     app = Starlette(
         routes=list(routes(guard, OfEngine(engine))), middleware=[Middleware(RequestFilter, known=place.known())]
     )
@@ -135,7 +135,7 @@ class OfEngine:
         )
 
 
-def _users(rows: tuple[SandboxRow, ...], crowd: Crowd | None) -> tuple[UserRow, ...]:
+def _users(rows: tuple[SandboxRow, ...], crowd: CrowdInfo | None) -> tuple[UserRow, ...]:
     """Return a row for each user: as a broker counts them, or else by their sandboxes."""
     from .dashboard import UserRow
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
-from ..mcp.web_server import Authority, Names, authority, refuse
+from ..mcp.web_server import HostPort, Names, authority, refuse
 from .codes import ServeCode
 from .requests import error
 
@@ -41,8 +41,8 @@ def checked(domain: str) -> str:
 class DomainNames(Names):
     """The names of a server, with those below its domain."""
 
-    def __init__(self, given: Iterable[Authority] = (), domain: str | None = None) -> None:
-        own = () if domain is None else (Authority(domain, None), Authority(f"api.{domain}", None))
+    def __init__(self, given: Iterable[HostPort] = (), domain: str | None = None) -> None:
+        own = () if domain is None else (HostPort(domain, None), HostPort(f"api.{domain}", None))
         super().__init__((*given, *own))
         self._domain = domain
 

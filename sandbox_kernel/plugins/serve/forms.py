@@ -55,7 +55,7 @@ class FormFile:
         return cast("IO[bytes]", self)
 
 
-class _Reader:
+class _FormReader:
     """What a parser finds, part by part. Methods raise `Refusal`."""
 
     def __init__(self, content: IO[bytes], fields: int, file: bytes) -> None:
@@ -139,7 +139,7 @@ async def form_of(request: Request, limit: int, fields: int = 0, file: str = "")
     if kind.lower() != b"multipart/form-data":
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body of this request is a form (multipart/form-data)")
     with spool(MAX_MEMORY) as content:
-        reader = _Reader(content, fields, file.encode())
+        reader = _FormReader(content, fields, file.encode())
         try:
             parser = MultipartParser(said.get(b"boundary", b""), reader.callbacks())
             async for piece in pieces_of(request, limit + MAX_FORM):

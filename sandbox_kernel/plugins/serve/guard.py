@@ -1,6 +1,6 @@
 """What all wires share before a request is served: whose it is, how many of them there are, and what refuses it.
 
-A wire is a function that takes the `Guard` and returns its routes (`application.WIRES`).
+A wire is a function that takes the `RouteGuard` and returns its routes (`application.WIRES`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tokens_in(request: HTTPConnection) -> list[str]:
     return [*([] if key is None else [key]), *([token.strip()] if scheme.lower() in SCHEMES else [])]
 
 
-class Guard:
+class RouteGuard:
     """Stands before every route of every wire."""
 
     def __init__(self, tenants: Tenants, tokens: Tokens) -> None:

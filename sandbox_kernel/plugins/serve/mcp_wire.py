@@ -14,10 +14,10 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from ...sdk.client import AsyncSandbox
-from ..mcp.clients import Clients, Refused, ServerLimits
+from ..mcp.clients import Clients, RefusedCall, ServerLimits
 from ..mcp.http_server import PATH, connections
 from ..mcp.server import make_server
-from .guard import Guard
+from .guard import RouteGuard
 from .replicas import asking
 from .requests import Refusal
 from .tenants import TEMPLATE, Tenant, Tenants
@@ -36,7 +36,7 @@ class McpWire:
         self._clients = Clients(settings, limits, self._make)
         self._app, self.run = connections(make_server(settings, limits, self._clients, http=True), self._clients)
 
-    def routes(self, guard: Guard) -> Iterable[BaseRoute]:
+    def routes(self, guard: RouteGuard) -> Iterable[BaseRoute]:
         for method in ("GET", "POST", "DELETE"):
             yield guard.route(method, PATH, self._answer)
 
@@ -57,7 +57,7 @@ class McpWire:
             with asking(self._last[owner], owner):  # what runs here is no request's
                 return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", lifetime, make=make)).sandbox
         except Refusal as refusal:
-            raise Refused(refusal.code, str(refusal)) from None
+            raise RefusedCall(refusal.code, str(refusal)) from None
 
     async def close(self) -> None:
         """End the sessions of all clients. Idempotent."""

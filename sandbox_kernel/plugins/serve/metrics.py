@@ -6,7 +6,7 @@ import resource
 from collections import Counter
 from collections.abc import Iterable
 
-from ...core.prometheus_text import Page, Seconds
+from ...core.prometheus_text import MetricsPage, Seconds
 
 WIRES = ("jupyter", "librechat", "mcp", "open-terminal")
 """By the first part of a path; all other paths are E2B's."""
@@ -18,7 +18,7 @@ def wire_of(path: str) -> str:
     return first if first in WIRES else "e2b"
 
 
-class Figures:
+class TenantFigures:
     """What is counted of one tenant from the server's start on."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Figures:
 class Now:
     """What one tenant has now."""
 
-    def __init__(self, name: str, figures: Figures, states: Iterable[str], requests: int, longest: float) -> None:
+    def __init__(self, name: str, figures: TenantFigures, states: Iterable[str], requests: int, longest: float) -> None:
         self.labels = {"tenant": name}
         self.figures = figures
         self.states = Counter({"running": 0, "paused": 0})
@@ -43,7 +43,7 @@ class Now:
 
 def page(tenants: list[Now], strangers: int | None) -> str:
     """Return the figures of some tenants; `strangers` are requests without a token of this server, for all tenants."""
-    found = Page("sandbox_kernel_serve")
+    found = MetricsPage("sandbox_kernel_serve")
     states = (({**one.labels, "state": state}, count) for one in tenants for state, count in sorted(one.states.items()))
     found.add("sandboxes", "gauge", "Sandboxes by state.", states)
     found.add("requests", "gauge", "Requests and streams under way.", ((one.labels, one.requests) for one in tenants))

@@ -11,7 +11,7 @@ from .domain import DomainNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place(web_server.Place):
+class ServerAddress(web_server.ListenAddress):
     """See the module."""
 
     tls: bool = False

@@ -96,7 +96,7 @@ class Locus:
     """By which any replica could make it; empty for one that is where it is, or nowhere."""
 
 
-class Peer(NamedTuple):
+class ReplicaPeer(NamedTuple):
     address: str
     port: int
     name: str
@@ -154,7 +154,7 @@ class Replicas:
         self._tls = tls
         self._known: dict[tuple[str, int], _Addresses] = {one: _Addresses() for one in peers}
         self._looking: asyncio.Task[None] | None = None
-        self._turns: dict[tuple[Peer, str | None], asyncio.Semaphore] = {}
+        self._turns: dict[tuple[ReplicaPeer, str | None], asyncio.Semaphore] = {}
         self._tasks = Tasks()
 
     async def other(
@@ -208,18 +208,18 @@ class Replicas:
         found = await asyncio.gather(*(self._list(peer, scope) for peer in await self._peers()))
         return [row for rows in found for row in rows]
 
-    def _turn(self, peer: Peer, owner: str | None) -> asyncio.Semaphore:
+    def _turn(self, peer: ReplicaPeer, owner: str | None) -> asyncio.Semaphore:
         """Return what is held for a question of a tenant's; None is any stranger."""
         return self._turns.setdefault((peer, owner), asyncio.Semaphore(MAX_ASKS))
 
-    async def _holder(self, scope: Scope, name: str, owner: str | None) -> tuple[Peer, str] | None:
+    async def _holder(self, scope: Scope, name: str, owner: str | None) -> tuple[ReplicaPeer, str] | None:
         """Return the peer that has a sandbox, and whose it is there.
 
         Where none does, the one that is to make it; None is this replica.
         """
         hold = self._tasks.hold
         asks = [hold(self._ask(peer, scope, owner), "a question to a peer") for peer in await self._peers()]
-        owners: dict[str, Peer | None] = {self.id: None}
+        owners: dict[str, ReplicaPeer | None] = {self.id: None}
         try:
             for ask in asyncio.as_completed(asks):
                 said = await ask
@@ -236,7 +236,7 @@ class Replicas:
         peer = owners[max(owners, key=lambda one: hashlib.sha256(f"{one} {name}".encode()).digest())]
         return None if peer is None else (peer, owner or "")
 
-    async def _ask(self, peer: Peer, scope: Scope, owner: str | None) -> _Answer | None:
+    async def _ask(self, peer: ReplicaPeer, scope: Scope, owner: str | None) -> _Answer | None:
         """Ask a peer whether it has the sandbox of a request; None for one that does not say.
 
         Nobody at its address is an answer without an id.
@@ -259,7 +259,7 @@ class Replicas:
         has = int(number) if _NUMBER.fullmatch(number) else None
         return _Answer(peer, said[REPLICA].decode(), is_there=head.status_code == 204, owner=whose, has=has)
 
-    async def _list(self, peer: Peer, scope: Scope) -> list[dict[str, Any]]:
+    async def _list(self, peer: ReplicaPeer, scope: Scope) -> list[dict[str, Any]]:
         content, about = b"", _asking.get()
         owner = "" if about is None else about[1]
         try:
@@ -280,7 +280,7 @@ class Replicas:
             return []
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
-    async def _peers(self) -> list[Peer]:
+    async def _peers(self) -> list[ReplicaPeer]:
         """Return the addresses of all peers; this replica may be one of them.
 
         All who ask meanwhile wait for one lookup. A name that cannot be looked up keeps the addresses that it had.
@@ -308,12 +308,12 @@ class Replicas:
             if time.monotonic() - known.good >= KEPT_SECONDS:
                 known.found = []
         else:
-            known.found = [Peer(str(address[0]), port, name) for *_, address in found]
+            known.found = [ReplicaPeer(str(address[0]), port, name) for *_, address in found]
             known.failed, known.good = False, time.monotonic()
         known.when = time.monotonic()
 
     @asynccontextmanager
-    async def connected(self, peer: Peer) -> AsyncIterator[_Wire]:
+    async def connected(self, peer: ReplicaPeer) -> AsyncIterator[_Wire]:
         """Give a connection of HTTP. Raises `OSError`, `TimeoutError`."""
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
@@ -329,7 +329,7 @@ class Replicas:
         finally:
             writer.transport.abort()
 
-    async def websocket(self, peer: Peer, scope: Scope) -> Any:
+    async def websocket(self, peer: ReplicaPeer, scope: Scope) -> Any:
         """Return a WebSocket to a peer. Raises `OSError`, `TimeoutError`, `WebSocketException`."""
         left_out = {b"host", b"user-agent"}
         headers = [
@@ -370,7 +370,7 @@ class _Connect(connect):
 class _Addresses:
     """Of one name."""
 
-    found: list[Peer] = field(default_factory=list)
+    found: list[ReplicaPeer] = field(default_factory=list)
     when: float = -RESOLVED_SECONDS
     """When it was looked up last, and when with success."""
     good: float = -KEPT_SECONDS
@@ -385,7 +385,7 @@ _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 class _Answer:
     """What a peer says of a request."""
 
-    peer: Peer
+    peer: ReplicaPeer
     id: str
     is_there: bool
     owner: str
@@ -484,7 +484,7 @@ class _Wire:
 class _Forward:
     """Passes one request, or one WebSocket, to the peer that has its sandbox."""
 
-    def __init__(self, replicas: Replicas, peer: Peer, widen: bool, owner: str = "") -> None:
+    def __init__(self, replicas: Replicas, peer: ReplicaPeer, widen: bool, owner: str = "") -> None:
         self._replicas, self._peer, self._widen = replicas, peer, widen
         self.owner = owner
 

@@ -32,7 +32,7 @@ Put = Callable[[Piece], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class StreamForm:
     """How pieces look on a wire."""
 
     media_type: str
@@ -44,10 +44,12 @@ class Form:
     end: bytes = b""
 
 
-class Stream:
+class TaskResponse:
     """One task, as the answer to a request."""
 
-    def __init__(self, tenants: Tenants, lease: Lease, work: Callable[[Put], Awaitable[None]], form: Form) -> None:
+    def __init__(
+        self, tenants: Tenants, lease: Lease, work: Callable[[Put], Awaitable[None]], form: StreamForm
+    ) -> None:
         """Start it. Raises `Refusal` if the sandbox has as many as it may have."""
         lease.check_calls(tenants.limits.calls_per_sandbox)
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(MAX_BACKLOG)

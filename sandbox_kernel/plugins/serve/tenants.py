@@ -31,7 +31,7 @@ from ...sdk.ownership import keeper
 from ...sdk.values import SandboxInfo
 from .codes import ServeCode
 from .lease_files import KeptLease, LeaseFiles
-from .metrics import Figures, Now, wire_of
+from .metrics import Now, TenantFigures, wire_of
 from .replicas import Replicas
 from .requests import Refusal
 from .token_file import METRICS
@@ -196,7 +196,7 @@ class Tenant:
     """Held by a file that comes: it lies on the disk of this machine meanwhile."""
     requests: int = 0
     turns: Turns = field(default_factory=Turns)
-    figures: Figures = field(default_factory=Figures)
+    figures: TenantFigures = field(default_factory=TenantFigures)
     making: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Held by whoever looks for a sandbox of a name, and makes it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...core.model import ExitReason, SandboxSpec
-from ...engines.base import Check, Handover
+from ...engines.base import AttestationCheck, Handover
 from ...engines.pipe import OverPipe, Pipe
 from .meeting_point import MeetingPoint, tried
 
@@ -37,7 +37,7 @@ class SharedContainer(OverPipe):
     def abandon(self) -> None:
         self._pipe.abandon()
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         raise NotImplementedError("the owner of the sandbox attests it")
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ...core.errors import EngineError, EngineUnavailable
 from ...core.helper_processes import start_apart
 from ...core.model import SCRATCH, SandboxSpec, Settings
-from ...engines.inspectable import Condition, EngineInfo, ImageInfo, Inspectable, Listed, Shown
+from ...engines.inspectable import EngineInfo, ImageInfo, Inspectable, Listed, MachineCondition, Shown
 from ...engines.pipe import Pipe
 from ...engines.select import AUTO, chosen, make_engine, of_session
 from ...engines.shipping import nested_config
@@ -116,7 +116,7 @@ class SharedEngine:
     async def info(self) -> EngineInfo:
         return await self.beneath.info()
 
-    async def conditions(self) -> tuple[Condition, ...]:
+    async def conditions(self) -> tuple[MachineCondition, ...]:
         return await self.beneath.conditions()
 
     async def list(self) -> tuple[Listed, ...]:

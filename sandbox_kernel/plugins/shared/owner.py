@@ -41,7 +41,7 @@ class NoFront:
     def drain(self) -> None: ...
 
 
-class Owner:
+class SharedOwner:
     """One shared sandbox."""
 
     def __init__(self, said: dict[str, Any]) -> None:
@@ -149,7 +149,7 @@ def forget(path: Path) -> None:
 
 async def run(path: Path, said: dict[str, Any]) -> None:
     """Own a sandbox, and listen at `path`, until the last kernel has left."""
-    owner = Owner(said)
+    owner = SharedOwner(said)
     try:
         await owner.serve(listen(path), path)
     finally:

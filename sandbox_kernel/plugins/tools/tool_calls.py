@@ -46,7 +46,7 @@ class CallFailed(Exception):
         self.note, self.name, self.text = note, name, text
 
 
-class Reader:
+class CallReader:
     """What comes on a connection, in pieces of its own."""
 
     def __init__(self, stream: Stream) -> None:
@@ -173,7 +173,7 @@ class ToolCalls(SessionService):
 
     async def serve(self, stream: Stream, cell: Cell) -> None:
         """Serve one connection, behind its preamble. Raises StreamReset."""
-        reader = Reader(stream)
+        reader = CallReader(stream)
         while (head := await self._next(reader, stream)) is not None:
             answer, last = await self._answer(reader, LENGTH.unpack(head)[0])
             try:
@@ -189,7 +189,7 @@ class ToolCalls(SessionService):
         await stream.finish()
 
     @staticmethod
-    async def _next(reader: Reader, stream: Stream) -> bytes | None:
+    async def _next(reader: CallReader, stream: Stream) -> bytes | None:
         stream.idle(idle=True)
         head = await reader.head()
         stream.idle(idle=False)
@@ -223,7 +223,7 @@ class ToolCalls(SessionService):
 
     # --- one call ---
 
-    async def _answer(self, reader: Reader, size: int) -> tuple[bytes, bool]:
+    async def _answer(self, reader: CallReader, size: int) -> tuple[bytes, bool]:
         """Return the answer to a call of so many bytes, and whether it is the last one of its connection."""
         began = time.monotonic()
         name, cell = "", next(reversed(self._running), "")
@@ -272,7 +272,7 @@ class ToolCalls(SessionService):
         return self._turns.release
 
     async def _call(
-        self, tool: Tool, arguments: Mapping[str, Any], cell: str, reader: Reader, turn: Callable[[], None]
+        self, tool: Tool, arguments: Mapping[str, Any], cell: str, reader: CallReader, turn: Callable[[], None]
     ) -> Any:
         """Return what a tool returns. `turn` is given back when it has ended, which may be later than this does."""
         seconds = self._tools.seconds if tool.seconds is None else tool.seconds

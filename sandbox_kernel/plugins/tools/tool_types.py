@@ -38,14 +38,14 @@ class MismatchError(ValueError):
     """A value is not of its type; says where, and what was wanted."""
 
 
-class UnfitError(TypeError):
+class UnfitTypeError(TypeError):
     """A type has no values of JSON, or is not known here."""
 
 
 def checker(wanted: Any, depth: int = 0) -> Check:
-    """Return what checks values of a type. Raises `UnfitError`."""
+    """Return what checks values of a type. Raises `UnfitTypeError`."""
     if depth > MAX_DEPTH:
-        raise UnfitError("it is nested too deep, or in itself")
+        raise UnfitTypeError("it is nested too deep, or in itself")
     if wanted is Any or wanted is object:
         return lambda value, where: value
     if (plain := _PLAIN.get(wanted) if isinstance(wanted, collections.abc.Hashable) else None) is not None:
@@ -71,7 +71,7 @@ def checker(wanted: Any, depth: int = 0) -> Check:
         return _tuple(inner, depth)
     if wanted in _MAPPINGS or origin in _MAPPINGS:
         if inner and inner[0] is not str:
-            raise UnfitError(f"{shown(wanted)} is no JSON: keys are text")
+            raise UnfitTypeError(f"{shown(wanted)} is no JSON: keys are text")
         return _mapping(checker(inner[1], depth + 1) if inner else None)
     if typing.is_typeddict(wanted):
         return _typed_dict(wanted, depth)
@@ -80,7 +80,7 @@ def checker(wanted: Any, depth: int = 0) -> Check:
     if isinstance(wanted, type) and hasattr(wanted, "model_validate"):
         return _model(wanted)
     more = "; bytes go as text, in base64 for instance" if wanted in (bytes, bytearray) else ""
-    raise UnfitError(f"{shown(wanted)} is no type of JSON{more}")
+    raise UnfitTypeError(f"{shown(wanted)} is no type of JSON{more}")
 
 
 def shown(wanted: object) -> str:
@@ -141,7 +141,7 @@ def _any_of(checks: list[Check], name: str) -> Check:
 
 def _one_of(values: tuple[Any, ...]) -> Check:
     if not all(isinstance(one, (str, int, bool, type(None))) for one in values):
-        raise UnfitError("a Literal has text, whole numbers, true, false and null")
+        raise UnfitTypeError("a Literal has text, whole numbers, true, false and null")
 
     def check(value: Any, where: str) -> Any:
         for one in values:

@@ -19,7 +19,7 @@ from ...core.model import MIB, SERVICE_PORT
 from ...core.package_files import PACKAGE
 from ...engines.shipping import packed_line
 from .codes import ToolCode
-from .tool_types import Check, MismatchError, UnfitError, checker, shown
+from .tool_types import Check, MismatchError, UnfitTypeError, checker, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ def _checker(name: str, what: str, annotation: Any) -> Check:
         annotation = Any
     try:
         return checker(annotation)
-    except (UnfitError, NameError, TypeError) as error:
+    except (UnfitTypeError, NameError, TypeError) as error:
         raise unfit(name, f"{what}: {error}") from None
 
 

@@ -30,7 +30,7 @@ from . import probe_cells
 from .attack_program import cell, heard, table
 from .host_inspection import members
 from .probes import BY_CODE, Word
-from .verdicts import Finding, Verdict, decided, failed, not_applicable, of_attacks
+from .verdicts import ProbeFinding, ProbeVerdict, decided, failed, not_applicable, of_attacks
 
 # --- outputs ----------------------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ _LOADING = {"src", "srcset", "poster", "data", "background", "style", "xlink:hre
 OUTPUTS_TRUSTED = "outputs is trusted: whatever a cell shows is passed on as it came"
 
 
-def of_outputs(messages: Sequence[Message], outputs: str) -> Iterator[Finding]:
+def of_outputs(messages: Sequence[Message], outputs: str) -> Iterator[ProbeFinding]:
     """Judge the messages of `OUTPUTS_CELL`; `outputs` is the mode of the output policy."""
     codes = ("output-script", "output-load", "output-terminal", "output-payload")
     shown = [message for message in messages if message.type in {"stream", "display_data"}]
@@ -116,11 +116,11 @@ def of_outputs(messages: Sequence[Message], outputs: str) -> Iterator[Finding]:
     yield _none("output-payload", payloads, "the reply has none")
 
 
-def _none(code: str, found: Sequence[str], otherwise: str) -> Finding:
+def _none(code: str, found: Sequence[str], otherwise: str) -> ProbeFinding:
     return decided(code, not found, f"passed: {', '.join(dict.fromkeys(found))}"[:400] if found else otherwise)
 
 
-def _forged(messages: Sequence[Message]) -> Finding:
+def _forged(messages: Sequence[Message]) -> ProbeFinding:
     passed = [message for message in messages if message.channel == "iopub" and message.type not in _OF_PUBLISHING]
     # The host names the type of what it left out, in a line of its own.
     streams = [message for message in messages if message.type == "stream"]
@@ -185,7 +185,7 @@ LEFT_SECONDS = 10.0
 """How long what ends may take to be gone."""
 
 
-def of_end(code: str, execution: Execution, wanted: EndCode) -> Finding:
+def of_end(code: str, execution: Execution, wanted: EndCode) -> ProbeFinding:
     """Judge a cell that the host was to end for a reason."""
     error = execution.error
     if error is None:
@@ -196,7 +196,7 @@ def of_end(code: str, execution: Execution, wanted: EndCode) -> Finding:
     return decided(code, error.code == wanted.code, f"the host ended it: {ended}")
 
 
-def of_processes(execution: Execution, *, gvisor: bool) -> Finding:
+def of_processes(execution: Execution, *, gvisor: bool) -> ProbeFinding:
     """Judge a cell that started processes without end."""
     code = "limit-processes"
     error, name = execution.error, "processes_without_end"
@@ -208,7 +208,7 @@ def of_processes(execution: Execution, *, gvisor: bool) -> Finding:
     return of_attacks(probe, table(), said, gvisor=False)
 
 
-async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list[Finding]:
+async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list[ProbeFinding]:
     """Flood the host, kill the kernel, and use up the memory, in this order."""
     limits, found = sandbox.settings.limits, []
     if "end-output" in wanted:
@@ -219,7 +219,7 @@ async def flood_kill_and_memory(sandbox: AsyncSandbox, wanted: set[str]) -> list
         killed = of_end("end-kernel", execution, EndCode.KERNEL_DIED)
         after = await sandbox.run_code("6 * 7")
         more = "the next cell ran" if after.text == "42" else f"the next cell did not run: {after.error}"
-        fine = killed.verdict is Verdict.PASS and after.text == "42"
+        fine = killed.verdict is ProbeVerdict.PASS and after.text == "42"
         found.append(decided("end-kernel", fine, f"{killed.happened}; {more}"))
     if "limit-memory" in wanted:
         execution = await sandbox.run_code(probe_cells.MEMORY.format(size=limits.memory + 64 * MIB))
@@ -235,7 +235,7 @@ async def busy_and_many(
     *,
     gvisor: bool,
     more: Mapping[str, object],
-) -> list[Finding]:
+) -> list[ProbeFinding]:
     """Look for what another sandbox has left, run without end, and start processes without end, in this order.
 
     `more` is what attacks are given besides: how long one may take, where that is not the usual time.
@@ -259,7 +259,7 @@ async def busy_and_many(
     return found
 
 
-async def attested(settings: Settings, engine: Inspectable) -> list[Finding]:
+async def attested(settings: Settings, engine: Inspectable) -> list[ProbeFinding]:
     """Compare a sandbox with what was asked for, and with what was not."""
     lines, other = await self_test.attestations(settings, engine)
     wrong = [line.sentence for line in lines if not line.ok]
@@ -272,7 +272,7 @@ async def attested(settings: Settings, engine: Inspectable) -> list[Finding]:
     ]
 
 
-async def orphaned(settings: Settings, engine: Inspectable) -> Finding:
+async def orphaned(settings: Settings, engine: Inspectable) -> ProbeFinding:
     """Have a process own a sandbox, kill it with SIGKILL, and see what becomes of the sandbox."""
     given = {
         "engine": engine.address,
@@ -310,7 +310,7 @@ async def orphaned(settings: Settings, engine: Inspectable) -> Finding:
     return decided("end-owner", not left, f"{text} {time.monotonic() - began:.1f} s")
 
 
-async def remains(engine: Inspectable, sessions: set[str], containers: set[str]) -> list[Finding]:
+async def remains(engine: Inspectable, sessions: set[str], containers: set[str]) -> list[ProbeFinding]:
     """Look for what is left of sandboxes that have ended: in the engine's list, and among this machine's processes."""
     left = await _left(engine, sessions)
     text = f"{len(left)} of {len(sessions)} are left" if left else f"none of {len(sessions)} is left"

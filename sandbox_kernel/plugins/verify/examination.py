@@ -29,7 +29,7 @@ from . import behaviour_probes, host_inspection, probe_cells
 from .attack_program import cell, heard, table
 from .canaries import Canaries, laid
 from .probes import PROBES, Probe, Where
-from .verdicts import Finding, complete, decided, failed, not_applicable, of_attacks
+from .verdicts import ProbeFinding, complete, decided, failed, not_applicable, of_attacks
 
 SMALL = Limits(memory=256 * MIB, scratch_size=32 * MIB, tmp_size=16 * MIB, shm_size=16 * MIB)
 """At most so much for sandboxes that use up what they have."""
@@ -55,7 +55,7 @@ class Examination:
     settings: Settings
     engine: EngineInfo
     address: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ProbeFinding] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -93,7 +93,7 @@ class _Run:
         self.gvisor = settings.runtime == "runsc"
         self.its = provider(chosen(settings))
         self.slow = {"seconds": SECONDS_IN_A_MACHINE} if self.its.is_emulated else {}
-        self.found: list[Finding] = []
+        self.found: list[ProbeFinding] = []
         self.planted = asyncio.Event()
         self.sessions: set[str] = set()
         self.containers: set[str] = set()
@@ -119,7 +119,7 @@ class _Run:
         if self.wanted.intersection(BUSY):
             marker, wanted = str(self.canaries.given["marker"]), self.wanted
 
-            def work(one: AsyncSandbox) -> Awaitable[list[Finding]]:
+            def work(one: AsyncSandbox) -> Awaitable[list[ProbeFinding]]:
                 return behaviour_probes.busy_and_many(
                     one, wanted, marker, self.planted, gvisor=self.gvisor, more=self.slow
                 )
@@ -130,17 +130,17 @@ class _Run:
         if "end-owner" in self.wanted:
             yield self._try(("end-owner",), self._orphaned())
 
-    async def _try(self, codes: Iterable[str], work: Awaitable[list[Finding]]) -> None:
+    async def _try(self, codes: Iterable[str], work: Awaitable[list[ProbeFinding]]) -> None:
         """Take what some work finds; if it cannot be done, its probes have failed for that reason."""
         try:
             self.found += await work
         except (SandboxError, TimeoutError) as error:
             self.found += [failed(code, behaviour_probes.reason(error)) for code in codes if code in self.wanted]
 
-    async def _orphaned(self) -> list[Finding]:
+    async def _orphaned(self) -> list[ProbeFinding]:
         return [await behaviour_probes.orphaned(small(self.settings), self.engine)]
 
-    async def _in_small(self, work: Callable[[AsyncSandbox], Awaitable[list[Finding]]]) -> list[Finding]:
+    async def _in_small(self, work: Callable[[AsyncSandbox], Awaitable[list[ProbeFinding]]]) -> list[ProbeFinding]:
         async with self._sandbox(small(self.settings)) as sandbox:
             return await work(sandbox)
 
@@ -271,14 +271,14 @@ class _Run:
         self.found.append(results(self.results, str(self.canaries.given["marker"])))
 
 
-def of_denials(execution: Execution) -> Finding:
+def of_denials(execution: Execution) -> ProbeFinding:
     """Judge a cell that asked for a host which no rule names."""
     denied = sorted({each.code for each in execution.denied if each.host == behaviour_probes.NOWHERE})
     text = f"the host denied it: {', '.join(denied)}" if denied else "the host denied nothing"
     return decided("network-past-the-rules", bool(denied), text)
 
 
-def results(folder: Path, marker: str) -> Finding:
+def results(folder: Path, marker: str) -> ProbeFinding:
     """Judge what has come into the folder of results."""
     code, strange, plain = "plant-downloads", [], []
     for path in sorted(folder.rglob("*")):

@@ -19,14 +19,14 @@ from ...core.model import format_bytes
 from ...policy.safe_text import ours
 from .examination import Examination
 from .probes import QUESTIONS, Word
-from .verdicts import Finding, Verdict, counts, groups
+from .verdicts import ProbeFinding, ProbeVerdict, counts, groups
 
 VERSION = 1
 """Of the JSON's form: a new meaning is a new version."""
 SCHEMA = f"urn:sandbox-kernel:verify-report:{VERSION}"
 FINE, WRONG = 0, 1
 WIDTH = 110
-MARKS = {Verdict.PASS: "pass", Verdict.FAIL: "FAIL", Verdict.NOT_APPLICABLE: "n/a"}
+MARKS = {ProbeVerdict.PASS: "pass", ProbeVerdict.FAIL: "FAIL", ProbeVerdict.NOT_APPLICABLE: "n/a"}
 WORDS = {
     Word.HOST: "host",
     Word.SANDBOX: "sandbox's word",
@@ -43,7 +43,7 @@ def schema() -> dict[str, Any]:
 
 def exit_code(done: Examination) -> int:
     """Return 0 if nothing has failed. What is not applicable is no failure, and no pass."""
-    return WRONG if counts(done.findings)[Verdict.FAIL] else FINE
+    return WRONG if counts(done.findings)[ProbeVerdict.FAIL] else FINE
 
 
 def to_json(done: Examination) -> dict[str, Any]:
@@ -98,10 +98,11 @@ def table(done: Examination) -> str:
 def summary(done: Examination) -> str:
     """Return one line on the whole."""
     found = counts(done.findings)
-    own = sum(one.word is Word.SANDBOX for one in done.findings if one.verdict is Verdict.PASS)
+    own = sum(one.word is Word.SANDBOX for one in done.findings if one.verdict is ProbeVerdict.PASS)
     return (
-        f"{found[Verdict.PASS]} passed ({own} of them on the sandbox's own word), {found[Verdict.FAIL]} failed, "
-        f"{found[Verdict.NOT_APPLICABLE]} not applicable, in {done.seconds:.1f} s"
+        f"{found[ProbeVerdict.PASS]} passed ({own} of them on the sandbox's own word), "
+        f"{found[ProbeVerdict.FAIL]} failed, "
+        f"{found[ProbeVerdict.NOT_APPLICABLE]} not applicable, in {done.seconds:.1f} s"
     )
 
 
@@ -114,7 +115,7 @@ def _about(done: Examination) -> str:
     )
 
 
-def _why(one: Finding) -> str:
+def _why(one: ProbeFinding) -> str:
     stopped = f"stopped by {one.stopped_by}; " if one.stopped_by else ""
     return f"[{stopped}{WORDS[one.word]}]"
 
@@ -156,7 +157,7 @@ def page(done: Examination) -> str:
     return "\n".join([*parts, "</body></html>"])
 
 
-def _row(one: Finding) -> str:
+def _row(one: ProbeFinding) -> str:
     cells = [one.probe.tried, one.happened, one.stopped_by or "", WORDS[one.word]]
     return (
         f'<tr><td class="{one.verdict.value}">{one.verdict.value}</td><td><code>{_text(one.probe.code)}</code></td>'

@@ -18,7 +18,7 @@ from ...core.model import Limits, format_bytes
 from ...engines.attestation import FALLBACK_TUNNELS, known_mount
 from ...engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
 from ...engines.inspectable import Shown
-from .verdicts import Finding, decided, not_applicable
+from .verdicts import ProbeFinding, decided, not_applicable
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -30,7 +30,7 @@ UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class SandboxProcess:
     """One process of a sandbox, as the host's kernel shows it. None where it does not."""
 
     pid: int
@@ -55,7 +55,7 @@ class Process:
         return found
 
 
-def processes(container: str, shown: Shown) -> list[Process]:
+def processes(container: str, shown: Shown) -> list[SandboxProcess]:
     """Return the processes of a container; `shown` is what its engine knows of them."""
     return [seen for pid in sorted(members(container, shown)) if (seen := _process(pid)) is not None]
 
@@ -73,7 +73,7 @@ def called(word: str) -> list[int]:
     return [pid for pid, _ in _everybody() if word in _command(pid)]
 
 
-def own() -> Process | None:
+def own() -> SandboxProcess | None:
     """Return this process, which shares its namespaces with the host's programs."""
     return _process(os.getpid())
 
@@ -132,7 +132,7 @@ def limit(pid: int, name: str) -> int | None:
     return None
 
 
-def _process(pid: int) -> Process | None:
+def _process(pid: int) -> SandboxProcess | None:
     folder = PROC / str(pid)
     status = _text(folder / "status")
     if status is None:
@@ -146,7 +146,7 @@ def _process(pid: int) -> Process | None:
         program = os.readlink(folder / "exe")  # noqa: PTH115 (as above)
     score = _text(folder / "oom_score_adj")
     lines = {name: value.strip() for name, _, value in (line.partition(":") for line in status.splitlines())}
-    return Process(pid, lines, spaces, int(score) if score else None, program, _command(pid))
+    return SandboxProcess(pid, lines, spaces, int(score) if score else None, program, _command(pid))
 
 
 def _everybody() -> Iterator[tuple[int, str]]:
@@ -186,7 +186,7 @@ OF_PROCESSES = (
 class ProcessInspection:
     """One sandbox as the host's kernel shows it."""
 
-    processes: Sequence[Process]
+    processes: Sequence[SandboxProcess]
     interfaces: Sequence[str] | None = None
     routes: Sequence[str] | None = None
     mounts: Sequence[Mapping[str, object]] | None = None
@@ -215,12 +215,12 @@ def inspect(container: str, shown: Shown) -> ProcessInspection:
 def judge(
     seen: ProcessInspection,
     beside: ProcessInspection,
-    own: Process | None,
+    own: SandboxProcess | None,
     limits: Limits,
     *,
     gvisor: bool,
     runtime: str | None,
-) -> Iterator[Finding]:
+) -> Iterator[ProbeFinding]:
     """Judge a sandbox, the one beside it, and this process, which stands for the host's."""
     if not seen.processes or own is None:
         for code in OF_PROCESSES:
@@ -233,7 +233,9 @@ def judge(
     yield _kernel(seen.processes, gvisor=gvisor, runtime=runtime)
 
 
-def _rights(processes: Sequence[Process], own: Process, *, gvisor: bool, one_user: bool) -> Iterator[Finding]:
+def _rights(
+    processes: Sequence[SandboxProcess], own: SandboxProcess, *, gvisor: bool, one_user: bool
+) -> Iterator[ProbeFinding]:
     count = f"{len(processes)} processes"
     filtered = all(process.status.get("Seccomp") == "2" for process in processes)
     modes = sorted({process.status.get("Seccomp", "?") for process in processes})
@@ -260,8 +262,13 @@ def _rights(processes: Sequence[Process], own: Process, *, gvisor: bool, one_use
 
 
 def _spaces(
-    processes: Sequence[Process], beside: Sequence[Process], own: Process, *, gvisor: bool, one_user: bool
-) -> Iterator[Finding]:
+    processes: Sequence[SandboxProcess],
+    beside: Sequence[SandboxProcess],
+    own: SandboxProcess,
+    *,
+    gvisor: bool,
+    one_user: bool,
+) -> Iterator[ProbeFinding]:
     shown = [process for process in processes if process.namespaces]
     if not shown or not own.namespaces:
         for code in ("technology-namespaces", "neighbour-namespaces"):
@@ -288,15 +295,15 @@ def _spaces(
         yield decided("neighbour-namespaces", not problems, found)
 
 
-def _shared(processes: Sequence[Process], own: Process) -> set[str]:
+def _shared(processes: Sequence[SandboxProcess], own: SandboxProcess) -> set[str]:
     return {kind for kind in SHARED for process in processes if _same(process, own, kind)}
 
 
-def _same(one: Process, other: Process, kind: str) -> bool:
+def _same(one: SandboxProcess, other: SandboxProcess, kind: str) -> bool:
     return kind in one.namespaces and one.namespaces[kind] == other.namespaces.get(kind)
 
 
-def _place(seen: ProcessInspection, *, gvisor: bool) -> Iterator[Finding]:
+def _place(seen: ProcessInspection, *, gvisor: bool) -> Iterator[ProbeFinding]:
     if seen.interfaces is None:
         yield not_applicable("network-interfaces", HIDDEN)
     else:
@@ -316,7 +323,7 @@ def _place(seen: ProcessInspection, *, gvisor: bool) -> Iterator[Finding]:
     yield decided("technology-writable", fixed and not strange, found)
 
 
-def _limits(seen: ProcessInspection, limits: Limits, *, gvisor: bool) -> Iterator[Finding]:
+def _limits(seen: ProcessInspection, limits: Limits, *, gvisor: bool) -> Iterator[ProbeFinding]:
     wanted = {
         "limit-memory-set": ("memory", _memory(limits.memory, seen.shown) // PAGE_BYTES * PAGE_BYTES),
         "limit-processes-set": ("pids", limits.pids),
@@ -348,7 +355,7 @@ def _memory(limit: int, shown: Shown) -> int:
     return limit + (limit // 64 + shown.around_bytes if shown.is_machine else 0)
 
 
-def _kernel(processes: Sequence[Process], *, gvisor: bool, runtime: str | None) -> Finding:
+def _kernel(processes: Sequence[SandboxProcess], *, gvisor: bool, runtime: str | None) -> ProbeFinding:
     programs = {process.program or process.command.partition(" ")[0] for process in processes}
     if gvisor and any("runsc" in program or program == "exe" for program in programs):
         return decided("technology-kernel", True, "gVisor's kernel stands between the code and the machine's")

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Group(StrEnum):
+class ProbeGroup(StrEnum):
     """What an assessor asks for."""
 
     PROGRAMS = "programs"
@@ -25,16 +25,16 @@ class Group(StrEnum):
 
 
 QUESTIONS = {
-    Group.PROGRAMS: "Does a program that is started inside get further than the code that starts it?",
-    Group.RIGHTS: "Can the code gain rights: another user's, a capability, a namespace, a device?",
-    Group.NETWORK: "Does anything reach a network, or a service of this machine?",
-    Group.NEIGHBOURS: "Does it find or reach other sandboxes, or processes of this machine?",
-    Group.LEAKS: "Does it read what belongs to the host?",
-    Group.PLANTING: "Can it leave files, settings or programs behind?",
-    Group.TECHNOLOGY: "What holds it, and is that seen from outside?",
-    Group.OUTPUT: "Can what it prints or shows act outside?",
-    Group.LIMITS: "Can it use up more than it was given?",
-    Group.ENDS: "Does everything end, and is nothing left?",
+    ProbeGroup.PROGRAMS: "Does a program that is started inside get further than the code that starts it?",
+    ProbeGroup.RIGHTS: "Can the code gain rights: another user's, a capability, a namespace, a device?",
+    ProbeGroup.NETWORK: "Does anything reach a network, or a service of this machine?",
+    ProbeGroup.NEIGHBOURS: "Does it find or reach other sandboxes, or processes of this machine?",
+    ProbeGroup.LEAKS: "Does it read what belongs to the host?",
+    ProbeGroup.PLANTING: "Can it leave files, settings or programs behind?",
+    ProbeGroup.TECHNOLOGY: "What holds it, and is that seen from outside?",
+    ProbeGroup.OUTPUT: "Can what it prints or shows act outside?",
+    ProbeGroup.LIMITS: "Can it use up more than it was given?",
+    ProbeGroup.ENDS: "Does everything end, and is nothing left?",
 }
 
 
@@ -67,7 +67,7 @@ class Probe(NamedTuple):
     """One row of the table."""
 
     code: str
-    group: Group
+    group: ProbeGroup
     tried: str
     stops: str
     """The layer that is to stop it."""
@@ -88,16 +88,16 @@ POLICY = "the output policy"
 CLOCKS = "the host's clocks, budgets and guards"
 ATTESTED = "the attestation before the first cell"
 
-P, R, N, B, L, F, T, O, M, E = Group  # noqa: E741
+P, R, N, B, L, F, T, O, M, E = ProbeGroup  # noqa: E741
 
 
 def _inside(  # noqa: PLR0917 (a row, as below)
-    code: str, group: Group, tried: str, stops: str, attacks: str, where: Where = Where.DOORS
+    code: str, group: ProbeGroup, tried: str, stops: str, attacks: str, where: Where = Where.DOORS
 ) -> Probe:
     return Probe(code, group, tried, stops, tuple(attacks.split()), where)
 
 
-def _host(code: str, group: Group, tried: str, stops: str) -> Probe:
+def _host(code: str, group: ProbeGroup, tried: str, stops: str) -> Probe:
     return Probe(code, group, tried, stops, (), Where.HOST, Word.HOST)
 
 

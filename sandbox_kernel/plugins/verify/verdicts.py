@@ -9,14 +9,14 @@ from types import MappingProxyType
 
 from .differences import DIFFERENCES, REASONS
 from .inside.kit import Attack
-from .probes import BY_CODE, PROBES, Group, Probe, Word
+from .probes import BY_CODE, PROBES, Probe, ProbeGroup, Word
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MAX_NAMED = 6
 """Attacks that a finding names."""
 
 
-class Verdict(StrEnum):
+class ProbeVerdict(StrEnum):
     """How a probe ended. Only the first is good."""
 
     PASS = "pass"  # noqa: S105 (not a password)
@@ -25,18 +25,18 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeFinding:
     """One probe, and how it ended."""
 
     probe: Probe
-    verdict: Verdict
+    verdict: ProbeVerdict
     happened: str
     word: Word
 
     @property
     def stopped_by(self) -> str | None:
         """What stopped it, None if nothing did or if nothing was to be stopped."""
-        return self.probe.stops if self.verdict is Verdict.PASS else None
+        return self.probe.stops if self.verdict is ProbeVerdict.PASS else None
 
     def to_json(self) -> dict[str, str | None]:
         return {
@@ -50,25 +50,25 @@ class Finding:
         }
 
 
-def passed(code: str, happened: str, word: Word | None = None) -> Finding:
-    return _finding(code, Verdict.PASS, happened, word)
+def passed(code: str, happened: str, word: Word | None = None) -> ProbeFinding:
+    return _finding(code, ProbeVerdict.PASS, happened, word)
 
 
-def failed(code: str, happened: str, word: Word | None = None) -> Finding:
-    return _finding(code, Verdict.FAIL, happened, word)
+def failed(code: str, happened: str, word: Word | None = None) -> ProbeFinding:
+    return _finding(code, ProbeVerdict.FAIL, happened, word)
 
 
-def not_applicable(code: str, reason: str, word: Word | None = None) -> Finding:
-    return _finding(code, Verdict.NOT_APPLICABLE, reason, word)
+def not_applicable(code: str, reason: str, word: Word | None = None) -> ProbeFinding:
+    return _finding(code, ProbeVerdict.NOT_APPLICABLE, reason, word)
 
 
-def decided(code: str, ok: bool, happened: str, word: Word | None = None) -> Finding:
-    return _finding(code, Verdict.PASS if ok else Verdict.FAIL, happened, word)
+def decided(code: str, ok: bool, happened: str, word: Word | None = None) -> ProbeFinding:
+    return _finding(code, ProbeVerdict.PASS if ok else ProbeVerdict.FAIL, happened, word)
 
 
-def _finding(code: str, verdict: Verdict, happened: str, word: Word | None) -> Finding:
+def _finding(code: str, verdict: ProbeVerdict, happened: str, word: Word | None) -> ProbeFinding:
     probe = BY_CODE[code]
-    return Finding(probe, verdict, happened, word or probe.word)
+    return ProbeFinding(probe, verdict, happened, word or probe.word)
 
 
 def of_attacks(
@@ -79,7 +79,7 @@ def of_attacks(
     gvisor: bool,
     openings: Mapping[str, str] = NOTHING,
     differences: Mapping[str, str] = NOTHING,
-) -> Finding:
+) -> ProbeFinding:
     """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it.
 
     `openings` are attacks that find something with this engine, and why that is no way out; `differences` are those
@@ -122,28 +122,28 @@ def _some(texts: list[str], between: str = ", ") -> str:
     return between.join(texts[:MAX_NAMED]) + (f"{between}and {more} more" if more > 0 else "")
 
 
-def complete(found: Iterable[Finding], wanted: Iterable[Probe] = PROBES) -> list[Finding]:
+def complete(found: Iterable[ProbeFinding], wanted: Iterable[Probe] = PROBES) -> list[ProbeFinding]:
     """Return a finding for each probe that was wanted, in the order of the table; one without any has failed.
 
     Of several, one that failed counts: what the host saw is not taken back by what a sandbox says.
     """
-    by_code: dict[str, Finding] = {}
+    by_code: dict[str, ProbeFinding] = {}
     for one in found:
         before = by_code.get(one.probe.code)
-        if before is None or one.verdict is Verdict.FAIL:
+        if before is None or one.verdict is ProbeVerdict.FAIL:
             by_code[one.probe.code] = one
     return [by_code.get(probe.code) or failed(probe.code, "it was not answered") for probe in wanted]
 
 
-def counts(found: Iterable[Finding]) -> dict[Verdict, int]:
+def counts(found: Iterable[ProbeFinding]) -> dict[ProbeVerdict, int]:
     """Return how many ended in which way."""
     verdicts = [one.verdict for one in found]
-    return {verdict: verdicts.count(verdict) for verdict in Verdict}
+    return {verdict: verdicts.count(verdict) for verdict in ProbeVerdict}
 
 
-def groups(found: Iterable[Finding]) -> dict[Group, list[Finding]]:
+def groups(found: Iterable[ProbeFinding]) -> dict[ProbeGroup, list[ProbeFinding]]:
     """Return the findings of each group that has any."""
-    by_group: dict[Group, list[Finding]] = {}
+    by_group: dict[ProbeGroup, list[ProbeFinding]] = {}
     for one in found:
         by_group.setdefault(one.probe.group, []).append(one)
     return by_group

@@ -12,7 +12,7 @@ from ...core.codes import EndCode
 from ...core.errors import OutputLimit, SandboxError
 from ...core.model import Message
 from ...policy.frame_libraries import Place
-from ..hints import Failure
+from ..hints import CellFailure
 from .queue import PendingRequest, parent_of
 
 MAX_CELL_ID = 1000
@@ -92,10 +92,10 @@ def failed_in_silence(request: PendingRequest) -> bool:
     return content.get("status") in ("error", "abort") and content.get("ename") != "UsageError"
 
 
-def failure_of(request: PendingRequest) -> Failure | None:
+def failure_of(request: PendingRequest) -> CellFailure | None:
     """Return the exception in a cell's own reply, if there is one."""
     reply = request.reply
     if reply is None or not request.is_execute or reply.content.get("status") != "error":
         return None
     content = reply.content
-    return Failure(str(content.get("ename")), str(content.get("evalue")), content.get("traceback") or ())
+    return CellFailure(str(content.get("ename")), str(content.get("evalue")), content.get("traceback") or ())

@@ -30,13 +30,13 @@ from ...core.errors import (
     SandboxError,
 )
 from ...core.events import (
+    EscalationFailed,
     KernelFlooded,
     MessageDropped,
     OutputRemoved,
     RequestCompleted,
     RequestCondemned,
     SessionEvent,
-    StepFailed,
 )
 from ...core.model import Limits, Message, format_bytes
 from ...core.tasks import log_defect
@@ -49,7 +49,7 @@ from ..agent_messages import Oversized
 from ..hints import Hints
 from . import host_words
 from .queue import PendingRequest, RequestQueue, parent_of
-from .request_states import Event, Step
+from .request_states import RequestEvent, Step
 
 PATIENCE_SECONDS = 10.0
 """How long a reply may wait for its idle, or idle for its reply, with nothing else heard of the request.
@@ -356,7 +356,7 @@ class RequestMachine:
     def go_on(self, request: PendingRequest, elapsed: float, left: float) -> None:
         """Take up a cell that another process sent to this kernel, `elapsed` seconds ago; so many are `left` to it."""
         request.started = self.now - elapsed
-        self.queue.advance(request, Event.SEND)
+        self.queue.advance(request, RequestEvent.SEND)
         request.limit_at = self.now + left
 
     def pump(self) -> None:
@@ -448,7 +448,7 @@ class RequestMachine:
 
     def _transmit(self, request: PendingRequest) -> None:
         request.started = self.now
-        self.queue.advance(request, Event.SEND)
+        self.queue.advance(request, RequestEvent.SEND)
         if not request.is_comm:  # which has time from when it is taken up
             every = self._limits.cell_timeout
             request.limit_at = self.now + min(every, request.seconds or every)
@@ -620,7 +620,7 @@ class RequestMachine:
             return
         self._session.charge(size, 0)  # it always passes
         if state == "busy" and not request.busy:
-            self.queue.advance(request, Event.START)
+            self.queue.advance(request, RequestEvent.START)
             if request.is_comm:
                 request.started, request.limit_at = self.now, self.now + self._limits.cell_timeout
             elif request.is_execute:
@@ -628,7 +628,7 @@ class RequestMachine:
                 self.commands.append(NoteBegun())
             self._status("busy", request)
         elif state == "idle" and request.busy and not request.idle:
-            self.queue.advance(request, Event.STOP)
+            self.queue.advance(request, RequestEvent.STOP)
             self._look(request)
         else:
             self.drop(MessageCode.STATUS_OUT_OF_TURN, size, message.type)
@@ -717,7 +717,7 @@ class RequestMachine:
         if request.finished:
             return
         self.ending.discard(request)
-        self.queue.advance(request, Event.END)
+        self.queue.advance(request, RequestEvent.END)
         if not request.busy:
             self._status("busy", request)
         reply = self._last_reply(request)
@@ -739,7 +739,7 @@ class RequestMachine:
         if request.finished:
             return
         self.ending.discard(request)
-        self.queue.advance(request, Event.END)
+        self.queue.advance(request, RequestEvent.END)
         self._status("busy", request)
         self._reply(request, host_words.aborted(request))
         self._status("idle", request)
@@ -751,7 +751,7 @@ class RequestMachine:
 
     def close(self, request: PendingRequest) -> None:
         """Forget what was asked, answered and said: its front end has it all."""
-        self.queue.advance(request, Event.CLOSE)
+        self.queue.advance(request, RequestEvent.CLOSE)
 
     def fail(self, request: PendingRequest, defect: BaseException) -> None:
         """End a request whose handling met a defect of ours: the caller must not wait for ever."""
@@ -845,7 +845,7 @@ class RequestMachine:
 
     def step_failed(self, request: PendingRequest | None, failure: SandboxError) -> None:
         """Take the next step after one that could not be taken, with the kernel or, for a request, its interrupt."""
-        self._emit(StepFailed(reason=str(failure)))
+        self._emit(EscalationFailed(reason=str(failure)))
         if request is None:
             self._not_dead(failure)
         elif not request.finished:

@@ -18,7 +18,7 @@ from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
 from ...policy import CellBudget
 from .. import protocol
-from .request_states import TABLE, Event, State, Step, following
+from .request_states import TABLE, RequestEvent, RequestState, Step, following
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding
@@ -63,7 +63,7 @@ class PendingRequest:
     """None for a request that has no reply."""
 
     # How far it came.
-    state: State = State.WAITING
+    state: RequestState = RequestState.WAITING
     sent: bool = False
     busy: bool = False
     """Whether the kernel took it up, be it done with it or not."""
@@ -175,7 +175,7 @@ class PendingRequest:
         self.limit_at = self.left = self.pause_at = self.rest_at = self.step_at = None
 
 
-Changed = Callable[[PendingRequest, State], None]
+Changed = Callable[[PendingRequest, RequestState], None]
 """Takes a request that has changed, and its state before."""
 
 
@@ -264,28 +264,28 @@ class RequestQueue:
             self._waiting[name] = kept
         self._waiting = {name: waiting for name, waiting in self._waiting.items() if waiting}
         for request in ready:
-            self.advance(request, Event.TAKE)
+            self.advance(request, RequestEvent.TAKE)
         return ready
 
-    def advance(self, request: PendingRequest, event: Event) -> None:
+    def advance(self, request: PendingRequest, event: RequestEvent) -> None:
         """Have something happen to a request, and tell it. Raises `ImpossibleError` for what cannot happen to it."""
         before = request.state
         state = request.state = TABLE[before].get(event) or following(before, event)
         # A comm message counts as under way only once the kernel works on it: ipykernel handles one without any status
         # while a cell awaits, so it may never be heard of again.
-        if state is State.BUSY or (state is State.NEXT and not request.is_comm):
+        if state is RequestState.BUSY or (state is RequestState.NEXT and not request.is_comm):
             self.flying[request.id] = request
-        if state is State.SENT:
+        if state is RequestState.SENT:
             request.sent = True
-        elif state is State.BUSY:
+        elif state is RequestState.BUSY:
             request.busy = True
-        elif state is State.IDLE:
+        elif state is RequestState.IDLE:
             request.idle = True
-        elif state is State.ENDED:
+        elif state is RequestState.ENDED:
             request.finished, request.step = True, Step.NONE
             request.forget_times()
             self.flying.pop(request.id, None)
-        elif state is State.CLOSED:
+        elif state is RequestState.CLOSED:
             request.forget_content()
         for listener in self.listeners:
             listener(request, before)

@@ -10,7 +10,7 @@ import enum
 from ..state_table import next_state
 
 
-class State(enum.IntEnum):
+class RequestState(enum.IntEnum):
     """How far a request has come; none goes back."""
 
     WAITING = 0
@@ -29,7 +29,7 @@ class State(enum.IntEnum):
     """Its front end has its reply. Nothing of its content is left."""
 
 
-class Event(enum.Enum):
+class RequestEvent(enum.Enum):
     """What happens to a request."""
 
     TAKE = "its turn has come"
@@ -40,14 +40,14 @@ class Event(enum.Enum):
     CLOSE = "its front end was told"
 
 
-TABLE: dict[State, dict[Event, State]] = {
-    State.WAITING: {Event.TAKE: State.NEXT, Event.END: State.ENDED},
-    State.NEXT: {Event.SEND: State.SENT, Event.END: State.ENDED},
-    State.SENT: {Event.START: State.BUSY, Event.END: State.ENDED},
-    State.BUSY: {Event.STOP: State.IDLE, Event.END: State.ENDED},
-    State.IDLE: {Event.END: State.ENDED},
-    State.ENDED: {Event.CLOSE: State.CLOSED},
-    State.CLOSED: {},
+TABLE: dict[RequestState, dict[RequestEvent, RequestState]] = {
+    RequestState.WAITING: {RequestEvent.TAKE: RequestState.NEXT, RequestEvent.END: RequestState.ENDED},
+    RequestState.NEXT: {RequestEvent.SEND: RequestState.SENT, RequestEvent.END: RequestState.ENDED},
+    RequestState.SENT: {RequestEvent.START: RequestState.BUSY, RequestEvent.END: RequestState.ENDED},
+    RequestState.BUSY: {RequestEvent.STOP: RequestState.IDLE, RequestEvent.END: RequestState.ENDED},
+    RequestState.IDLE: {RequestEvent.END: RequestState.ENDED},
+    RequestState.ENDED: {RequestEvent.CLOSE: RequestState.CLOSED},
+    RequestState.CLOSED: {},
 }
 
 
@@ -62,6 +62,6 @@ class Step(enum.Enum):
     """The kernel is killed, with all that runs in it."""
 
 
-def following(state: State, event: Event) -> State:
+def following(state: RequestState, event: RequestEvent) -> RequestState:
     """Return the state that follows. Raises `ImpossibleError` for what is not in the table."""
     return next_state(TABLE, state, event, "request")

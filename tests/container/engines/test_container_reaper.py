@@ -22,13 +22,13 @@ from sandbox_kernel.engines import container_reaper
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 from tests.support.engines import IMAGE
 from tests.support.patience import within
 
 MakeSpec = Callable[..., SandboxSpec]
 Start = Callable[..., Awaitable[DockerContainer]]
-Events = Callable[[float, set[Owner]], list[tuple[str, str]]]
+Events = Callable[[float, set[OwnerProcess]], list[tuple[str, str]]]
 
 OWNER = """
 import asyncio, sys
@@ -58,11 +58,11 @@ def events() -> Iterator[Events]:
     """What the engine did since a time with the containers of some owners: name and action, in order."""
     with closing(docker.from_env()) as client:
 
-        def since(begin: float, owners: set[Owner]) -> list[tuple[str, str]]:
+        def since(begin: float, owners: set[OwnerProcess]) -> list[tuple[str, str]]:
             filters: dict[str, Any] = {"type": "container", "label": f"{LABEL}.session"}
             told = client.events(since=begin, until=time.time(), filters=filters, decode=True)
             found = [(str(event["Actor"]["Attributes"]["name"]), str(event["Action"])) for event in told]
-            return [(name, action) for name, action in found if Owner.parse(name) in owners]
+            return [(name, action) for name, action in found if OwnerProcess.parse(name) in owners]
 
         yield since
 
@@ -102,10 +102,10 @@ async def test_an_owner_that_is_killed_while_its_container_is_created_leaves_not
     events: Events,
     tmp_path: Path,
 ) -> None:
-    def kill_after(seconds: float) -> Owner:
+    def kill_after(seconds: float) -> OwnerProcess:
         with an_owner(make_spec(DEAF), tmp_path) as process:
             time.sleep(seconds)  # the moment of the kill, which is what the test varies
-            owner = Owner.of(process.pid)
+            owner = OwnerProcess.of(process.pid)
             process.kill()
         return owner
 
@@ -171,11 +171,14 @@ def test_a_restart_soon_after_another_is_no_end_of_its_container(
 ) -> None:
     """The first process's guard sees a second pipe holder, which is dead, before the third process has put its name."""
     monkeypatch.setattr(container_reaper, "GRACE_SECONDS", -1.0)
-    pipe_holders = Owner(os.getpid(), 1), Owner(os.getpid(), 2)  # others of before, with the number of this process
-    names = [pipe_holders[0], Owner.of(os.getpid()), pipe_holders[1], Owner.of(os.getppid())]
-    seen: list[Owner] = []
+    pipe_holders = (
+        OwnerProcess(os.getpid(), 1),
+        OwnerProcess(os.getpid(), 2),
+    )  # others of before, with the number of this process
+    names = [pipe_holders[0], OwnerProcess.of(os.getpid()), pipe_holders[1], OwnerProcess.of(os.getppid())]
+    seen: list[OwnerProcess] = []
 
-    class Charge(container_reaper.Charge):
+    class Charge(container_reaper.WatchedContainer):
         def _appears(self) -> bool:
             return True
 

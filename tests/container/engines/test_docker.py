@@ -27,7 +27,7 @@ from sandbox_kernel.engines.docker.ahead import ask_ahead
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.owner_process import Owner, host_name
+from sandbox_kernel.engines.owner_process import OwnerProcess, host_name
 from tests.support.engines import DEAF, IMAGE, containers_of, receive_line
 from tests.support.patience import within
 
@@ -487,7 +487,7 @@ async def test_a_container_s_name_says_whose_it_is(engine: DockerEngine, start: 
     given = container.detach()
     adopted = await DockerEngine().adopt(given.fd, given.state)
     try:
-        assert Owner.parse(adopted.name) == Owner.of(os.getpid())
+        assert OwnerProcess.parse(adopted.name) == OwnerProcess.of(os.getpid())
         (row,) = [row for row in await engine.list() if row.session == spec.session_id]
         assert row.owner_pid == os.getpid()
     finally:
@@ -594,9 +594,9 @@ print(asyncio.run(Mine().reap()))
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a /proc that hides, and become another user")
 async def test_another_user_s_reap_leaves_what_it_cannot_see(engine: DockerEngine, make_spec: MakeSpec) -> None:
     """With a /proc that hides the processes of others (hidepid=2), with and without the label that says whose it is."""
-    me, dead = Owner.of(os.getpid()), Owner(4_194_305, 1)
+    me, dead = OwnerProcess.of(os.getpid()), OwnerProcess(4_194_305, 1)
 
-    async def leave(owner: Owner, **labels: str) -> str:
+    async def leave(owner: OwnerProcess, **labels: str) -> str:
         spec = make_spec()
         body = container_arguments(spec)
         body["Labels"] |= {f"{LABEL}.host": host_name()} | {f"{LABEL}.{name}": value for name, value in labels.items()}
@@ -626,12 +626,12 @@ async def test_another_user_s_reap_leaves_what_it_cannot_see(engine: DockerEngin
 
 
 def test_an_owner_is_told_from_a_later_process_with_its_number() -> None:
-    me = Owner.of(os.getpid())
+    me = OwnerProcess.of(os.getpid())
     assert me.alive()
-    assert Owner.parse("/" + me.container_name("a/b-c")) == me
-    assert not Owner(me.pid, me.started + 1).alive()
-    assert not Owner.of(4_194_305).alive()
-    assert Owner.parse("/somebody-elses") is None
+    assert OwnerProcess.parse("/" + me.container_name("a/b-c")) == me
+    assert not OwnerProcess(me.pid, me.started + 1).alive()
+    assert not OwnerProcess.of(4_194_305).alive()
+    assert OwnerProcess.parse("/somebody-elses") is None
 
 
 @pytest.mark.parametrize("times", [2, 100])

@@ -20,10 +20,10 @@ import pytest
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.docker import container as docker_container
-from sandbox_kernel.engines.docker.api_client import Connection
+from sandbox_kernel.engines.docker.api_client import EngineConnection
 from sandbox_kernel.engines.docker.arguments import LABEL
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.engines.limit_watch import Place, places_of, watch_memory, watch_processes
+from sandbox_kernel.engines.limit_watch import CgroupPlace, places_of, watch_memory, watch_processes
 from tests.support.engines import SMALL, Docker, receive_all, receive_line
 from tests.support.patience import within
 
@@ -55,7 +55,7 @@ x = bytearray(b"x") * (200 << 20)
 class Silent(DockerEngine):
     """Says no word of memory, as an engine that missed it."""
 
-    async def subscribe(self, session_id: str, since: float) -> Connection:
+    async def subscribe(self, session_id: str, since: float) -> EngineConnection:
         filters = {"label": [f"{LABEL}.session={session_id}"], "event": ["die", "destroy"]}
         return await self._ask("GET", f"/events?since={since:.9f}&filters={quote(json.dumps(filters))}")
 
@@ -120,7 +120,7 @@ async def test_the_end_of_a_cgroup_is_told_from_memory_that_ran_out_in_it(cgroup
     In version 2 its end says nothing, and takes the count along.
     """
     heard = asyncio.Event()
-    watch = watch_memory(Place(str(cgroup), VERSION), heard.set)
+    watch = watch_memory(CgroupPlace(str(cgroup), VERSION), heard.set)
     try:
         if ran_out:
             done = subprocess.run([sys.executable, "-c", HOG_IN, str(cgroup)], check=False)  # noqa: ASYNC221 (nobody may look yet)
@@ -139,7 +139,7 @@ async def test_the_end_of_a_cgroup_is_told_from_memory_that_ran_out_in_it(cgroup
 @counted
 async def test_it_is_heard_each_time_while_the_cgroup_is_there(cgroup: Path) -> None:
     heard = asyncio.Event()
-    watch = watch_memory(Place(str(cgroup), VERSION), heard.set)
+    watch = watch_memory(CgroupPlace(str(cgroup), VERSION), heard.set)
     try:
         for _ in range(2):
             process = await asyncio.create_subprocess_exec(sys.executable, "-c", HOG_IN, str(cgroup))
@@ -189,12 +189,12 @@ def open_files() -> int:
 async def test_a_cgroup_that_is_gone_is_listened_to_by_nobody(tmp_path: Path) -> None:
     before = open_files()
     for version in (1, 2):
-        place = Place(str(tmp_path), version)
+        place = CgroupPlace(str(tmp_path), version)
         with pytest.raises(FileNotFoundError):
             watch_memory(place, lambda: None)
         with pytest.raises(FileNotFoundError):
             watch_processes(place, os.getpid(), lambda: None)
     (tmp_path / "pids.events").write_text("max 0\n")
     with pytest.raises(ProcessLookupError):
-        watch_processes(Place(str(tmp_path), 1), 1 << 22, lambda: None)
+        watch_processes(CgroupPlace(str(tmp_path), 1), 1 << 22, lambda: None)
     assert open_files() == before

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from sandbox_kernel.core.model import SandboxSpec
-from sandbox_kernel.plugins.bubblewrap.process_labels import Found, sandboxes
+from sandbox_kernel.plugins.bubblewrap.process_labels import LabelledProcess, sandboxes
 from sandbox_kernel.plugins.qemu.artifacts import qemu_program
 from sandbox_kernel.plugins.qemu.build import build
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
@@ -45,7 +45,7 @@ class Qemu(Bubblewrap):
     def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
         return new_spec(code, *arguments, **{"image": machine_of_tests(), **fields})
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[LabelledProcess]:
         return sandboxes(MARK)
 
 

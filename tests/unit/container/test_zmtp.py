@@ -189,7 +189,7 @@ def test_an_end_that_may_not_be_read_yet_is_not_told_again_and_again(
 
 @given(spoken, st.lists(st.integers(min_value=0, max_value=5000)))
 def test_messages_come_out_as_they_went_in_wherever_they_are_cut(sent: list[list[bytes]], cuts: list[int]) -> None:
-    stream, decoder = stream_of(sent), zmtp.Decoder(BOUND)
+    stream, decoder = stream_of(sent), zmtp.ZmtpDecoder(BOUND)
     received: list[tuple[list[Any], int]] = []
     for start, end in pairwise([0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]):
         received += decoder.feed(stream[start:end])
@@ -201,7 +201,7 @@ def test_messages_come_out_as_they_went_in_wherever_they_are_cut(sent: list[list
 def test_what_is_too_large_is_counted_and_what_comes_after_it_is_whole(
     sent: list[list[bytes]], step: int, most: int
 ) -> None:
-    stream, decoder = stream_of(sent), zmtp.Decoder(most)
+    stream, decoder = stream_of(sent), zmtp.ZmtpDecoder(most)
     received: list[tuple[list[Any], int]] = []
     for start in range(0, len(stream), step):
         received += decoder.feed(stream[start : start + step])
@@ -215,7 +215,7 @@ def test_what_is_too_large_is_counted_and_what_comes_after_it_is_whole(
 def test_a_large_part_is_read_in_place(size: int) -> None:
     mine, theirs = socket.socketpair()
     sent = [[b"before", os.urandom(size), b"after"], [os.urandom(size)], [b"", b"last"]]
-    stream, decoder = memoryview(stream_of(sent)), zmtp.Decoder(12 * MIB)
+    stream, decoder = memoryview(stream_of(sent)), zmtp.ZmtpDecoder(12 * MIB)
     received: list[tuple[list[Any], int]] = []
     with mine, theirs:
         for one in (mine, theirs):
@@ -231,7 +231,7 @@ def test_a_large_part_is_read_in_place(size: int) -> None:
 @given(st.binary(max_size=2000), st.integers(min_value=1, max_value=2000))
 def test_any_bytes_are_messages_or_an_error_and_the_cut_does_not_matter(data: bytes, step: int) -> None:
     def outcome(step: int) -> tuple[list[Any], bool]:
-        decoder, found = zmtp.Decoder(300), []
+        decoder, found = zmtp.ZmtpDecoder(300), []
         try:
             for start in range(0, len(data), step):
                 if decoder._frame is not None:  # noqa: SLF001 (it would be read in place, which is tested above)
@@ -393,7 +393,7 @@ def test_a_message_of_which_parts_are_missing_is_not_taken_for_another() -> None
     """Of too many parts, some are not kept. Where the message begins, enough are left for the host to refuse it."""
     many = [kernel_messages.DELIMITER, b"", *[b"x"] * 6000]
     for before, whole in ((0, True), (kernel_messages.NAMES - 1, True), (kernel_messages.NAMES, False), (4999, False)):
-        ((parts, _),) = zmtp.Decoder(BOUND).feed(stream_of([[b"id"] * before + many]))
+        ((parts, _),) = zmtp.ZmtpDecoder(BOUND).feed(stream_of([[b"id"] * before + many]))
         found = kernel_messages.whole(parts)
         assert (found is not None) == whole
         assert found is None or len(found) > wire.MAX_PARTS

@@ -15,7 +15,7 @@ from sandbox_kernel.core.errors import AttestationFailed
 from sandbox_kernel.core.model import HOME, SCRATCH, AgentOptions, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
-from sandbox_kernel.engines.base import Check, Inspection
+from sandbox_kernel.engines.base import AttestationCheck, Inspection
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.container import witness
 from sandbox_kernel.engines.hardening import OF_A_USER
@@ -107,7 +107,7 @@ def honest_engine(spec: SandboxSpec = SPEC) -> dict[str, Any]:
     }
 
 
-def checks(spec: SandboxSpec, report: object, engine: object) -> tuple[Check, ...]:
+def checks(spec: SandboxSpec, report: object, engine: object) -> tuple[AttestationCheck, ...]:
     """Compare both witnesses with the spec; the image brings a variable along."""
     return attestation.checks(spec, report, witness(spec, engine, ["LANG=C.UTF-8"]))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.helper_processes import environment_of_helpers
-from sandbox_kernel.engines.container_reaper import Guard
+from sandbox_kernel.engines.container_reaper import ContainerGuard
 from tests.support import ROOT
 
 VALUE = "sk-live-8Jd02kQm3vXz71LpRt5W"
@@ -59,7 +59,7 @@ def test_the_guard_of_containers_has_no_secret(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("API_KEY", VALUE)
     monkeypatch.setattr(subprocess, "Popen", noting)
-    guard = Guard("/nonexistent/engine.sock")
+    guard = ContainerGuard("/nonexistent/engine.sock")
     guard.expect("a-container")
     try:
         end = time.monotonic() + 20

@@ -13,7 +13,7 @@ from sandbox_kernel.core.model import Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import seccomp
 from sandbox_kernel.engines.docker import arguments
 from sandbox_kernel.engines.docker.arguments import container_arguments, digest, profile
-from sandbox_kernel.engines.hardening import Disk, Protections, protections
+from sandbox_kernel.engines.hardening import Protections, ScratchDisk, protections
 from tests.support.json_snapshots import compare
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -66,7 +66,7 @@ CHANGED: dict[str, Any] = {
     "readonly_paths": (),
     "writable": (),
     "attached": (Attached(kind="dataset", name="sales", source="/srv/sales"),),
-    "disks": (Disk("/mnt/data", 1 << 30, 7),),
+    "disks": (ScratchDisk("/mnt/data", 1 << 30, 7),),
     "hostname": "other",
     "working_folder": "/",
 }

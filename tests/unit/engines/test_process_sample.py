@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kernel.core.model import ProcessSample, SandboxSample
 from sandbox_kernel.engines import process_sample
-from sandbox_kernel.engines.limit_watch import Place
+from sandbox_kernel.engines.limit_watch import CgroupPlace
 from tests.support.kernels import eventually
 
 SLEEP = str(shutil.which("sleep"))
@@ -94,6 +94,6 @@ def test_a_cgroup_says_what_it_has_counted(what: str, tmp_path: Path) -> None:
     files, version, expected = CGROUPS[what]
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    place = Place(str(tmp_path), version)
+    place = CgroupPlace(str(tmp_path), version)
     assert process_sample.of_cgroup({"pids": place, "cpuacct": place, "memory": place}) == expected
     assert process_sample.of_cgroup({}) == SandboxSample()

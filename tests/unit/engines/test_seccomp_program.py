@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.engines import seccomp_program as system_calls
-from sandbox_kernel.engines.seccomp import EPERM, IOCTLS, NEW_NAMESPACES, PERSONALITIES, Rule, rules
+from sandbox_kernel.engines.seccomp import EPERM, IOCTLS, NEW_NAMESPACES, PERSONALITIES, SyscallRule, rules
 
 ALLOW, ERRNO, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -76,7 +76,7 @@ def library() -> Any:
     return found
 
 
-def exported(wanted: tuple[Rule, ...], machine: str) -> bytes:
+def exported(wanted: tuple[SyscallRule, ...], machine: str) -> bytes:
     """Return libseccomp's program for the rules."""
     known = library()
     context = ctypes.c_void_p(known.seccomp_init(ctypes.c_uint32(ERRNO | EPERM)))

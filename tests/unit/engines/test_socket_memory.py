@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.engines import socket_memory
-from sandbox_kernel.engines.limit_watch import Place
+from sandbox_kernel.engines.limit_watch import CgroupPlace
 
 
-def of_version_1(folder: Path, sockets: str) -> Place:
+def of_version_1(folder: Path, sockets: str) -> CgroupPlace:
     (folder / "memory.limit_in_bytes").write_text(f"{64 << 20}\n")
     (folder / socket_memory.SOCKETS).write_text(sockets)
-    return Place(str(folder), 1)
+    return CgroupPlace(str(folder), 1)
 
 
 def test_sockets_hold_a_part_of_memory_besides_where_the_system_counts_them_apart(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_sockets_hold_a_part_of_memory_besides_where_the_system_counts_them_apar
     assert (tmp_path / socket_memory.SOCKETS).read_text(encoding="ascii") == f"{4 << 20}\n"
     line = socket_memory.sockets_line(place)
     assert (line.ok, line.found) == (True, "at most 4.0 MiB besides")
-    assert socket_memory.sockets_line(Place(str(tmp_path), 2)).found == "a part of memory"
+    assert socket_memory.sockets_line(CgroupPlace(str(tmp_path), 2)).found == "a part of memory"
 
 
 @pytest.mark.parametrize("sockets", [f"{1 << 62}\n", "of no number\n"])

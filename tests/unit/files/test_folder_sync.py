@@ -25,7 +25,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.core.model import GIB, MIB
 from sandbox_kernel.files import folder_sync, scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES, FileLimits, check_name, safe_name, stands_in
-from sandbox_kernel.files.folder_sync import Downloads, Refusal, Report, SyncState, Uploads
+from sandbox_kernel.files.folder_sync import Downloads, FileRefusal, SyncReport, SyncState, Uploads
 from sandbox_kernel.files.host_tree import DownloadFolder, UploadFolder
 from sandbox_kernel.files.scratch_files import Ask, Stamp
 from sandbox_kernel.sdk import folder_entries
@@ -72,11 +72,11 @@ def tree(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def names(report: Report) -> set[str]:
+def names(report: SyncReport) -> set[str]:
     return {path for path, _ in report.copied}
 
 
-async def cancelled_after_a_chunk(sync: Callable[[Ask], Coroutine[Any, Any, Report]]) -> None:
+async def cancelled_after_a_chunk(sync: Callable[[Ask], Coroutine[Any, Any, SyncReport]]) -> None:
     """Copy a file of several chunks, and cancel that while the second is on its way."""
     reached = asyncio.Event()
 
@@ -448,11 +448,11 @@ async def test_what_the_host_put_there_is_no_download_whatever_its_name(place: P
 
 def test_the_lines_of_both_directions_fit_into_a_cell() -> None:
     """The last one counts those that are left out, and is never one of them itself."""
-    refused = tuple(Refusal(f"m/{number}", "too many", FileCode.SESSION_FILES) for number in range(50))
+    refused = tuple(FileRefusal(f"m/{number}", "too many", FileCode.SESSION_FILES) for number in range(50))
     copied = tuple((f"_m~{number:08x}.csv", 1) for number in range(50))
-    lines = folder_sync._notes(Report(copied, refused, 449), "not copied")
+    lines = folder_sync._notes(SyncReport(copied, refused, 449), "not copied")
     assert lines[-1] == f"not copied: {449 + 50 - folder_sync.MAX_LINES} more"
-    lines += folder_sync._renamed(Report(copied, refused, 449))
+    lines += folder_sync._renamed(SyncReport(copied, refused, 449))
     assert lines[-1].endswith(f"{50 - folder_sync.MAX_RENAMED_LINES} more")
     assert 2 * len(lines) <= MAX_TOLD
 

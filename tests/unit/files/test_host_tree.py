@@ -25,7 +25,7 @@ from sandbox_kernel.files.file_rules import (
     folded,
     printable,
 )
-from sandbox_kernel.files.host_tree import DownloadFolder, Source, UploadFolder
+from sandbox_kernel.files.host_tree import DownloadFolder, HostSource, UploadFolder
 from tests.support.cases import each
 from tests.support.descriptors import open_below
 from tests.support.examples import examples
@@ -268,7 +268,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "folder"
 
 
-def read_all(source: Source) -> bytes:
+def read_all(source: HostSource) -> bytes:
     try:
         source.open()
         return b"".join(iter(source.read, b""))

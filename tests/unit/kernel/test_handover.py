@@ -46,7 +46,10 @@ class Parting:
 
 
 def leave(
-    old: Parting, place: pipe_holder.Place, plugins: dict[str, Any] | None = None, ports: Mapping[str, int] = NO_PORTS
+    old: Parting,
+    place: pipe_holder.MeetingPlace,
+    plugins: dict[str, Any] | None = None,
+    ports: Mapping[str, int] = NO_PORTS,
 ) -> None:
     """Leave a container with a pipe holder; the ports stay open here."""
     old.pipe_holder = asyncio.run(handover.leave(cast("Session", old), place, plugins or {}, ports=ports))
@@ -64,11 +67,11 @@ def settings_of(*hosts: str) -> Settings:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> pipe_holder.Place:
+def place(tmp_path: Path) -> pipe_holder.MeetingPlace:
     return pipe_holder.place(str(tmp_path / "connection.json"), "key")
 
 
-def test_the_way_out_goes_from_process_to_process_in_memory(place: pipe_holder.Place, tmp_path: Path) -> None:
+def test_the_way_out_goes_from_process_to_process_in_memory(place: pipe_holder.MeetingPlace, tmp_path: Path) -> None:
     """Not over a file, a command line or an environment; and the pipe holder writes no core file."""
     old = Parting(settings_of("api.example.org"))
     leave(old, place, {"key": KEY})
@@ -95,7 +98,9 @@ def limit_of_core_files(process: Path) -> list[str]:
     [(Settings(), True), (settings_of("api.example.org", "other.example.org"), True), (None, False)],
     ids=["nothing allowed now", "more allowed now", "wrong settings"],
 )
-def test_a_container_of_other_settings_ends(place: pipe_holder.Place, settings: Settings | None, wanted: bool) -> None:
+def test_a_container_of_other_settings_ends(
+    place: pipe_holder.MeetingPlace, settings: Settings | None, wanted: bool
+) -> None:
     """The rules of a session are those that it was started with: a container does not get others later."""
     old = Parting(settings_of("api.example.org"))
     leave(old, place, {"key": KEY})
@@ -136,7 +141,7 @@ def test_the_ports_of_a_process_are_its_sockets_that_listen_on_the_kernel_s_port
 
 @pytest.mark.parametrize(("changed", "open_still"), [({}, True), ({"cell_timeout": 7.0}, False)])
 def test_who_knocks_between_two_processes_waits_at_an_open_port(
-    changed: dict[str, Any], open_still: bool, place: pipe_holder.Place
+    changed: dict[str, Any], open_still: bool, place: pipe_holder.MeetingPlace
 ) -> None:
     """A process with other settings gets nothing, and finds the port free."""
     settings = resolve({})

@@ -25,7 +25,7 @@ from sandbox_kernel.policy.allowance import of_formulas
 from sandbox_kernel.policy.display_budget import MAX_ERRORS
 from sandbox_kernel.session.requests.host_words import place_of
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue
-from sandbox_kernel.session.requests.request_states import Event
+from sandbox_kernel.session.requests.request_states import RequestEvent
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.policy.messages import CELL, filtered, message, model, update
@@ -314,7 +314,7 @@ def test_threads_of_cells_long_gone_share_a_page() -> None:
     for n in range(300):
         name = {"msg_id": f"cell {n}"}
         tab.send(replace(text, parent=name), replace(message("status", {"execution_state": "idle"}), parent=name))
-        for event in (Event.TAKE, Event.SEND, Event.START, Event.END):
+        for event in (RequestEvent.TAKE, RequestEvent.SEND, RequestEvent.START, RequestEvent.END):
             RequestQueue().advance(tab.requests[f"cell {n}"], event)
     tab.shown.clear()
     for n in range(300):

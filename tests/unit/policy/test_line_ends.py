@@ -191,7 +191,7 @@ def test_text_is_the_same_but_for_the_ends_of_its_lines(text: str) -> None:
 def test_a_entry_point_hands_out_the_same_whatever_let_it_pass() -> None:
     assert safe_text.plain("a\r\nb\u2028c\rd\x0be") == "a\nb\nde"
     assert left([safe_text.coloured(BAD), safe_text.tree({BAD: [BAD]}), safe_text.plain(BAD)]) == set()
-    assert left(safe_text.Stream().feed("stdout", BAD), "\r") == set()
+    assert left(safe_text.PrintedStream().feed("stdout", BAD), "\r") == set()
 
 
 def test_values_of_any_depth_end_their_lines_or_do_not_pass() -> None:

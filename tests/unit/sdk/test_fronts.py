@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.sdk.cell_request import Front
+from sandbox_kernel.sdk.cell_request import CellFront
 
 
 class Taking:
@@ -27,7 +27,7 @@ def told(kind: str) -> Message:
 def test_a_reply_to_another_client_that_took_the_id_of_a_call_is_none_of_that_call_s() -> None:
     """It is refused for that id, and the call would have ended with the refusal."""
     cells = {"cell": Taking()}
-    front = Front(cast("dict[str, Any]", cells))
+    front = CellFront(cast("dict[str, Any]", cells))
     front.deliver(told("execute_reply"), b"another")
     front.deliver(told("stream"), None)
     front.deliver(told("execute_reply"), Taking.client)

@@ -12,7 +12,7 @@ from sandbox_kernel import CellTimeout, CommandError, CommandExitException
 from sandbox_kernel.core.errors import OutputLimit
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
-from sandbox_kernel.sdk.running_command import Following, Requests
+from sandbox_kernel.sdk.running_command import CommandRequests, Following
 from tests.support.patience import within
 
 
@@ -38,7 +38,7 @@ HELD: list[Sandbox] = []
 
 def following(sandbox: Sandbox, timeout: float | None = 5.0) -> Following:
     HELD[:] = [sandbox]
-    requests = Requests(Settings(limits=Limits(output_limit=1000)), sandbox.run)
+    requests = CommandRequests(Settings(limits=Limits(output_limit=1000)), sandbox.run)
     return Following(requests, 7, after=0, timeout=timeout)
 
 

@@ -22,7 +22,7 @@ from sandbox_kernel.session.cell_streams import (
     RESET_BY_END,
     RESET_BY_KERNEL,
     RESET_LEFT_OPEN,
-    Connection,
+    CellConnection,
     NoStreams,
     RunningCells,
 )
@@ -346,7 +346,7 @@ async def test_a_service_that_does_not_read_makes_its_cell_wait_and_nobody_else(
         stream = None
         await wait_for(lambda: held)
         stream = held[0]
-        assert isinstance(stream, Connection)
+        assert isinstance(stream, CellConnection)
         await wait_for(lambda: stream.flow.credit.may_come == 0)
         reader, writer = await opened(agent.address)
         turns = agent.turns
@@ -543,7 +543,7 @@ async def test_bytes_one_at_a_time_are_held_as_few_pieces() -> None:
         await agent.say(OPEN_1, *[data(1)] * 20_000)
         await wait_for(lambda: service.streams)
         stream = service.streams[0]
-        assert isinstance(stream, Connection)
+        assert isinstance(stream, CellConnection)
         await wait_for(lambda: stream.flow.credit.may_come == flow.WINDOW - 20_000)
         assert stream.held[1] <= 20_000 // cell_streams.SMALL + 1
         received.set()

@@ -11,8 +11,8 @@ from sandbox_kernel.session.container_states import (
     TABLE,
     UNATTESTED,
     UNHEARD,
-    Event,
-    State,
+    ContainerEvent,
+    ContainerState,
     following,
 )
 from sandbox_kernel.session.state_table import ImpossibleError
@@ -55,51 +55,51 @@ ROWS = {line.split()[0]: line.split()[1:] for line in EXPECTED.strip().splitline
 
 
 def test_the_table_is_whole() -> None:
-    assert list(COLUMNS) == [event.name for event in Event]
-    assert set(ROWS) == {state.name for state in State}
-    assert {len(row) for row in ROWS.values()} == {len(Event)}
-    assert set(TABLE) == set(State)
+    assert list(COLUMNS) == [event.name for event in ContainerEvent]
+    assert set(ROWS) == {state.name for state in ContainerState}
+    assert {len(row) for row in ROWS.values()} == {len(ContainerEvent)}
+    assert set(TABLE) == set(ContainerState)
 
 
-@each("state", State, ids=lambda state: state.name)
-@each("event", Event, ids=lambda event: event.name)
-def test_what_follows(state: State, event: Event) -> None:
+@each("state", ContainerState, ids=lambda state: state.name)
+@each("event", ContainerEvent, ids=lambda event: event.name)
+def test_what_follows(state: ContainerState, event: ContainerEvent) -> None:
     expected = ROWS[state.name][COLUMNS.index(event.name)]
     if expected == NO:
         with pytest.raises(ImpossibleError, match=f"{event.name} cannot happen to a container that is {state.name}"):
             following(state, event)
     else:
-        assert following(state, event) is State[expected]
+        assert following(state, event) is ContainerState[expected]
 
 
 def test_every_state_is_reached_from_the_first() -> None:
-    reached, new = {State.NEW}, {State.NEW}
+    reached, new = {ContainerState.NEW}, {ContainerState.NEW}
     while new:
         new = {after for state in new for after in TABLE[state].values()} - reached
         reached |= new
-    assert reached == set(State)
+    assert reached == set(ContainerState)
 
 
-@each("state", set(State) - LET_GO - {State.ENDED}, ids=lambda state: state.name)
-def test_every_life_can_be_ended(state: State) -> None:
-    assert following(state, Event.CLOSE) is State.CLOSED
-    if state is not State.NEW:
-        assert following(state, Event.GONE) is State.ENDED
+@each("state", set(ContainerState) - LET_GO - {ContainerState.ENDED}, ids=lambda state: state.name)
+def test_every_life_can_be_ended(state: ContainerState) -> None:
+    assert following(state, ContainerEvent.CLOSE) is ContainerState.CLOSED
+    if state is not ContainerState.NEW:
+        assert following(state, ContainerEvent.GONE) is ContainerState.ENDED
 
 
 def test_a_kernel_is_let_in_only_once_its_container_was_attested() -> None:
     """Without the two events that say so, no way leads to a kernel that takes requests."""
-    reached, new = {State.NEW}, {State.NEW}
+    reached, new = {ContainerState.NEW}, {ContainerState.NEW}
     while new:
         steps = {
             after
             for state in new
             for event, after in TABLE[state].items()
-            if event not in {Event.ATTESTED, Event.ADOPTED}
+            if event not in {ContainerEvent.ATTESTED, ContainerEvent.ADOPTED}
         }
         new = steps - reached
         reached |= new
-    assert not reached & (OPEN | {State.BOOTING, State.ASKING, State.PARKED})
+    assert not reached & (OPEN | {ContainerState.BOOTING, ContainerState.ASKING, ContainerState.PARKED})
 
 
 def test_the_groups_of_states_say_one_thing_each() -> None:

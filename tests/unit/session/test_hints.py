@@ -10,7 +10,7 @@ from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.files.notebook_files import Beside
 from sandbox_kernel.kernel.proxy import NOTEBOOK
-from sandbox_kernel.session.hints import Audience, Failure, Hints
+from sandbox_kernel.session.hints import Audience, CellFailure, Hints
 
 LOST = {
     "urllib, requests": ("URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
@@ -31,7 +31,7 @@ MISSING = {
 
 
 def hint(name: str, value: str, **more: object) -> str | None:
-    return Hints(Limits(), **more).of_failure(Failure(name, value))  # type: ignore[arg-type]
+    return Hints(Limits(), **more).of_failure(CellFailure(name, value))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", LOST)
@@ -100,7 +100,7 @@ def test_a_file_that_lies_beside_the_notebook_is_named(case: str, tmp_path: Path
     (tmp_path / "sales.csv").write_text("a\n")
     monkeypatch.chdir(tmp_path)
     hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK, beside=Beside())
-    failure = Failure(*MISSING[case])
+    failure = CellFailure(*MISSING[case])
     found = Beside()(hints.sought(failure))
     assert found == "sales.csv"
     assert str(hints.of_failure(failure, found)).startswith("sales.csv lies beside the notebook")
@@ -119,7 +119,7 @@ def test_a_module_of_ones_own_beside_the_notebook_is_named(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     hints = Hints(Limits(), uploads="uploads", audience=NOTEBOOK, beside=Beside())
     for name, path in (("mymodule", "mymodule.py"), ("mypackage", "mypackage/__init__.py"), ("absent", None)):
-        failure = Failure("ModuleNotFoundError", f"No module named '{name}'")
+        failure = CellFailure("ModuleNotFoundError", f"No module named '{name}'")
         assert Beside()(hints.sought(failure)) == path
     assert "is brought in like any file. Put a copy" in str(hints.of_failure(failure))
 
@@ -138,7 +138,7 @@ def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Pa
     hints = Hints(Limits(), beside=Beside())
     names = [".env", ".ssh/id", "../above.csv", "x/../../above.csv", f"{tmp_path}/above.csv", "~/above.csv"]
     for name in names:
-        assert hints.sought(Failure("FileNotFoundError", f"[Errno 2] No such file or directory: {name!r}")) == []
+        assert hints.sought(CellFailure("FileNotFoundError", f"[Errno 2] No such file or directory: {name!r}")) == []
     look = Beside()
     assert look(["plain.csv"]) == "plain.csv"
     for name in [*names, "link/above.csv", "above.csv"]:
@@ -146,7 +146,7 @@ def test_nobody_looks_for_what_is_hidden_elsewhere_or_behind_a_link(tmp_path: Pa
 
 
 def test_a_entry_point_that_cannot_tell_a_person_alone_looks_for_nothing() -> None:
-    assert Hints(Limits()).sought(Failure(*MISSING["polars"])) == []
+    assert Hints(Limits()).sought(CellFailure(*MISSING["polars"])) == []
 
 
 def test_a_part_of_a_package_that_is_there_is_no_missing_package() -> None:
@@ -204,7 +204,7 @@ def test_a_long_cell_is_looked_at_in_time_that_its_length_bounds() -> None:
     spaces = " " * 100_000
     lines = ["!pip " + "-a " * 3000 + "x", "!" + "a," * 5000, f"%{spaces}pip", f"a{spaces}", "!git " + "-c " * 3000]
     assert Hints(Limits()).of_code("\n".join(lines)) == []
-    assert Hints(Limits()).sought(Failure("FileNotFoundError", "'" * 100_000)) == []
+    assert Hints(Limits()).sought(CellFailure("FileNotFoundError", "'" * 100_000)) == []
 
 
 @pytest.mark.parametrize(
@@ -255,5 +255,5 @@ WRAPPED: dict[str, tuple[list[object], bool]] = {
 @pytest.mark.parametrize("case", WRAPPED)
 def test_a_full_folder_is_named_where_another_exception_wraps_it(case: str) -> None:
     lines, named = WRAPPED[case]
-    said = Hints(Limits()).of_failure(Failure("PicklingError", "Could not pickle the task", lines))
+    said = Hints(Limits()).of_failure(CellFailure("PicklingError", "Could not pickle the task", lines))
     assert ("in /tmp (tmp_size)" in (said or "")) is named

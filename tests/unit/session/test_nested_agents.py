@@ -12,7 +12,7 @@ import pytest
 from sandbox_kernel.container import flow, wire
 from sandbox_kernel.core.errors import EngineError, SandboxDied, WireError
 from sandbox_kernel.core.model import ExitReason
-from sandbox_kernel.session.nested_agents import MAX_NESTED, NestedAgents, NestedPipe
+from sandbox_kernel.session.nested_agents import MAX_NESTED, NestedAgentLinks, NestedPipe
 
 
 class Link:
@@ -45,9 +45,9 @@ class Link:
         return ExitReason(kind="out_of_memory")
 
 
-async def opened() -> tuple[Link, NestedAgents, NestedPipe]:
+async def opened() -> tuple[Link, NestedAgentLinks, NestedPipe]:
     link = Link()
-    agents = NestedAgents(link)
+    agents = NestedAgentLinks(link)
     return link, agents, await agents.open({})
 
 
@@ -145,7 +145,7 @@ def test_one_whose_processes_stay_ends_its_container() -> None:
 def test_there_are_so_many_and_no_more() -> None:
     async def many() -> None:
         link = Link()
-        agents = NestedAgents(link)
+        agents = NestedAgentLinks(link)
         for _ in range(MAX_NESTED):
             await agents.open({})
         with pytest.raises(SandboxDied):
@@ -160,7 +160,7 @@ def test_one_that_does_not_start_says_why() -> None:
         link = Link()
         link.answers["nested.open"] = {"ok": False, "message": "no \x1b[31mroom"}
         with pytest.raises(SandboxDied, match=r"more kernel: no .*room") as caught:
-            await NestedAgents(link).open({})
+            await NestedAgentLinks(link).open({})
         assert "\x1b" not in str(caught.value)
 
     asyncio.run(refused())

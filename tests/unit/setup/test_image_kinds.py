@@ -22,7 +22,7 @@ from sandbox_kernel.setup.command_steps import Steps
 from sandbox_kernel.setup.doctor import start_remedy
 from sandbox_kernel.setup.image_kinds import DEBIAN_PACKAGES, KINDS
 from sandbox_kernel.wheels import image_wheels
-from sandbox_kernel.wheels.pip_process import Target
+from sandbox_kernel.wheels.pip_process import WheelTarget
 
 RECIPES = brought("images")
 
@@ -155,7 +155,7 @@ def test_locks_together_have_each_wheel_once_and_the_installer_last(
         return image_wheels.Wheels(tuple(tmp_path / file for file in found[name]), f"of {name}")
 
     monkeypatch.setattr(image_wheels, "locked", locked)
-    wheels = image_wheels.all_locked(RECIPES, ("data", "deno"), Target("x86_64"))
+    wheels = image_wheels.all_locked(RECIPES, ("data", "deno"), WheelTarget("x86_64"))
     assert [file.name for file in wheels.files] == ["a.whl", "b.whl", "c.whl", "pip.whl"]
     assert wheels.requirements == "of data\nof deno"
 

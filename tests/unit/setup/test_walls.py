@@ -21,7 +21,7 @@ def test_the_page_has_the_table_of_what_is_enforced() -> None:
 
 
 def test_each_wall_has_a_word_for_each_row() -> None:
-    text = walls.as_text([walls.Seen(wall, True, "") for wall in walls.all_walls()])
+    text = walls.as_text([walls.SeenWall(wall, True, "") for wall in walls.all_walls()])
     assert all(name[1:].split()[0] in text for name in walls.ENFORCED.values())
     for wall in walls.all_walls():
         assert wall.enforces.keys() <= walls.ENFORCED.keys()

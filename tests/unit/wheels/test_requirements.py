@@ -18,12 +18,12 @@ from packaging.requirements import Requirement
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.wheels import image_wheels, resolver
-from sandbox_kernel.wheels.pip_process import Pip, PipFailed, Target, environment
+from sandbox_kernel.wheels.pip_process import Pip, PipFailed, WheelTarget, environment
 from sandbox_kernel.wheels.requirements import read
 
 pytestmark = pytest.mark.slow
 
-TARGET = Target("x86_64")
+TARGET = WheelTarget("x86_64")
 HASH = "sha256:" + "0" * 64
 
 

@@ -19,7 +19,7 @@ NUMBER = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingCreate:
     """A request on its way. Whoever takes it up reads the answer from the socket, or gives it up."""
 
     spec: SandboxSpec
@@ -36,7 +36,7 @@ class Asked:
         self.socket.close()
 
 
-def ask_ahead(path: str, spec: SandboxSpec) -> Asked:
+def ask_ahead(path: str, spec: SandboxSpec) -> PendingCreate:
     """Ask the broker at `path` for a sandbox. Raises OSError if that cannot be done at once, and `EngineError`."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     sock.settimeout(SEND_SECONDS)
@@ -48,7 +48,7 @@ def ask_ahead(path: str, spec: SandboxSpec) -> Asked:
     except BaseException:
         sock.close()
         raise
-    return Asked(spec, path, sock)
+    return PendingCreate(spec, path, sock)
 
 
 def asked(spec: SandboxSpec) -> dict[str, Any]:

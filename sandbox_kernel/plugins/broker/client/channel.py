@@ -59,7 +59,7 @@ async def connect(path: str) -> socket.socket:
     return sock
 
 
-class Channel:
+class BrokerChannel:
     """One connection. What comes without a number goes to `heard`; `lost` is called once, at its end."""
 
     def __init__(
@@ -165,7 +165,7 @@ class Channel:
             self.heard(said)
 
 
-_open: weakref.WeakSet[Channel] = weakref.WeakSet()
+_open: weakref.WeakSet[BrokerChannel] = weakref.WeakSet()
 
 
 def _forked() -> None:

@@ -19,13 +19,13 @@ from ....core.model import SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ....core.tasks import Tasks
 from ....engines.abilities import NONE, PAUSE, Ability
 from ....engines.attestation import LOOKED_AT, checks, demand, same
-from ....engines.base import Check, Handover, Inspection
+from ....engines.base import AttestationCheck, Handover, Inspection
 from ....engines.pipe import OverPipe, Pipe
 from ....engines.user_ids import UID_RANGE
 from ... import index
 from ..codes import BrokerCode
 from . import packets
-from .channel import Channel
+from .channel import BrokerChannel
 
 KILL_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
@@ -78,7 +78,7 @@ class Given:
 class BrokerContainer(OverPipe):
     """A running sandbox. Made by `BrokerEngine.start` and `BrokerEngine.adopt` only."""
 
-    def __init__(self, path: str, given: Given, pipe: Pipe, channel: Channel | None) -> None:
+    def __init__(self, path: str, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> None:
         """Without a `channel`, its broker is gone."""
         self.id = given.id
         self.image_id: str | None = None
@@ -183,7 +183,7 @@ class BrokerContainer(OverPipe):
         if self._channel is not None:
             self._channel.close()
 
-    async def compare(self, report: object, spec: SandboxSpec) -> tuple[Check, ...]:
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
         if self._channel is None or self._ended.done():
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         looking, self._looking = self._looking, None
@@ -248,7 +248,8 @@ def _witness(said: Mapping[str, Any]) -> Inspection:
     """Return what the broker heard of its engine. Raises `EngineError` for what cannot be read."""
     try:
         lines = tuple(
-            Check(str(name), str(expected), str(found), ok is True) for name, expected, found, ok in said["lines"]
+            AttestationCheck(str(name), str(expected), str(found), ok is True)
+            for name, expected, found, ok in said["lines"]
         )
         if not lines:
             raise ValueError("nothing was compared")

@@ -16,18 +16,18 @@ from ....core.errors import EngineError
 from ....core.model import SandboxSample, SandboxSpec
 from ....engines.abilities import PAUSE, Ability
 from ....engines.demultiplexer import Demultiplexer
-from ....engines.pipe import Pipe, Stream
+from ....engines.pipe import Pipe, StreamFraming
 from ..codes import BrokerCode
 from . import packets
-from .ahead import Asked, asked
-from .channel import Channel, connect
+from .ahead import PendingCreate, asked
+from .channel import BrokerChannel, connect
 from .container import BrokerContainer, Given
 from .listener_trust import is_own, path_of
 
 if TYPE_CHECKING:
     from ....engines import base
     from ....engines.attachment import Volume
-    from ....engines.inspectable import Condition, Crowd, EngineInfo, ImageInfo, Listed, Shown
+    from ....engines.inspectable import CrowdInfo, EngineInfo, ImageInfo, Listed, MachineCondition, Shown
 
 START_SECONDS = 60.0
 REAP_SECONDS = 80.0
@@ -64,11 +64,11 @@ class BrokerEngine:
     async def start(self, spec: SandboxSpec) -> BrokerContainer:
         """Have a sandbox made. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
-        sent = isinstance(ahead, Asked) and ahead.spec == spec
+        sent = isinstance(ahead, PendingCreate) and ahead.spec == spec
         if ahead is not None and not sent:
             ahead.give_up()
         request = {**packets.request(spec), "spec": self.asked(spec), **self.beside(spec)}
-        channel = Channel(ahead.socket if isinstance(ahead, Asked) and sent else await self._connected())
+        channel = BrokerChannel(ahead.socket if isinstance(ahead, PendingCreate) and sent else await self._connected())
         try:
             said, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
             container = self._container(said, files, channel)
@@ -86,9 +86,9 @@ class BrokerEngine:
             raise EngineError(
                 EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
             ) from error
-        channel: Channel | None = None
+        channel: BrokerChannel | None = None
         try:
-            channel = Channel(await connect(self.path))
+            channel = BrokerChannel(await connect(self.path))
             await channel.ask("adopt", ticket=given.ticket)
         except EngineError:
             # Its broker is another one by now, or none: the sandbox is this process's all the same.
@@ -130,10 +130,10 @@ class BrokerEngine:
         said = (await self._query("info"))["info"]
         return EngineInfo(**{**said, **{name: frozenset(said[name]) for name in ("runtimes", "limited")}})
 
-    async def conditions(self) -> tuple[Condition, ...]:
-        from ....engines.inspectable import Condition
+    async def conditions(self) -> tuple[MachineCondition, ...]:
+        from ....engines.inspectable import MachineCondition
 
-        return tuple(Condition(**row) for row in (await self._query("conditions"))["rows"])
+        return tuple(MachineCondition(**row) for row in (await self._query("conditions"))["rows"])
 
     async def shown(self, container: str) -> Shown:
         from ....engines.inspectable import Shown
@@ -174,13 +174,13 @@ class BrokerEngine:
         return await connect_or_start(self.path)
 
     async def _query(self, op: str, **fields: Any) -> dict[str, Any]:
-        channel = Channel(await connect(self.path))
+        channel = BrokerChannel(await connect(self.path))
         try:
             return (await channel.ask(op, **fields))[0]
         finally:
             channel.close()
 
-    def _container(self, said: dict[str, Any], files: list[int], channel: Channel) -> BrokerContainer:
+    def _container(self, said: dict[str, Any], files: list[int], channel: BrokerChannel) -> BrokerContainer:
         try:
             (fd,) = files
             given = Given.read(said)
@@ -193,7 +193,7 @@ class BrokerEngine:
             ) from error
         return self._made(given, pipe, channel)
 
-    def _made(self, given: Given, pipe: Pipe, channel: Channel | None) -> BrokerContainer:
+    def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> BrokerContainer:
         return BrokerContainer(self.path, given, pipe, channel)
 
     async def list(self) -> tuple[Listed, ...]:
@@ -204,20 +204,20 @@ class BrokerEngine:
     async def used(self, container: str) -> SandboxSample:
         return packets.sample(await self._query("used", container=container))
 
-    async def crowd(self) -> Crowd:
+    async def crowd(self) -> CrowdInfo:
         """Return what the broker has of all users, for those who may see them; for another, of itself."""
-        from ....engines.inspectable import Crowd, CrowdUser
+        from ....engines.inspectable import CrowdInfo, CrowdUser
 
         said = await self._query("crowd")
         try:
             users = tuple(CrowdUser(**row) for row in said["rows"])
-            return Crowd(ready=said["ready"], size=said["size"], most=said["most"], users=users)
+            return CrowdInfo(ready=said["ready"], size=said["size"], most=said["most"], users=users)
         except (LookupError, TypeError, ValueError) as error:
             raise EngineError(
                 BrokerCode.BROKER_IMPROPER, f"what the broker says is not understood: {error!r}"
             ) from error
 
 
-def _stream(state: dict[str, Any]) -> Stream | None:
+def _stream(state: dict[str, Any]) -> StreamFraming | None:
     """Return what takes the engine's stream apart, if the broker's engine makes one of two."""
     return Demultiplexer.of(state) if "header" in state else None

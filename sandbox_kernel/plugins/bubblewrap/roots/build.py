@@ -80,7 +80,7 @@ LARGEST_PROGRAM_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RootPlan:
     """What a root is to be made of."""
 
     name: str
@@ -93,7 +93,7 @@ class Plan:
     """What pip is told besides."""
 
 
-class State(NamedTuple):
+class RootState(NamedTuple):
     """How a root is, as the doctor says it."""
 
     status: Literal["wrong", "note", "ok"]
@@ -130,7 +130,7 @@ def build(
     return plan.name
 
 
-def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = None, *, fresh: bool = False) -> Plan:
+def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = None, *, fresh: bool = False) -> RootPlan:
     """Say what a root of a kind is made of on this machine now. Raises `EngineError` if there is no Python for it."""
     recipes = brought("images")
     python = root_layout.find_python()
@@ -151,10 +151,10 @@ def plan_for(kind: Kind, tag: str | None = None, requirements: Path | None = Non
         fetch = partial(with_more, fetch, recipes, wanted, target, fresh=fresh)
         name, options = "sandbox-kernel:custom", ()
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return Plan(tag or name, f"sha256:{digest}", python, laid, fetch, options)
+    return RootPlan(tag or name, f"sha256:{digest}", python, laid, fetch, options)
 
 
-def state(name: str) -> State:
+def state(name: str) -> RootState:
     """Say whether the root that an engine takes is there, and made of what this version would take."""
     kind = BY_NAME.get(name)
     command = build_command(name, "bubblewrap")
@@ -162,21 +162,21 @@ def state(name: str) -> State:
     try:
         root = find_root(name)
     except ImageMissing:
-        return State("wrong", f"{name} is missing", command)
+        return RootState("wrong", f"{name} is missing", command)
     except EngineError as error:
-        return State("note", f"{name} is stale: {error.message}", command)
+        return RootState("note", f"{name} is stale: {error.message}", command)
     text = f"{name}, {format_bytes(root.size_bytes)}, made {root.made}"
     if "tree" in read(Path(root.folder)):
-        return State("ok", f"{text}, {_tree_state(kind, root.contents)}")
+        return RootState("ok", f"{text}, {_tree_state(kind, root.contents)}")
     if kind is None:
-        return State("ok", text)
+        return RootState("ok", text)
     try:
         plan = plan_for(kind)
     except EngineError as error:
-        return State("note", f"{text}, stale: {error.message}", command)
+        return RootState("note", f"{text}, stale: {error.message}", command)
     if root.contents != plan.contents:
-        return State("note", f"{text}, stale: today's would differ, for Python {plan.python.version}", command)
-    return State("ok", f"{text}, current")
+        return RootState("note", f"{text}, stale: today's would differ, for Python {plan.python.version}", command)
+    return RootState("ok", f"{text}, current")
 
 
 def _tree_state(kind: Kind | None, contents: str) -> str:
@@ -189,7 +189,7 @@ def _tree_state(kind: Kind | None, contents: str) -> str:
 # --- making one -------------------------------------------------------------------------------------------------------
 
 
-def _make(plan: Plan, steps: Steps) -> None:
+def _make(plan: RootPlan, steps: Steps) -> None:
     python = plan.python
     steps(f"making the environment {plan.name} for Python {python.version}, {python.executable}")
     with steps.during(f"fetching the wheels of {plan.name}, as far as they are not here"):
@@ -232,7 +232,7 @@ def copy_programs(folder: Path, python: Path) -> int:
     return len(list(folder.iterdir()))
 
 
-def _install(environment: Path, plan: Plan, ready: image_wheels.Wheels) -> None:
+def _install(environment: Path, plan: RootPlan, ready: image_wheels.Wheels) -> None:
     """Have pip install wheels into an environment, in a run of its own: a second one would run what a package brings.
 
     Raises `EngineError`.
@@ -292,7 +292,7 @@ def _compile(environment: Path, python: root_layout.Python) -> None:
     run_step(command, Path("/"), "", check=False)  # a few packages ship files for other versions, which do not compile
 
 
-def _warm(made: Generation, plan: Plan, steps: Steps) -> None:
+def _warm(made: Generation, plan: RootPlan, steps: Steps) -> None:
     """Fill the home's caches in a sandbox, with all else read-only; without one, each session does it for itself."""
     bwrap = bubblewrap_program()
     if bwrap is None:

@@ -24,7 +24,7 @@ from ....setup.command_steps import Say, Steps
 from ....setup.image_build import BUILD_FOLDER, build_files, chain
 from ....setup.image_kinds import KINDS, bootstrapped
 from ....wheels import image_wheels
-from ....wheels.pip_process import Target
+from ....wheels.pip_process import WheelTarget
 from ....wheels.requirements import read as read_requirements
 from ..discovery import bubblewrap_program
 from .exported_root import add_etc, unpack
@@ -76,7 +76,7 @@ def contents(kind: Kind, requirements: Path | None = None) -> str:
 
 
 def _wheels(kind: Kind, requirements: Path | None, *, fresh: bool) -> image_wheels.Wheels:
-    target = Target(os.uname().machine)
+    target = WheelTarget(os.uname().machine)
     fetch = partial(image_wheels.all_locked, brought("images"), KINDS[kind].locks, target)
     if requirements is None:
         return fetch()

@@ -18,7 +18,7 @@ from pathlib import Path
 from ....core.codes import EndCode
 from ....core.errors import EngineError
 from ....wheels.image_wheels import LOCKED_FOR
-from ....wheels.pip_process import PYTHON_VERSION, Target
+from ....wheels.pip_process import PYTHON_VERSION, WheelTarget
 
 HOME = "/opt/sandbox/home"
 ELSEWHERE = "/opt/sandbox/python"
@@ -80,7 +80,7 @@ class Layout:
     """Where the interpreter lies inside."""
 
 
-def lay_out(python: Python, machine: Machine) -> Layout:
+def lay_out(python: Python, machine: LayoutFound) -> Layout:
     """Return the layout for a Python. Raises `EngineError` for one whose parts lie apart."""
     prefix = SYSTEM if python.prefix == SYSTEM else ELSEWHERE
     executable = f"{prefix}/bin/{Path(python.executable).name}"
@@ -112,7 +112,7 @@ def lay_out(python: Python, machine: Machine) -> Layout:
     return Layout(tuple(binds), tuple(links), tuple(environment), executable)
 
 
-def _library_folders(python: Python, machine: Machine) -> list[str]:
+def _library_folders(python: Python, machine: LayoutFound) -> list[str]:
     """Return the machine's folders of shared libraries, none within another."""
     found = {
         str(Path(path).parent)
@@ -135,7 +135,7 @@ def _is_own(path: str, python: Python) -> bool:
     return not _within(path, ("/usr/lib", "/usr/lib64", "/usr/lib32", "/lib", "/lib64"))
 
 
-def _through_link(path: str, machine: Machine) -> bool:
+def _through_link(path: str, machine: LayoutFound) -> bool:
     """Say whether a path leads through /lib where that is a link to /usr/lib."""
     return path.startswith("/lib/") and "/lib" not in machine.folders
 
@@ -164,7 +164,7 @@ class Python:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class LayoutFound:
     """What there is on this machine of what a layout asks for."""
 
     folders: frozenset[str]
@@ -175,12 +175,14 @@ class Machine:
     """By which names, of links beside it, a library is looked for."""
 
 
-def look(python: Python) -> Machine:
+def look(python: Python) -> LayoutFound:
     """See what of a root's possible parts this machine has."""
     parts = [os.path.join(path, name) for path in python.standard_library for name in PACKAGE_FOLDERS]  # noqa: PTH118
     folders = frozenset(path for path in (*PARTS, *parts) if Path(path).is_dir() and not Path(path).is_symlink())
     loaders = sorted(str(path) for folder in ("/usr/lib", "/lib") for path in Path(folder).glob("ld-linux*.so.*"))
-    return Machine(folders=folders, loaders=tuple(loaders), names={path: _names(Path(path)) for path in python.mapped})
+    return LayoutFound(
+        folders=folders, loaders=tuple(loaders), names={path: _names(Path(path)) for path in python.mapped}
+    )
 
 
 def _names(library: Path) -> tuple[str, ...]:
@@ -238,7 +240,7 @@ def probe(executable: str) -> Python | None:
     return Python(**values)
 
 
-def target(python: Python) -> Target:
+def target(python: Python) -> WheelTarget:
     """Return what wheels are for, on this machine. Raises `EngineError` for a C library that is not glibc."""
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
@@ -249,4 +251,4 @@ def target(python: Python) -> Target:
         raise EngineError(
             EndCode.ENGINE_NOT_SET_UP, "a sandbox without images needs glibc, and this system has another C library"
         )
-    return Target(platform.machine(), python.minor, minor)
+    return WheelTarget(platform.machine(), python.minor, minor)

@@ -14,7 +14,7 @@ from ....core.codes import EndCode
 from ....core.errors import EngineError
 from ....setup.command_steps import step, tail
 from ....wheels import image_wheels
-from ....wheels.pip_process import Target
+from ....wheels.pip_process import WheelTarget
 from ....wheels.requirements import Wanted
 
 INSTALL_SECONDS = 1200.0
@@ -22,7 +22,7 @@ NOBODY = 65534
 
 
 def with_more(
-    fetch: Callable[[], image_wheels.Wheels], recipes: Path, wanted: Wanted, target: Target, *, fresh: bool
+    fetch: Callable[[], image_wheels.Wheels], recipes: Path, wanted: Wanted, target: WheelTarget, *, fresh: bool
 ) -> image_wheels.Wheels:
     """Return wheels of locks and those of a user's requirements, which replace them."""
     locked, more = fetch(), image_wheels.resolved(recipes, wanted, target, fresh=fresh)

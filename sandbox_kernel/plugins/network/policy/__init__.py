@@ -7,8 +7,19 @@
 
 from __future__ import annotations
 
-from .addresses import Address, Kind, kind_of
-from .host_rules import BadRule, NetworkPolicy, Rule
-from .hosts import Refused, Target, canonical, split
+from .addresses import Address, AddressKind, kind_of
+from .host_rules import BadRule, HostRule, NetworkPolicy
+from .hosts import RefusedConnection, Target, canonical, split
 
-__all__ = ["Address", "BadRule", "Kind", "NetworkPolicy", "Refused", "Rule", "Target", "canonical", "kind_of", "split"]
+__all__ = [
+    "Address",
+    "AddressKind",
+    "BadRule",
+    "HostRule",
+    "NetworkPolicy",
+    "RefusedConnection",
+    "Target",
+    "canonical",
+    "kind_of",
+    "split",
+]

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 Address = IPv4Address | IPv6Address
 
 
-class Kind(StrEnum):
+class AddressKind(StrEnum):
     """What lies behind an address, in words for people."""
 
     PUBLIC = "a public address"
@@ -48,67 +48,67 @@ METADATA = frozenset(
 """Where clouds hand out what a machine is and may do. One of them, 168.63.129.16, lies among public addresses."""
 
 _V4 = {
-    "0.0.0.0/8": Kind.UNSPECIFIED,
-    "10.0.0.0/8": Kind.PRIVATE,
-    "100.64.0.0/10": Kind.SHARED,
-    "127.0.0.0/8": Kind.LOOPBACK,
-    "169.254.0.0/16": Kind.LINK_LOCAL,
-    "172.16.0.0/12": Kind.PRIVATE,
-    "192.0.0.0/24": Kind.RESERVED,
-    "192.0.2.0/24": Kind.DOCUMENTATION,
-    "192.88.99.0/24": Kind.TRANSITION,
-    "192.168.0.0/16": Kind.PRIVATE,
-    "198.18.0.0/15": Kind.DOCUMENTATION,
-    "198.51.100.0/24": Kind.DOCUMENTATION,
-    "203.0.113.0/24": Kind.DOCUMENTATION,
-    "224.0.0.0/4": Kind.MULTICAST,
-    "240.0.0.0/4": Kind.RESERVED,
+    "0.0.0.0/8": AddressKind.UNSPECIFIED,
+    "10.0.0.0/8": AddressKind.PRIVATE,
+    "100.64.0.0/10": AddressKind.SHARED,
+    "127.0.0.0/8": AddressKind.LOOPBACK,
+    "169.254.0.0/16": AddressKind.LINK_LOCAL,
+    "172.16.0.0/12": AddressKind.PRIVATE,
+    "192.0.0.0/24": AddressKind.RESERVED,
+    "192.0.2.0/24": AddressKind.DOCUMENTATION,
+    "192.88.99.0/24": AddressKind.TRANSITION,
+    "192.168.0.0/16": AddressKind.PRIVATE,
+    "198.18.0.0/15": AddressKind.DOCUMENTATION,
+    "198.51.100.0/24": AddressKind.DOCUMENTATION,
+    "203.0.113.0/24": AddressKind.DOCUMENTATION,
+    "224.0.0.0/4": AddressKind.MULTICAST,
+    "240.0.0.0/4": AddressKind.RESERVED,
 }
 _V6 = {
-    "::/128": Kind.UNSPECIFIED,
-    "::1/128": Kind.LOOPBACK,
-    "2001::/32": Kind.TRANSITION,
-    "2001::/23": Kind.RESERVED,
-    "2001:db8::/32": Kind.DOCUMENTATION,
-    "2002::/16": Kind.TRANSITION,
-    "3fff::/20": Kind.DOCUMENTATION,
-    "fc00::/7": Kind.PRIVATE,
-    "fe80::/10": Kind.LINK_LOCAL,
-    "fec0::/10": Kind.PRIVATE,
-    "ff00::/8": Kind.MULTICAST,
+    "::/128": AddressKind.UNSPECIFIED,
+    "::1/128": AddressKind.LOOPBACK,
+    "2001::/32": AddressKind.TRANSITION,
+    "2001::/23": AddressKind.RESERVED,
+    "2001:db8::/32": AddressKind.DOCUMENTATION,
+    "2002::/16": AddressKind.TRANSITION,
+    "3fff::/20": AddressKind.DOCUMENTATION,
+    "fc00::/7": AddressKind.PRIVATE,
+    "fe80::/10": AddressKind.LINK_LOCAL,
+    "fec0::/10": AddressKind.PRIVATE,
+    "ff00::/8": AddressKind.MULTICAST,
 }
 """The first that holds an address counts. What is not in 2000::/3 is not given to anybody."""
 
 
-def _table(blocks: dict[str, Kind]) -> tuple[tuple[int, int, Kind], ...]:
+def _table(blocks: dict[str, AddressKind]) -> tuple[tuple[int, int, AddressKind], ...]:
     networks = [(ip_network(text), kind) for text, kind in blocks.items()]
     return tuple((int(one.network_address), int(one.broadcast_address), kind) for one, kind in networks)
 
 
-_SAYS_LITTLE = (Kind.PUBLIC, Kind.UNSPECIFIED)
+_SAYS_LITTLE = (AddressKind.PUBLIC, AddressKind.UNSPECIFIED)
 """What is found where an IPv6 address may hold an IPv4 address, and holds none."""
 _BLOCKS_4, _BLOCKS_6 = _table(_V4), _table(_V6)
 
 
-def kind_of(address: Address) -> Kind:
+def kind_of(address: Address) -> AddressKind:
     """Return what lies behind an address. For one that leads to an IPv4 address, that counts if it is not public."""
     if address in METADATA:
-        return Kind.METADATA
+        return AddressKind.METADATA
     number = int(address)
     if isinstance(address, IPv4Address):
-        kind = next((kind for low, high, kind in _BLOCKS_4 if low <= number <= high), Kind.PUBLIC)
+        kind = next((kind for low, high, kind in _BLOCKS_4 if low <= number <= high), AddressKind.PUBLIC)
     elif getattr(address, "scope_id", None) is not None:
-        return Kind.LINK_LOCAL
+        return AddressKind.LINK_LOCAL
     else:
         inner = [kind_of(IPv4Address(one)) for one in _embedded(number)]
-        if Kind.METADATA in inner:
-            return Kind.METADATA
+        if AddressKind.METADATA in inner:
+            return AddressKind.METADATA
         if inner:
-            return next((kind for kind in inner if kind not in _SAYS_LITTLE), Kind.TRANSITION)
-        unassigned = Kind.PUBLIC if number >> 125 == 1 else Kind.RESERVED
+            return next((kind for kind in inner if kind not in _SAYS_LITTLE), AddressKind.TRANSITION)
+        unassigned = AddressKind.PUBLIC if number >> 125 == 1 else AddressKind.RESERVED
         kind = next((kind for low, high, kind in _BLOCKS_6 if low <= number <= high), unassigned)
-    if kind is Kind.PUBLIC and (not address.is_global or address.is_multicast):
-        return Kind.RESERVED
+    if kind is AddressKind.PUBLIC and (not address.is_global or address.is_multicast):
+        return AddressKind.RESERVED
     return kind
 
 

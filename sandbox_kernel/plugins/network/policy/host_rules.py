@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..codes import NetworkCode
-from .addresses import Address, Kind, kind_of
-from .hosts import MAX_SHOWN, Refused, Target, bracketed, canonical, port_of, shown, split
+from .addresses import Address, AddressKind, kind_of
+from .hosts import MAX_SHOWN, RefusedConnection, Target, bracketed, canonical, port_of, shown, split
 
 USUAL_PORTS = (80, 443)
 """What a rule without a port means: HTTP and HTTPS. Whoever allows these has not allowed a host's mail or its shell."""
@@ -37,7 +37,7 @@ class BadRule(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class HostRule:
     """What one line allows."""
 
     text: str
@@ -52,7 +52,7 @@ class Rule:
     address: Address | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(cls, text: str) -> HostRule:
         """Return the rule that a line says. Raises BadRule with the reason."""
         if not isinstance(text, str) or not text.strip():
             raise BadRule(text, "it is empty; write a host, such as api.example.org")
@@ -64,7 +64,7 @@ class Rule:
         try:
             host, port = _host_and_port(rest.removeprefix("*."))
             name, address = canonical(host)
-        except Refused as refused:
+        except RefusedConnection as refused:
             raise BadRule(text, f"{refused.note.text}. {refused.code.remedy}") from None
         if wildcard:
             _check_wildcard(text, name, address)
@@ -184,9 +184,9 @@ class NetworkPolicy:
             raise BadRule(rules, "rules are a list; write it in brackets")
         if len(rules) > MAX_RULES:
             raise BadRule(f"{len(rules)} rules", f"at most {MAX_RULES} are read")
-        self.rules = tuple(dict.fromkeys(Rule.parse(text) for text in rules))
-        self._exact: dict[str, list[Rule]] = {}
-        self._below: dict[str, list[Rule]] = {}
+        self.rules = tuple(dict.fromkeys(HostRule.parse(text) for text in rules))
+        self._exact: dict[str, list[HostRule]] = {}
+        self._below: dict[str, list[HostRule]] = {}
         for rule in self.rules:
             (self._below if rule.wildcard else self._exact).setdefault(rule.host, []).append(rule)
 
@@ -198,7 +198,7 @@ class NetworkPolicy:
         name, address = canonical(host)
         port = default_port if port is None else port
         if port is None:
-            raise Refused(NetworkCode.PORT_MISSING.note(host=shown(name)))
+            raise RefusedConnection(NetworkCode.PORT_MISSING.note(host=shown(name)))
         return Target(name, port_of(str(port).encode(errors="replace"), name), address)
 
     def authority(self, raw: bytes, *, default_port: int | None) -> Target:
@@ -206,7 +206,7 @@ class NetworkPolicy:
         host, port = split(raw)
         return self.target(host, port, default_port=default_port)
 
-    def allow(self, target: Target, method: str | None) -> Rule:
+    def allow(self, target: Target, method: str | None) -> HostRule:
         """Return the first rule that allows a request. Raises Refused with the rule that would.
 
         `method` is that of a plain HTTP request, None for a tunnel.
@@ -220,23 +220,23 @@ class NetworkPolicy:
         if at_port:
             what = "connections that nobody looks into" if method is None else f"the method {shown(method)}"
             wanted = rule_for(target, method if method in METHODS else None)
-            raise Refused(NetworkCode.METHOD_NOT_ALLOWED.note(host=host, method=what, rule=wanted), wanted)
+            raise RefusedConnection(NetworkCode.METHOD_NOT_ALLOWED.note(host=host, method=what, rule=wanted), wanted)
         if about:
             wanted = rule_text(host, target.port)
-            raise Refused(NetworkCode.PORT_NOT_ALLOWED.note(host=host, port=target.port, rule=wanted), wanted)
-        wanted, kind = rule_for(target), Kind.PUBLIC if target.address is None else kind_of(target.address)
-        if host in METADATA_NAMES or kind is Kind.METADATA:
-            raise Refused(NetworkCode.METADATA_SERVICE.note(host=host))
-        if kind is not Kind.PUBLIC:
-            raise Refused(NetworkCode.ADDRESS_NOT_NAMED.note(host=host, what=kind.value, rule=wanted), wanted)
-        raise Refused(NetworkCode.HOST_NOT_ALLOWED.note(host=host, rule=wanted), wanted)
+            raise RefusedConnection(NetworkCode.PORT_NOT_ALLOWED.note(host=host, port=target.port, rule=wanted), wanted)
+        wanted, kind = rule_for(target), AddressKind.PUBLIC if target.address is None else kind_of(target.address)
+        if host in METADATA_NAMES or kind is AddressKind.METADATA:
+            raise RefusedConnection(NetworkCode.METADATA_SERVICE.note(host=host))
+        if kind is not AddressKind.PUBLIC:
+            raise RefusedConnection(NetworkCode.ADDRESS_NOT_NAMED.note(host=host, what=kind.value, rule=wanted), wanted)
+        raise RefusedConnection(NetworkCode.HOST_NOT_ALLOWED.note(host=host, rule=wanted), wanted)
 
-    def within(self, text: str) -> tuple[Rule, ...]:
+    def within(self, text: str) -> tuple[HostRule, ...]:
         """Return what the rules allow of a host, or of all names below one (`*.host`); nothing if none reaches it.
 
         They keep their ports and methods. Raises BadRule for a line that is none.
         """
-        wanted = Rule.parse(text)
+        wanted = HostRule.parse(text)
         if wanted.method is not None:
             return ()
         if wanted.wildcard:
@@ -250,7 +250,7 @@ class NetworkPolicy:
             for rule in (*cut, *below)
             if wanted.port is None or rule.opens(wanted.port)
         ]
-        return tuple(map(Rule.parse, dict.fromkeys(lines)))
+        return tuple(map(HostRule.parse, dict.fromkeys(lines)))
 
     def check(
         self, target: Target, addresses: Sequence[Address], own: Callable[[Address], bool]
@@ -264,19 +264,21 @@ class NetworkPolicy:
         literal = target.address
         looked_at = tuple(dict.fromkeys(addresses[:MAX_ADDRESSES])) if literal is None else (literal,)
         if not looked_at:
-            raise Refused(NetworkCode.NO_ADDRESS.note(host=target.host))
+            raise RefusedConnection(NetworkCode.NO_ADDRESS.note(host=target.host))
         for address in looked_at:
             kind = kind_of(address)
-            if kind is Kind.PUBLIC and own(address):
-                kind = Kind.OWN
-            if kind is Kind.PUBLIC or self._named(target, address):
+            if kind is AddressKind.PUBLIC and own(address):
+                kind = AddressKind.OWN
+            if kind is AddressKind.PUBLIC or self._named(target, address):
                 continue
-            if kind is Kind.METADATA:
-                raise Refused(NetworkCode.METADATA_SERVICE.note(host=target.host))
+            if kind is AddressKind.METADATA:
+                raise RefusedConnection(NetworkCode.METADATA_SERVICE.note(host=target.host))
             if not _can_be_named(address):
-                raise Refused(NetworkCode.ADDRESS_DISGUISED.note(host=target.host, address=address, what=kind.value))
+                raise RefusedConnection(
+                    NetworkCode.ADDRESS_DISGUISED.note(host=target.host, address=address, what=kind.value)
+                )
             wanted = rule_for(Target(str(address), target.port, address))
-            raise Refused(
+            raise RefusedConnection(
                 NetworkCode.ADDRESS_NOT_PUBLIC.note(host=target.host, address=address, what=kind.value, rule=wanted),
                 wanted,
             )
@@ -289,22 +291,22 @@ class NetworkPolicy:
         """
         if server_name is None:
             if target.address is None:
-                raise Refused(NetworkCode.SERVER_NAME_MISSING.note(host=target.host))
+                raise RefusedConnection(NetworkCode.SERVER_NAME_MISSING.note(host=target.host))
         elif not server_name.isascii() or target.address is not None or server_name.lower() != target.host:
-            raise Refused(NetworkCode.SERVER_NAME_OTHER.note(host=target.host))
+            raise RefusedConnection(NetworkCode.SERVER_NAME_OTHER.note(host=target.host))
 
     def check_host_header(self, target: Target, header: bytes) -> None:
         """Raise Refused unless the Host header of a request is the host and the port of its target."""
         try:
             host, port = split(header)
             name, address = canonical(host)
-        except Refused:
-            raise Refused(NetworkCode.HOST_HEADER_OTHER.note(host=target.host)) from None
+        except RefusedConnection:
+            raise RefusedConnection(NetworkCode.HOST_HEADER_OTHER.note(host=target.host)) from None
         same = target.port in USUAL_PORTS if port is None else port == target.port
         if not same or (name, address) != (target.host, target.address):
-            raise Refused(NetworkCode.HOST_HEADER_OTHER.note(host=target.host))
+            raise RefusedConnection(NetworkCode.HOST_HEADER_OTHER.note(host=target.host))
 
-    def _about(self, target: Target) -> list[Rule]:
+    def _about(self, target: Target) -> list[HostRule]:
         """Return the rules about a host, whatever its port: first those for its very name."""
         found = list(self._exact.get(target.host, ()))
         if target.address is None and target.host not in METADATA_NAMES and self._below:
@@ -326,5 +328,5 @@ def _can_be_named(address: Address) -> bool:
     """Return whether a rule can be about an address: not with a zone, nor an IPv4 address in the form of IPv6."""
     try:
         return canonical(str(address)) == (str(address), address)
-    except Refused:
+    except RefusedConnection:
         return False

@@ -12,13 +12,13 @@ from ipaddress import IPv4Address, IPv6Address
 
 from ....core.codes import Code, Note
 from ..codes import NetworkCode
-from .addresses import Address, Kind, kind_of
+from .addresses import Address, AddressKind, kind_of
 
 MAX_SHOWN = 80
 """Characters of a host's name that a text repeats."""
 
 
-class Refused(Exception):
+class RefusedConnection(Exception):
     """A connection or a request may not leave; `note` says why.
 
     `rule` is the line of the setting `network` that would allow it, None where no rule would.
@@ -93,16 +93,16 @@ def canonical(raw: bytes | str) -> tuple[str, Address | None]:
     """
     text = raw.decode("latin-1") if isinstance(raw, bytes) else raw
     if not text:
-        raise Refused(NetworkCode.HOST_EMPTY.note())
+        raise RefusedConnection(NetworkCode.HOST_EMPTY.note())
     if len(text) > MAX_NAME + 1:
-        raise Refused(NetworkCode.HOST_TOO_LONG.note())
+        raise RefusedConnection(NetworkCode.HOST_TOO_LONG.note())
     if text.isascii():
         return _plain(text.lower(), raw)
     if isinstance(raw, bytes):
-        raise Refused(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what="a byte that is not ASCII"))
+        raise RefusedConnection(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what="a byte that is not ASCII"))
     host, address = _plain(_mapped(text), raw)
     if address is not None:
-        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
+        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
     return host, None
 
 
@@ -110,7 +110,7 @@ def _plain(text: str, raw: bytes | str) -> tuple[str, Address | None]:
     """Return the form of a host in ASCII and small letters."""
     if odd := _ODD.search(text):
         what = _CALLED.get(odd[0], "a character that no host has")
-        raise Refused(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what=what))
+        raise RefusedConnection(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what=what))
     if ":" in text or "[" in text or "]" in text:
         six = _ipv6(text, raw)
         return _of_a_host(str(six), six, raw)
@@ -119,32 +119,32 @@ def _plain(text: str, raw: bytes | str) -> tuple[str, Address | None]:
     name = text.removesuffix(".")
     labels = name.split(".")
     if labels[-1][:1].isdigit():
-        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
+        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
     if len(name) > MAX_NAME:
-        raise Refused(NetworkCode.HOST_TOO_LONG.note())
+        raise RefusedConnection(NetworkCode.HOST_TOO_LONG.note())
     for label in labels:
         if why := _fault(label):
-            raise Refused(NetworkCode.HOST_LABEL.note(host=shown(raw), why=why))
+            raise RefusedConnection(NetworkCode.HOST_LABEL.note(host=shown(raw), why=why))
         if label.startswith("xn--"):
             _check_international(label, raw)
     if labels[-1] == "localhost" or name in INSIDE:
-        raise Refused(NetworkCode.HOST_INSIDE.note(host=shown(name)))
+        raise RefusedConnection(NetworkCode.HOST_INSIDE.note(host=shown(name)))
     if len(labels) == 1:
-        raise Refused(NetworkCode.HOST_ONE_LABEL.note(host=shown(raw)))
+        raise RefusedConnection(NetworkCode.HOST_ONE_LABEL.note(host=shown(raw)))
     if not _TOP.fullmatch(labels[-1]):
-        raise Refused(NetworkCode.HOST_LABEL.note(host=shown(raw), why="is no top-level domain"))
+        raise RefusedConnection(NetworkCode.HOST_LABEL.note(host=shown(raw), why="is no top-level domain"))
     if labels[-1] in SPECIAL:
-        raise Refused(NetworkCode.HOST_SPECIAL.note(host=shown(name), suffix=labels[-1]))
+        raise RefusedConnection(NetworkCode.HOST_SPECIAL.note(host=shown(name), suffix=labels[-1]))
     return name, None
 
 
 def _of_a_host(text: str, address: Address, raw: bytes | str) -> tuple[str, Address]:
     """Refuse an address of no host, or of many: some read 0.0.0.0 as all hosts, and systems as themselves."""
     kind = kind_of(address)
-    if kind is Kind.UNSPECIFIED:
-        raise Refused(NetworkCode.HOST_INSIDE.note(host=shown(text)))
-    if kind is Kind.MULTICAST:
-        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
+    if kind is AddressKind.UNSPECIFIED:
+        raise RefusedConnection(NetworkCode.HOST_INSIDE.note(host=shown(text)))
+    if kind is AddressKind.MULTICAST:
+        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
     return text, address
 
 
@@ -165,9 +165,9 @@ def _ipv6(text: str, raw: bytes | str) -> IPv6Address:
     try:
         address = IPv6Address(inside)
     except ValueError:
-        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw))) from None
+        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw))) from None
     if int(address) >> 32 in (0, 0xFFFF) and int(address) > 1:
-        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
+        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
     return address
 
 
@@ -179,7 +179,7 @@ def _mapped(text: str) -> str:
         remapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
         labels = [label if label.isascii() else idna.alabel(label).decode() for label in remapped.split(".")]
     except ValueError:
-        raise Refused(NetworkCode.HOST_IDNA.note(host=shown(text))) from None
+        raise RefusedConnection(NetworkCode.HOST_IDNA.note(host=shown(text))) from None
     return ".".join(labels)
 
 
@@ -194,7 +194,7 @@ def _check_international(label: str, raw: bytes | str) -> None:
     except ValueError:
         same = False
     if not same:
-        raise Refused(NetworkCode.HOST_IDNA.note(host=shown(raw)))
+        raise RefusedConnection(NetworkCode.HOST_IDNA.note(host=shown(raw)))
 
 
 def split(authority: bytes) -> tuple[bytes, int | None]:
@@ -203,17 +203,17 @@ def split(authority: bytes) -> tuple[bytes, int | None]:
     The host is as it was written: `canonical` looks at it.
     """
     if len(authority) > MAX_AUTHORITY:
-        raise Refused(NetworkCode.HOST_TOO_LONG.note())
+        raise RefusedConnection(NetworkCode.HOST_TOO_LONG.note())
     host, colon, digits = authority.rpartition(b":")
     if not colon or (authority.startswith(b"[") and authority.endswith(b"]")):
         return authority, None
     if b":" in host and not (host.startswith(b"[") and host.endswith(b"]")):
-        raise Refused(NetworkCode.HOST_ADDRESS.note(host=shown(authority)))
+        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(authority)))
     return host, port_of(digits, host)
 
 
 def port_of(digits: bytes, host: bytes | str) -> int:
     """Return the port that a request or a rule names. Raises Refused unless it is a plain number from 1 to 65535."""
     if not _PORT.fullmatch(digits) or int(digits) > 65535:
-        raise Refused(NetworkCode.PORT_IMPROPER.note(host=shown(host)))
+        raise RefusedConnection(NetworkCode.PORT_IMPROPER.note(host=shown(host)))
     return int(digits)

@@ -182,13 +182,13 @@ def drop(wanted: dict[str, Any]) -> None:
 def confine(calls: bytes) -> None:
     """Put the host's list of system calls around this process."""
 
-    class Program(ctypes.Structure):
+    class FilterProgram(ctypes.Structure):
         """struct sock_fprog."""
 
         _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
 
     buffer = ctypes.create_string_buffer(calls, len(calls))
-    argument = Program(len(calls) // 8, ctypes.addressof(buffer))
+    argument = FilterProgram(len(calls) // 8, ctypes.addressof(buffer))
     called(libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(argument), 0, 0), "seccomp")
 
 

@@ -11,7 +11,7 @@ from ....core.events import SessionEvent
 from ....engines.abilities import Ability, Savable, demand
 from ....session.agent_link import Link
 from ....session.requests.queue import PendingRequest
-from ....session.requests.request_states import State
+from ....session.requests.request_states import RequestState
 from ....session.session import Session
 from ..codes import SnapshotCode
 
@@ -73,8 +73,8 @@ async def _own_cells_over(session: Session) -> None:
     queue = session.requests.queue
     closed = asyncio.Event()
 
-    def changed(request: PendingRequest, _: State) -> None:
-        if request.state is State.CLOSED:
+    def changed(request: PendingRequest, _: RequestState) -> None:
+        if request.state is RequestState.CLOSED:
             closed.set()
 
     queue.listeners.append(changed)

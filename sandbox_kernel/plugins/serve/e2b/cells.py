@@ -23,7 +23,7 @@ from .. import home
 from ..codes import ServeCode
 from ..home import HOME
 from ..requests import Refusal, answer, json_of
-from ..streams import Form, Piece, Put, Stream
+from ..streams import Piece, Put, StreamForm, TaskResponse
 from ..tenants import Lease, Tenants
 
 PORT = "49999"
@@ -68,7 +68,7 @@ async def execute(request: Request, tenants: Tenants, lease: Lease) -> Any:
         )
         await put({"type": "number_of_executions", "execution_count": execution.execution_count})
 
-    cell = Stream(tenants, lease, work, LINES)
+    cell = TaskResponse(tenants, lease, work, LINES)
     await cell.settle()
     return cell
 
@@ -82,7 +82,7 @@ def _failed(error: SandboxError | Refusal) -> bytes:
     return _line({"type": "error", "name": name, "value": str(error), "traceback": str(error)})
 
 
-LINES = Form(media_type="application/x-ndjson", encode=_line, keep_alive={"type": "keepalive"}, failed=_failed)
+LINES = StreamForm(media_type="application/x-ndjson", encode=_line, keep_alive={"type": "keepalive"}, failed=_failed)
 
 
 def lines_of(result: Result) -> list[Piece]:

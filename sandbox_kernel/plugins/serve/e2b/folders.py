@@ -31,7 +31,7 @@ from ..requests import Refusal, improper
 from ..streams import Piece, Put
 from ..tenants import Lease
 from . import metadata as e2b_metadata
-from .rpc import Asked, streamed, unary
+from .rpc import RpcCall, streamed, unary
 
 MAX_WATCHERS = 16
 """Of one sandbox."""
@@ -74,14 +74,14 @@ def described(lease: Lease, entry: EntryInfo) -> Piece:
     return found
 
 
-async def stat(asked: Asked) -> Piece:
+async def stat(asked: RpcCall) -> Piece:
     """Say what an entry is."""
     if not folder_of(asked.path()):
         return {"entry": _HOME}
     return {"entry": described(asked.lease, await asked.lease.sandbox.files.get_info(asked.path()))}
 
 
-async def list_dir(asked: Asked) -> Piece:
+async def list_dir(asked: RpcCall) -> Piece:
     """List a folder, one level deep unless more are asked for."""
     depth = asked.body.fields.get("depth") or 1
     if type(depth) is not int or depth < 1:
@@ -90,7 +90,7 @@ async def list_dir(asked: Asked) -> Piece:
     return {"entries": [described(asked.lease, entry) for entry in found]}
 
 
-async def make_dir(asked: Asked) -> Piece:
+async def make_dir(asked: RpcCall) -> Piece:
     """Make a folder and those above it."""
     path, files = asked.path(), asked.lease.sandbox.files
     if not folder_of(path) or not await files.make_dir(path):
@@ -98,7 +98,7 @@ async def make_dir(asked: Asked) -> Piece:
     return {"entry": described(asked.lease, await files.get_info(path))}
 
 
-async def move(asked: Asked) -> Piece:
+async def move(asked: RpcCall) -> Piece:
     """Move an entry."""
     source, destination = asked.path("source"), asked.path("destination")
     entry = await asked.lease.sandbox.files.rename(source, destination)
@@ -106,7 +106,7 @@ async def move(asked: Asked) -> Piece:
     return {"entry": described(asked.lease, entry)}
 
 
-async def remove(asked: Asked) -> Piece:
+async def remove(asked: RpcCall) -> Piece:
     """Remove an entry, and what is in it; nothing of that name is fine."""
     with suppress(FileNotThere):
         await asked.lease.sandbox.files.remove(asked.path(), recursive=True)
@@ -211,7 +211,7 @@ def _event(lease: Lease, event: FilesystemEvent) -> Piece:
     return found if event.entry is None else {**found, "entry": described(lease, event.entry)}
 
 
-async def create_watcher(asked: Asked) -> Piece:
+async def create_watcher(asked: RpcCall) -> Piece:
     """Watch a folder, until the watcher is removed."""
     watchers = asked.lease.watchers
     if sum(not one.startswith(_FOLLOWED) for one in watchers) >= MAX_WATCHERS:
@@ -228,7 +228,7 @@ async def create_watcher(asked: Asked) -> Piece:
     return {"watcherId": identity}
 
 
-async def _watching(asked: Asked) -> Watching:
+async def _watching(asked: RpcCall) -> Watching:
     fields = asked.body.fields
     return await asked.lease.sandbox.files.watching(
         asked.path(),
@@ -237,7 +237,7 @@ async def _watching(asked: Asked) -> Watching:
     )
 
 
-def _watcher(asked: Asked) -> tuple[str, Watcher]:
+def _watcher(asked: RpcCall) -> tuple[str, Watcher]:
     identity = asked.body.text("watcherId") or ""
     watcher = asked.lease.watchers.get(identity)
     if not isinstance(watcher, Watcher) or identity.startswith(_FOLLOWED):
@@ -245,13 +245,13 @@ def _watcher(asked: Asked) -> tuple[str, Watcher]:
     return identity, watcher
 
 
-async def watcher_events(asked: Asked) -> Piece:
+async def watcher_events(asked: RpcCall) -> Piece:
     """Return what has happened since the last call."""
     _, watcher = _watcher(asked)
     return {"events": [_event(asked.lease, event) for event in await watcher.taken()]}
 
 
-async def remove_watcher(asked: Asked) -> Piece:
+async def remove_watcher(asked: RpcCall) -> Piece:
     """Watch a folder no more."""
     identity, watcher = _watcher(asked)
     del asked.lease.watchers[identity]
@@ -260,7 +260,7 @@ async def remove_watcher(asked: Asked) -> Piece:
     return {}
 
 
-async def watch_dir(asked: Asked, put: Put) -> None:
+async def watch_dir(asked: RpcCall, put: Put) -> None:
     """Tell of what happens in a folder, as long as the client listens."""
     watcher = Watcher(await _watching(asked), asked.lease.watchers, asked.lease.sent)
     identity = _FOLLOWED + secrets.token_hex(8)

@@ -20,7 +20,7 @@ from ..codes import ServeCode
 from ..requests import Body, Refusal, improper
 from ..streams import Piece, Put
 from ..tenants import Lease
-from .rpc import Asked, bytes_of, streamed, taken, unary
+from .rpc import RpcCall, bytes_of, streamed, taken, unary
 
 KEEP_ALIVE: Piece = {"event": {"keepalive": {}}}
 SHELLS = ("/bin/bash", "bash")
@@ -72,7 +72,7 @@ def _inner(body: Body, name: str) -> Body:
     return Body(found)
 
 
-async def start(asked: Asked, put: Put) -> None:
+async def start(asked: RpcCall, put: Put) -> None:
     """Start a command, or a shell with a terminal, and follow it."""
     asked.body.refuse("tag")
     config = _inner(asked.body, "process")
@@ -105,7 +105,7 @@ async def start(asked: Asked, put: Put) -> None:
     await _follow(handle, heard, put, asked.lease)
 
 
-def _size(asked: Asked) -> PtySize:
+def _size(asked: RpcCall) -> PtySize:
     size = _inner(_inner(asked.body, "pty"), "size").fields
     rows, cols = size.get("rows"), size.get("cols")
     if type(rows) is not int or type(cols) is not int or not (0 < rows < 10_000 and 0 < cols < 10_000):
@@ -120,7 +120,7 @@ def _pid(body: Body) -> int:
     return pid
 
 
-async def connect(asked: Asked, put: Put) -> None:
+async def connect(asked: RpcCall, put: Put) -> None:
     """Follow a command from now on."""
     pid, heard = _pid(asked.body), Heard(put)
     sandbox = asked.lease.sandbox
@@ -134,7 +134,7 @@ async def connect(asked: Asked, put: Put) -> None:
     await _follow(handle, heard, put, asked.lease)
 
 
-async def every(asked: Asked) -> Piece:
+async def every(asked: RpcCall) -> Piece:
     """List the commands that run."""
     return {
         "processes": [
@@ -157,13 +157,13 @@ def _input(found: Body) -> bytes:
     return bytes_of(given.get("stdin") or given.get("pty"))
 
 
-async def send_input(asked: Asked) -> Piece:
+async def send_input(asked: RpcCall) -> Piece:
     """Write to a command, or type into a shell."""
     await asked.lease.sandbox.commands.send_stdin(_pid(asked.body), _input(asked.body))
     return {}
 
 
-async def stream_input(asked: Asked, pieces: AsyncIterator[Piece]) -> None:
+async def stream_input(asked: RpcCall, pieces: AsyncIterator[Piece]) -> None:
     """Write to a command as pieces come; the first says to which."""
     pid = _pid(_inner(asked.body, "start"))
     async for piece in pieces:
@@ -171,13 +171,13 @@ async def stream_input(asked: Asked, pieces: AsyncIterator[Piece]) -> None:
             await asked.lease.sandbox.commands.send_stdin(pid, _input(_inner(Body(piece), "data")))
 
 
-async def close_stdin(asked: Asked) -> Piece:
+async def close_stdin(asked: RpcCall) -> Piece:
     """End what a command reads."""
     await asked.lease.sandbox.commands.close_stdin(_pid(asked.body))
     return {}
 
 
-async def send_signal(asked: Asked) -> Piece:
+async def send_signal(asked: RpcCall) -> Piece:
     """End a command at once; no other signal is offered."""
     if asked.body.fields.get("signal") not in ("SIGNAL_SIGKILL", 9):  # a client may send what no set takes
         raise Refusal(501, ServeCode.NOT_OFFERED, "This server offers SIGKILL alone")
@@ -186,7 +186,7 @@ async def send_signal(asked: Asked) -> Piece:
     return {}
 
 
-async def update(asked: Asked) -> Piece:
+async def update(asked: RpcCall) -> Piece:
     """Change the size of a terminal."""
     await asked.lease.sandbox.pty.resize(_pid(asked.body), _size(asked))
     return {}

@@ -20,7 +20,7 @@ from ....core.errors import CellTimeout, SandboxError, SandboxPaused
 from ..codes import ServeCode
 from ..home import check_user
 from ..requests import MAX_JSON, Body, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
-from ..streams import Form, Piece, Put, Stream
+from ..streams import Piece, Put, StreamForm, TaskResponse
 from ..tenants import Lease, Tenants
 
 MAX_STREAM = 256 << 20
@@ -43,11 +43,11 @@ _LAST = 2
 """The flag of an envelope that ends a stream."""
 
 Handler = Callable[[Request, Tenants, Lease], Awaitable[Any]]
-Call = Callable[["Asked"], Awaitable[Piece]]
-Work = Callable[["Asked", Put], Awaitable[None]]
+Call = Callable[["RpcCall"], Awaitable[Piece]]
+Work = Callable[["RpcCall", Put], Awaitable[None]]
 
 
-class Asked:
+class RpcCall:
     """One call: what is asked, and of which sandbox."""
 
     def __init__(self, tenants: Tenants, lease: Lease, body: Body, request: Request) -> None:
@@ -101,7 +101,7 @@ def unary(call: Call) -> Handler:
     async def handler(request: Request, tenants: Tenants, lease: Lease) -> Response:
         try:
             _check_type(request, UNARY)
-            return answer(await call(Asked(tenants, lease, await json_of(request), request)))
+            return answer(await call(RpcCall(tenants, lease, await json_of(request), request)))
         except (SandboxError, Refusal) as error:
             refusal = _counted(error, lease)
             return answer(_said(refusal), 503 if refusal.status == 502 else refusal.status)
@@ -111,21 +111,21 @@ def unary(call: Call) -> Handler:
 
 def streamed(work: Work, keep_alive: Piece) -> Handler:
     """Return the handler of a call whose answer is a stream; `keep_alive` is a piece that means nothing in it."""
-    form = Form(media_type=STREAMED, encode=envelope, keep_alive=keep_alive, failed=_failed, end=_END)
+    form = StreamForm(media_type=STREAMED, encode=envelope, keep_alive=keep_alive, failed=_failed, end=_END)
 
     async def handler(request: Request, tenants: Tenants, lease: Lease) -> Any:
         try:
             _check_type(request, STREAMED)
             [fields] = [piece async for piece in envelopes(pieces_of(request, MAX_JSON + 5), most=1)]
-            asked = Asked(tenants, lease, Body(fields), request)
-            return Stream(tenants, lease, lambda put: work(asked, put), form)
+            asked = RpcCall(tenants, lease, Body(fields), request)
+            return TaskResponse(tenants, lease, lambda put: work(asked, put), form)
         except (SandboxError, Refusal) as error:
             return Response(_failed(_counted(error, lease)), media_type=STREAMED)
 
     return _named(handler, work)
 
 
-def taken(call: Callable[[Asked, AsyncIterator[Piece]], Awaitable[None]]) -> Handler:
+def taken(call: Callable[[RpcCall, AsyncIterator[Piece]], Awaitable[None]]) -> Handler:
     """Return the handler of a call that is a stream, with one answer; the first piece of the stream is its body."""
 
     async def handler(request: Request, tenants: Tenants, lease: Lease) -> Response:
@@ -135,7 +135,7 @@ def taken(call: Callable[[Asked, AsyncIterator[Piece]], Awaitable[None]]) -> Han
             nothing: Piece = {}
             first = await anext(pieces, nothing)
             with lease.calling(tenants.limits.calls_per_sandbox):
-                await call(Asked(tenants, lease, Body(first), request), pieces)
+                await call(RpcCall(tenants, lease, Body(first), request), pieces)
         except (SandboxError, Refusal) as error:
             return Response(_failed(_counted(error, lease)), media_type=STREAMED)
         return Response(envelope({}) + _END, media_type=STREAMED)

@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import BaseRoute
 
 from ..codes import ServeCode
-from ..guard import Guard, Who
+from ..guard import RouteGuard, Who
 from ..replicas import Locus
 from ..requests import Refusal, one_header
 from ..tenants import Lease, Tenant, Tenants
@@ -19,7 +19,7 @@ from . import folders as e2b_folders
 from . import processes as e2b_processes
 
 
-def routes(guard: Guard) -> Iterable[BaseRoute]:
+def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
     """Yield all routes of the wire."""
 
     def where(request: HTTPConnection, tenant: Tenant) -> Locus | None:
@@ -31,7 +31,7 @@ def routes(guard: Guard) -> Iterable[BaseRoute]:
     yield from in_sandboxes(guard)
 
 
-def in_sandboxes(guard: Guard) -> Iterable[BaseRoute]:
+def in_sandboxes(guard: RouteGuard) -> Iterable[BaseRoute]:
     """Yield those of sandboxes, which the names of sandboxes have too."""
     tenants = guard.tenants
     agent = _in_sandbox(tenants, e2b_files.PORT, "X-Access-Token", "access_token")

@@ -32,7 +32,7 @@ MAX_HELD = 32 << 20
 """Bytes of memory for requests that wait in one sandbox, or run."""
 
 
-class Client(KernelProcess, Protocol):
+class ChannelClient(KernelProcess, Protocol):
     """One WebSocket."""
 
     client: bytes
@@ -55,7 +55,7 @@ class JupyterFront:
         self.is_listed = True
         """Whether people are offered to join it by a kernelspec."""
         self.used = datetime.now(UTC)
-        self.clients: dict[bytes, Client] = {}
+        self.clients: dict[bytes, ChannelClient] = {}
         self._held: dict[str, int] = {}
         self._headers = MessageHeaders()
         self.server = KernelServer(session, self, engine)
@@ -65,13 +65,13 @@ class JupyterFront:
 
     # --- clients ---
 
-    def add(self, client: Client) -> None:
+    def add(self, client: ChannelClient) -> None:
         """Begin to send to a client. Raises `Closed` if there are too many."""
         if len(self.clients) >= MAX_SOCKETS:
             raise Closed(REFUSED, f"the sandbox has {MAX_SOCKETS} connections, which is the limit")
         self.clients[client.client] = client
 
-    def remove(self, client: Client) -> None:
+    def remove(self, client: ChannelClient) -> None:
         self.clients.pop(client.client, None)
 
     # --- the session's front ---
@@ -137,7 +137,7 @@ class JupyterFront:
 
     # --- requests ---
 
-    def receive(self, request: Message, client: Client) -> Coroutine[Any, Any, None] | None:
+    def receive(self, request: Message, client: ChannelClient) -> Coroutine[Any, Any, None] | None:
         """Take a request, and return what is to be run for its answer. Raises `Closed` for one more than may wait."""
         size = 0
         if protocol.way(request) == "passed on":

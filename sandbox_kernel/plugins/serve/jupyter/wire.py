@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
 from ..codes import ServeCode
-from ..guard import Guard
+from ..guard import RouteGuard
 from ..requests import Refusal
 from ..tenants import Lease, Tenant
 from . import rest as jupyter_rest
@@ -17,7 +17,7 @@ from .channels import channels
 from .rest import PREFIX
 
 
-def routes(guard: Guard) -> Iterable[BaseRoute]:
+def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
     def tenant(request: HTTPConnection) -> Tenant:
         """Take a token in the address as well: some clients, and no browser's page, can send it only so."""
         given = request.query_params.getlist("token")

@@ -153,7 +153,7 @@ def ran(execution: Execution) -> Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class FileState:
     """What tells one state of a file from another, as the sandbox says."""
 
     size: int
@@ -161,25 +161,27 @@ class State:
     inode: int
 
 
-class Folder:
+class SandboxFolder:
     """The files of one sandbox, and which of those that are kept here they are."""
 
     def __init__(self) -> None:
-        self._same: dict[str, tuple[str, State]] = {}
+        self._same: dict[str, tuple[str, FileState]] = {}
         """By the path: the id of the kept file, and the state of the sandbox's."""
         self._complete = True
         """Whether the last look saw all."""
         self._others: set[str] = set()
         """What the last look saw that is no file and no folder: links, mostly."""
 
-    async def states(self, sandbox: AsyncSandbox) -> dict[str, State]:
+    async def states(self, sandbox: AsyncSandbox) -> dict[str, FileState]:
         """Return the regular files that are not hidden."""
         found = await sandbox.files.list("", DEEPEST)
         self._complete = found.complete
         self._others = {entry.path for entry in found if entry.type is None and _is_shown(entry.path)}
         return {entry.path: _state(entry) for entry in found if entry.type is FileType.FILE and _is_shown(entry.path)}
 
-    async def put(self, sandbox: AsyncSandbox, store: FileStore, refs: Sequence[Ref], said: Ran) -> dict[str, State]:
+    async def put(
+        self, sandbox: AsyncSandbox, store: FileStore, refs: Sequence[Ref], said: Ran
+    ) -> dict[str, FileState]:
         """Put files that are kept here into the sandbox, if they are not there; return what is in it then."""
         found = await self.states(sandbox)
         written = []
@@ -203,7 +205,7 @@ class Folder:
             self._same.update({path: (identity, found[path]) for path, identity in written if path in found})
         return found
 
-    async def take(self, sandbox: AsyncSandbox, before: dict[str, State], limit: int, said: Ran) -> StoredSession:
+    async def take(self, sandbox: AsyncSandbox, before: dict[str, FileState], limit: int, said: Ran) -> StoredSession:
         """Return the files that are new or were changed, and the images that were shown."""
         session, others = StoredSession(), self._others
         after = await self.states(sandbox)
@@ -242,8 +244,8 @@ class Folder:
         return session
 
 
-def _state(entry: EntryInfo) -> State:
-    return State(entry.size, entry.modified_time, entry.inode)
+def _state(entry: EntryInfo) -> FileState:
+    return FileState(entry.size, entry.modified_time, entry.inode)
 
 
 def _is_shown(path: str) -> bool:
@@ -271,4 +273,4 @@ def described(session: StoredSession, stored: StoredFile) -> dict[str, Any]:
     }
 
 
-__all__ = ["Folder", "Ran", "bash", "check_language", "described", "not_run", "pieces", "ran", "run"]
+__all__ = ["Ran", "SandboxFolder", "bash", "check_language", "described", "not_run", "pieces", "ran", "run"]

@@ -38,7 +38,7 @@ class Bridge:
     """What the sandbox of a conversation calls: the tools of the program that runs in it now."""
 
     def __init__(self) -> None:
-        self.program: Program | None = None
+        self.program: ToolProgram | None = None
 
     async def call_tool(self, name: str, arguments: Any) -> Any:
         """Call a tool of the agent that runs this program."""
@@ -55,7 +55,7 @@ class ToolFailed(Exception):
     """What a tool itself said."""
 
 
-class Program:
+class ToolProgram:
     """One program, from its first request to its result."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -129,11 +129,11 @@ class Program:
         return {"status": "tool_call_required", "continuation_token": self.token, "tool_calls": calls}
 
 
-class Programs:
+class TenantPrograms:
     """The programs of one tenant that run, or whose end nobody has asked for yet."""
 
     def __init__(self) -> None:
-        self._programs: dict[str, tuple[Program, asyncio.TimerHandle]] = {}
+        self._programs: dict[str, tuple[ToolProgram, asyncio.TimerHandle]] = {}
         """By their tokens, each with the end of its time."""
         self.running = 0
 
@@ -143,7 +143,7 @@ class Programs:
             words = f"You have {self.running} programs that run or wait for tools, which is the limit"
             raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
 
-    async def answer(self, program: Program) -> dict[str, Any]:
+    async def answer(self, program: ToolProgram) -> dict[str, Any]:
         """Return what is told next of a program, which is found again by its token until that is used or too old."""
         try:
             found = await program.answer()
@@ -155,7 +155,7 @@ class Programs:
             self._programs[program.token] = program, clock
         return found
 
-    def take(self, token: object) -> Program:
+    def take(self, token: object) -> ToolProgram:
         """Return the program of a token, which is used up. Raises `Refusal`."""
         found = self._programs.pop(token, None) if isinstance(token, str) else None
         if found is None:

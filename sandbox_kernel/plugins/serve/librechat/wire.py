@@ -22,14 +22,14 @@ from ....sdk.sandbox_paths import relative
 from ...tools.tools import Tool, Tools
 from ..codes import ServeCode
 from ..forms import FormFile, form_of
-from ..guard import Guard
+from ..guard import RouteGuard
 from ..replicas import Locus
 from ..requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
 from ..streams import Download, begun
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 from . import cells
 from .files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
-from .programs import CALL_SECONDS, Bridge, Program, Programs, bash_lines, end_of, names_of, python_lines
+from .programs import CALL_SECONDS, Bridge, TenantPrograms, ToolProgram, bash_lines, end_of, names_of, python_lines
 
 PREFIX = "/librechat/v1"
 WIRE = "librechat"
@@ -51,7 +51,7 @@ class Conversation:
         self.lock = asyncio.Lock()
         self.bridge = Bridge()
         self.waiting = 0
-        self.folder = cells.Folder()
+        self.folder = cells.SandboxFolder()
         self.lease = ""
         """Whose files the folder is about."""
 
@@ -61,7 +61,7 @@ class OfTenant:
 
     def __init__(self) -> None:
         self.store = FileStore()
-        self.programs = Programs()
+        self.programs = TenantPrograms()
         self.conversations: dict[str, Conversation] = {}
 
 
@@ -110,7 +110,7 @@ class LibreChat:
         hint, refs, seconds = _hint(body), self._refs(body, tenant), self._seconds(body)
         conversation = self._conversation(tenant, hint)
         programs.check_room()
-        program = Program(names)
+        program = ToolProgram(names)
 
         async def work(lease: Lease) -> cells.Ran:
             conversation.bridge.program = program
@@ -220,7 +220,7 @@ class LibreChat:
     ) -> tuple[cells.Ran, dict[str, Any]]:
         is_new = one.lease != lease.id
         if is_new:
-            one.lease, one.folder = lease.id, cells.Folder()
+            one.lease, one.folder = lease.id, cells.SandboxFolder()
         store, notes = self.of(tenant).store, cells.Ran()
         before = await one.folder.put(lease.sandbox, store, refs, notes)
         said = await work(lease)
@@ -352,7 +352,7 @@ def _said(handler: Handler) -> Handler:
     return handle
 
 
-def routes(guard: Guard) -> Iterable[BaseRoute]:
+def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
     wire = LibreChat(guard.tenants)
     file = "{session_id}/{file_id}"
     for method, path, handler in (

@@ -20,7 +20,7 @@ from ....sdk.commands import AsyncCommandHandle
 from ..codes import ServeCode
 from ..requests import Refusal, answer, improper, while_there
 from ..tenants import Lease
-from .user import Asked, missing
+from .user import UserRequest, missing
 
 MAX_PROCESSES = 32
 """Of one user, with those that have ended."""
@@ -37,7 +37,7 @@ _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "b": "\b", "f":
 
 
 @dataclass(slots=True, eq=False)
-class Process:
+class UserCommand:
     """One command."""
 
     id: str
@@ -102,7 +102,7 @@ def _memory_of(text: str) -> int:
     return PIECE_BYTES + sys.getsizeof(text)
 
 
-async def start(asked: Asked) -> Response:
+async def start(asked: UserRequest) -> Response:
     """Start a command, and wait for its end for a while."""
     body = await asked.body()
     command, envs, given = body.fields.get("command"), body.texts("env") or None, body.text("cwd")
@@ -111,7 +111,7 @@ async def start(asked: Asked) -> Response:
     wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
     folder = asked.path("." if given is None else given)
     _make_room(asked)
-    process = Process(secrets.token_hex(8), command, asked.chat, asked.box.processes)
+    process = UserCommand(secrets.token_hex(8), command, asked.chat, asked.box.processes)
     asked.box.processes[process.id] = process
     try:
         process.handle = await asked.sandbox.commands.run(
@@ -133,7 +133,7 @@ async def start(asked: Asked) -> Response:
     return process.answer(0, tail, cwd=folder)
 
 
-async def follow(process: Process, lease: Lease) -> None:
+async def follow(process: UserCommand, lease: Lease) -> None:
     """Follow a command to its end."""
     handle: AsyncCommandHandle = process.handle
     lease.calls += 1
@@ -149,7 +149,7 @@ async def follow(process: Process, lease: Lease) -> None:
         process.end("killed", None)
 
 
-def _make_room(asked: Asked) -> None:
+def _make_room(asked: UserRequest) -> None:
     """Forget commands that ended a while ago. Raises `Refusal` if there is no room for one more."""
     known, lease = asked.box.processes, asked.box.lease
     over = sorted((one for one in known.values() if one.ended is not None), key=lambda one: one.ended or 0.0)
@@ -162,12 +162,12 @@ def _make_room(asked: Asked) -> None:
         raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
 
 
-async def _waited(asked: Asked, process: Process, seconds: float | None) -> None:
+async def _waited(asked: UserRequest, process: UserCommand, seconds: float | None) -> None:
     if seconds:
         await while_there(asked.request, _until(process, seconds))
 
 
-async def _until(process: Process, seconds: float) -> None:
+async def _until(process: UserCommand, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await process.done.wait()
@@ -175,19 +175,19 @@ async def _until(process: Process, seconds: float) -> None:
         return
 
 
-def _known(asked: Asked) -> Process:
+def _known(asked: UserRequest) -> UserCommand:
     found = asked.box.processes.get(asked.request.path_params["process_id"])
-    if not isinstance(found, Process) or found.chat != asked.chat or found.handle is None:
+    if not isinstance(found, UserCommand) or found.chat != asked.chat or found.handle is None:
         raise missing("Process")
     return found
 
 
-async def every(asked: Asked) -> Response:
+async def every(asked: UserRequest) -> Response:
     """List the commands of a chat."""
     return answer([one.about() for one in asked.box.processes.values() if one.chat == asked.chat])
 
 
-async def status(asked: Asked) -> Response:
+async def status(asked: UserRequest) -> Response:
     """Return what a command has said since, and how it is; wait for its end for a while."""
     process = _known(asked)
     wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
@@ -196,7 +196,7 @@ async def status(asked: Asked) -> Response:
     return process.answer(offset, tail)
 
 
-async def send(asked: Asked) -> Response:
+async def send(asked: UserRequest) -> Response:
     """Write to a command."""
     process, text = _known(asked), (await asked.body()).fields.get("input")
     if not isinstance(text, str):
@@ -213,7 +213,7 @@ def unescaped(text: str) -> str:
     return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # two escapes may be one character
 
 
-async def kill(asked: Asked) -> Response:
+async def kill(asked: UserRequest) -> Response:
     """End a command, at once: no other signal is offered."""
     process = _known(asked)
     if process.status == "running":

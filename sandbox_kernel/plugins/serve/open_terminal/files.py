@@ -27,7 +27,7 @@ from ..forms import form_of
 from ..home import HOME
 from ..requests import Refusal, answer, improper
 from ..streams import Download, begun, sent
-from .user import Asked, missing
+from .user import UserRequest, missing
 
 MAX_TEXT = 2 << 20
 """Bytes of a file that is read as text, or changed: everybody waits for each call that goes through all of it."""
@@ -43,12 +43,12 @@ _LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?:(?<=\r)\n)?")
 _SEARCH = Path("plugins", "serve", "inside", "file_search.py")
 
 
-async def where(asked: Asked) -> Response:
+async def where(asked: UserRequest) -> Response:
     """Say in which folder a chat is."""
     return answer({"cwd": asked.box.folder(asked.chat), "home": HOME, "root": {"path": HOME, "label": "Home"}})
 
 
-async def go(asked: Asked) -> Response:
+async def go(asked: UserRequest) -> Response:
     """Have a chat be in a folder from now on."""
     path = asked.path((await asked.body()).fields.get("path"))
     if not await asked.is_folder(path):
@@ -57,7 +57,7 @@ async def go(asked: Asked) -> Response:
     return answer({"cwd": path})
 
 
-async def every(asked: Asked) -> Response:
+async def every(asked: UserRequest) -> Response:
     """List a folder."""
     path = asked.path(asked.text("directory", "."))
     if not await asked.is_folder(path):
@@ -77,7 +77,7 @@ def _row(entry: EntryInfo) -> dict[str, Any]:
     }
 
 
-async def read(asked: Asked) -> Response:
+async def read(asked: UserRequest) -> Response:
     """Read text, or an image."""
     path = asked.path(asked.text("path"))
     begin, end = asked.number("start_line", None, 1, 10**9), asked.number("end_line", None, 1, 10**9)
@@ -96,7 +96,7 @@ async def read(asked: Asked) -> Response:
     return answer({"path": path, "total_lines": total, "content": text[first:last]})
 
 
-async def _content(asked: Asked, path: str, limit: int) -> bytes:
+async def _content(asked: UserRequest, path: str, limit: int) -> bytes:
     if not await asked.is_file(path):
         raise missing("File")
     content, size = await asked.sandbox.files.read_part(path, 0, limit)
@@ -126,23 +126,23 @@ def lines(text: str, begin: int | None, end: int | None) -> tuple[int, int, int]
     return first, max(first, last), count + (done < len(text))
 
 
-async def display(asked: Asked) -> Response:
+async def display(asked: UserRequest) -> Response:
     """Say whether there is a file that the client may show."""
     path = asked.path(asked.text("path"))
     return answer({"path": path, "exists": await asked.is_file(path)})
 
 
-async def view(asked: Asked) -> Response:
+async def view(asked: UserRequest) -> Response:
     """Send a file as it is."""
     return await _sent(asked, asked.path(asked.text("path")))
 
 
-async def serve(asked: Asked) -> Response:
+async def serve(asked: UserRequest) -> Response:
     """Send a file by a path of its own, to which its links are relative."""
     return await _sent(asked, asked.path(f"/{asked.request.path_params['path']}"))
 
 
-async def _sent(asked: Asked, path: str) -> Response:
+async def _sent(asked: UserRequest, path: str) -> Response:
     try:
         file = await asked.sandbox.files.opened(path)
     except FileNotThere:
@@ -163,7 +163,7 @@ def _headers() -> dict[str, str]:
     }
 
 
-async def write(asked: Asked) -> Response:
+async def write(asked: UserRequest) -> Response:
     """Write text."""
     body = await asked.body()
     content = body.fields.get("content")
@@ -174,14 +174,14 @@ async def write(asked: Asked) -> Response:
     return answer({"path": path, "size": written.size})
 
 
-async def make(asked: Asked) -> Response:
+async def make(asked: UserRequest) -> Response:
     """Make a folder and those above it."""
     path = asked.path((await asked.body()).fields.get("path"))
     await asked.sandbox.files.make_folder(path)
     return answer({"path": path})
 
 
-async def remove(asked: Asked) -> Response:
+async def remove(asked: UserRequest) -> Response:
     """Remove a file, or a folder with all that is in it."""
     path = asked.path(asked.text("path"))
     entry = await asked.entry(path)
@@ -191,7 +191,7 @@ async def remove(asked: Asked) -> Response:
     return answer({"path": path, "type": "directory" if entry.type is FileType.DIR else "file"})
 
 
-async def move(asked: Asked) -> Response:
+async def move(asked: UserRequest) -> Response:
     """Move a file or a folder to where nothing is."""
     body = await asked.body()
     source, destination = asked.path(body.fields.get("source")), asked.path(body.fields.get("destination"))
@@ -205,7 +205,7 @@ async def move(asked: Asked) -> Response:
     return answer({"source": source, "destination": destination})
 
 
-async def replace(asked: Asked) -> Response:
+async def replace(asked: UserRequest) -> Response:
     """Replace texts in a file, one after another."""
     body = await asked.body()
     path, chunks = asked.path(body.fields.get("path")), body.fields.get("replacements")
@@ -248,7 +248,7 @@ def replaced(text: str, chunk: dict[str, Any]) -> str:
     return text[:first] + text[first:last].replace(target, replacement) + text[last:]
 
 
-async def upload(asked: Asked) -> Response:
+async def upload(asked: UserRequest) -> Response:
     """Write the file of a form."""
     limit = FileLimits.of(asked.sandbox.settings.limits).file_bytes
     folder = asked.path(asked.text("directory"))
@@ -261,7 +261,7 @@ async def upload(asked: Asked) -> Response:
 # --- looked for in the sandbox ---
 
 
-async def _searched(asked: Asked, op: str, **given: Any) -> Any:
+async def _searched(asked: UserRequest, op: str, **given: Any) -> Any:
     """Return what the sandbox finds. Patterns are tried there, where they may take for ever."""
     source = (PACKAGE / _SEARCH).read_text(encoding="utf-8")
     words = json.dumps({"op": op, **given})
@@ -281,7 +281,7 @@ async def _searched(asked: Asked, op: str, **given: Any) -> Any:
     return found
 
 
-async def grep(asked: Asked) -> Response:
+async def grep(asked: UserRequest) -> Response:
     """Look for lines."""
     path, query = asked.path(asked.text("path", ".")), asked.text("query")
     if not await asked.is_folder(path) and not await asked.is_file(path):
@@ -300,21 +300,21 @@ async def grep(asked: Asked) -> Response:
     return answer({"query": query, "path": path, **found})
 
 
-async def _folder(asked: Asked) -> str:
+async def _folder(asked: UserRequest) -> str:
     path = asked.path(asked.text("path", "."))
     if not await asked.is_folder(path):
         raise missing("Search directory")
     return path
 
 
-def _type(asked: Asked) -> str:
+def _type(asked: UserRequest) -> str:
     kind = asked.text("type", "any")
     if kind not in {"file", "directory", "any"}:
         raise improper("type", "is file, directory or any")
     return kind
 
 
-async def glob(asked: Asked) -> Response:
+async def glob(asked: UserRequest) -> Response:
     """Look for files and folders by a pattern of their names."""
     path, pattern = await _folder(asked), asked.text("pattern")
     limit = asked.number("max_results", 50, 1, 500)
@@ -322,7 +322,7 @@ async def glob(asked: Asked) -> Response:
     return answer({"pattern": pattern, "path": path, **await _searched(asked, "glob", path=path, **more)})
 
 
-async def search(asked: Asked) -> Response:
+async def search(asked: UserRequest) -> Response:
     """Look for files and folders by a part of their names."""
     more = {
         "query": asked.text("query", "").strip(),
@@ -333,7 +333,7 @@ async def search(asked: Asked) -> Response:
     return answer(await _searched(asked, "search", path=await _folder(asked), **more))
 
 
-async def matches(asked: Asked) -> Response:
+async def matches(asked: UserRequest) -> Response:
     """Look for files and folders by their names and contents."""
     query = asked.text("query").strip()
     if not query:
@@ -347,7 +347,7 @@ async def matches(asked: Asked) -> Response:
     return answer(await _searched(asked, "matches", path=await _folder(asked), **more))
 
 
-async def archive(asked: Asked) -> Response:
+async def archive(asked: UserRequest) -> Response:
     """Send files and folders, packed."""
     given = (await asked.body()).fields.get("paths")
     if not isinstance(given, list) or not 0 < len(given) <= 1000:

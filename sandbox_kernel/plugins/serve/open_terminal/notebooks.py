@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ....core.codes import UsageCode
 from ....sdk.execution import Execution
 from ..requests import Refusal, answer, improper, object_of, while_there
-from .user import Asked, missing
+from .user import UserRequest, missing
 
 MAX_NOTEBOOKS = 8
 """Of one user."""
@@ -36,7 +36,7 @@ class Notebook:
         return {"id": self.id, "path": self.path, "kernel": self.kernel, "status": status}
 
 
-async def _content(asked: Asked, path: str) -> dict[str, Any]:
+async def _content(asked: UserRequest, path: str) -> dict[str, Any]:
     """Return a notebook. Raises `Refusal` for what is none."""
     content, size = await asked.sandbox.files.read_part(path, 0, MAX_BYTES)
     found = object_of(bytes(content), MAX_MEMORY) if size <= MAX_BYTES else None
@@ -46,7 +46,7 @@ async def _content(asked: Asked, path: str) -> dict[str, Any]:
     return found
 
 
-async def create(asked: Asked) -> Response:
+async def create(asked: UserRequest) -> Response:
     """Start a kernel for a notebook."""
     path = asked.path((await asked.body()).fields.get("path"))
     if not await asked.is_file(path):
@@ -67,19 +67,19 @@ async def create(asked: Asked) -> Response:
     return answer({"id": notebook.id, "kernel": kernel, "status": "ready"})
 
 
-def _known(asked: Asked) -> Notebook:
+def _known(asked: UserRequest) -> Notebook:
     found = asked.box.notebooks.get(asked.request.path_params["session_id"])
     if not isinstance(found, Notebook) or found.context is None:
         raise missing("Session")
     return found
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: UserRequest) -> Response:
     """Say how a notebook is."""
     return answer(_known(asked).about())
 
 
-async def remove(asked: Asked) -> Response:
+async def remove(asked: UserRequest) -> Response:
     """End the kernel of a notebook."""
     notebook = _known(asked)
     del asked.box.notebooks[notebook.id]
@@ -87,7 +87,7 @@ async def remove(asked: Asked) -> Response:
     return answer({"status": "stopped"})
 
 
-async def execute(asked: Asked) -> Response:
+async def execute(asked: UserRequest) -> Response:
     """Run a cell, and write its outputs into the notebook."""
     notebook, body = _known(asked), await asked.body()
     index, source = body.fields.get("cell_index"), body.fields.get("source")

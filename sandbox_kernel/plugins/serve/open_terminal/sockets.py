@@ -21,11 +21,11 @@ from ....core.errors import SandboxError
 from ....sdk.commands import PtySize
 from ...mcp.web_server import admitted, known
 from ..codes import ServeCode
-from ..guard import Guard
+from ..guard import RouteGuard
 from ..requests import Refusal, answer, improper
 from ..tenants import Tenant, Tenants
 from ..turns import paced
-from .user import Asked, Box, Users, header
+from .user import Box, UserRequest, Users, header
 
 MAX_TERMINALS = 8
 """Of one user."""
@@ -90,7 +90,7 @@ def _error(words: str, status: int) -> Response:
     return answer({"error": words, "detail": words}, status)
 
 
-async def create(asked: Asked) -> Response:
+async def create(asked: UserRequest) -> Response:
     """Start a shell."""
     box, lease = asked.box, asked.box.lease
     if len(box.terminals) >= MAX_TERMINALS or lease.calls >= asked.tenants.limits.calls_per_sandbox:
@@ -138,24 +138,24 @@ async def _end(terminal: Terminal, box: Box) -> None:
         return  # it has ended with its sandbox
 
 
-def _known(asked: Asked) -> Terminal | None:
+def _known(asked: UserRequest) -> Terminal | None:
     found = asked.box.terminals.get(asked.request.path_params["session_id"])
     return found if isinstance(found, Terminal) and found.chat == asked.chat and found.handle is not None else None
 
 
-async def every(asked: Asked) -> Response:
+async def every(asked: UserRequest) -> Response:
     """List the terminals of a chat."""
     known = [one for one in asked.box.terminals.values() if one.chat == asked.chat and one.handle is not None]
     return answer([one.about() for one in known])
 
 
-async def show(asked: Asked) -> Response:
+async def show(asked: UserRequest) -> Response:
     """Say what a terminal is."""
     found = _known(asked)
     return _error("Session not found", 404) if found is None else answer(found.about())
 
 
-async def remove(asked: Asked) -> Response:
+async def remove(asked: UserRequest) -> Response:
     """End a shell."""
     found = _known(asked)
     if found is None:
@@ -164,7 +164,7 @@ async def remove(asked: Asked) -> Response:
     return answer({"status": "deleted"})
 
 
-def _of_user(asked: Asked) -> Terminal:
+def _of_user(asked: UserRequest) -> Terminal:
     for one in reversed(list(asked.box.terminals.values())):
         if one.chat == asked.chat and one.connected:
             found: Terminal = one
@@ -172,12 +172,12 @@ def _of_user(asked: Asked) -> Terminal:
     raise Refusal(404, ServeCode.NOT_THERE, "No connected user shell")
 
 
-async def read(asked: Asked) -> Response:
+async def read(asked: UserRequest) -> Response:
     """Return what the shell that the user looks at showed last."""
     return answer({"output": bytes(_of_user(asked).shown).decode(errors="replace")})
 
 
-async def type_in(asked: Asked) -> Response:
+async def type_in(asked: UserRequest) -> Response:
     """Type into the shell that the user looks at."""
     text = (await asked.body()).fields.get("input")
     if not isinstance(text, str):
@@ -192,7 +192,7 @@ async def type_in(asked: Asked) -> Response:
 class Sockets:
     """Connects WebSockets with shells."""
 
-    def __init__(self, guard: Guard, users: Users) -> None:
+    def __init__(self, guard: RouteGuard, users: Users) -> None:
         self._guard = guard
         self._users = users
         self._nobody = Tenant("")

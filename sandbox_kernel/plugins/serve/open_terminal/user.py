@@ -56,7 +56,7 @@ class Box:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Asked:
+class UserRequest:
     """A request, and the sandbox that it is for."""
 
     request: Request
@@ -133,7 +133,7 @@ class Asked:
         return await json_of(self.request)
 
 
-Work = Callable[[Asked], Awaitable[Response]]
+Work = Callable[[UserRequest], Awaitable[Response]]
 Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
 
 
@@ -182,7 +182,7 @@ class Users:
             try:
                 chat = header(request, "X-Session-Id")
                 box = await self.box(request, tenants, tenant)
-                return await work(Asked(request=request, tenants=tenants, box=box, chat=chat))
+                return await work(UserRequest(request=request, tenants=tenants, box=box, chat=chat))
             except (Refusal, SandboxError) as error:
                 return refused(error, tenant)
 

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from .... import __version__
 from ..codes import ServeCode
-from ..guard import Guard
+from ..guard import RouteGuard
 from ..home import HOME
 from ..requests import Refusal, answer
 from . import commands as open_terminal_commands
@@ -18,7 +18,7 @@ from . import files as open_terminal_files
 from . import notebooks as open_terminal_notebooks
 from . import sockets as open_terminal_sockets
 from .page import page
-from .user import PREFIX, Asked, Users, missing
+from .user import PREFIX, UserRequest, Users, missing
 
 _PROMPT = (
     "You have access to a computer: a sandbox that runs Linux, with bash and Python. Your files are in {home}, which "
@@ -39,27 +39,27 @@ async def _page(request: Request) -> Response:
     return answer(page(__version__))
 
 
-async def system(asked: Asked) -> Response:
+async def system(asked: UserRequest) -> Response:
     """Say what a model is told of its sandbox."""
     reach = "It reaches some hosts of a network." if asked.sandbox.settings.has_way_out else "It has no network."
     return answer({"prompt": _PROMPT.format(home=HOME, network=reach)})
 
 
-async def none(asked: Asked) -> Response:
+async def none(asked: UserRequest) -> Response:
     """Say that there are none: of skills."""
     return answer([])
 
 
-async def no_skill(asked: Asked) -> Response:
+async def no_skill(asked: UserRequest) -> Response:
     raise missing("Skill")
 
 
-async def ports(asked: Asked) -> Response:
+async def ports(asked: UserRequest) -> Response:
     """Say that no port of a sandbox is open from outside."""
     return answer({"ports": []})
 
 
-async def not_offered(asked: Asked) -> Response:
+async def not_offered(asked: UserRequest) -> Response:
     """Refuse what is another's: ports of a sandbox, and comparisons of documents."""
     what = asked.request.url.path.removeprefix(PREFIX)[:60]
     raise Refusal(501, ServeCode.NOT_OFFERED, f"This server does not offer {what}")
@@ -84,7 +84,7 @@ ROUTES = (
 )
 
 
-def routes(guard: Guard) -> Iterable[BaseRoute]:
+def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
     users = Users()
     sockets = open_terminal_sockets.Sockets(guard, users)
     for path, public in PUBLIC:

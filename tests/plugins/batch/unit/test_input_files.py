@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_kernel.plugins.batch.input_files import literal_paths, modules
 from sandbox_kernel.plugins.batch.output_stream import OutputStream
-from sandbox_kernel.plugins.batch.progress import MUCH, Progress
+from sandbox_kernel.plugins.batch.progress import MUCH, RunProgress
 
 READS = {
     "pandas": ("pd.read_csv('sales.csv')", ["sales.csv"]),
@@ -53,7 +53,7 @@ def test_a_file_of_an_earlier_cell_is_there() -> None:
 @pytest.mark.parametrize(("total", "lines"), [(MUCH - 1, 0), (10 * MUCH, 4)])
 def test_large_inputs_show_how_far_they_are(total: int, lines: int) -> None:
     stream = io.StringIO()
-    progress = Progress(OutputStream(stream), total=1, live=False)
+    progress = RunProgress(OutputStream(stream), total=1, live=False)
     for part in range(1, 1001):
         progress.copied(total * part // 1000, total)
     progress._output_stream.finish(5)  # noqa: SLF001 (what it says is written by a thread)

@@ -9,7 +9,7 @@ from sandbox_kernel.core.codes import FileCode
 from sandbox_kernel.core.events import ConnectionEnded, FileNotTransferred
 from sandbox_kernel.plugins.batch.command import _settings
 from sandbox_kernel.plugins.batch.policy_events import Events, classify
-from sandbox_kernel.plugins.batch.run_report import NetworkRecord, Report, schema
+from sandbox_kernel.plugins.batch.run_report import NetworkRecord, RunReport, schema
 from sandbox_kernel.plugins.network.codes import NetworkCode, SecretCode
 from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from sandbox_kernel.sdk.values import NetworkUsage
@@ -56,7 +56,7 @@ def test_a_slow_host_is_no_limit_of_the_run() -> None:
 
 
 def test_a_report_has_what_connections_came_to() -> None:
-    report = Report(
+    report = RunReport(
         source={"name": "x.ipynb", "kind": None, "sha256": None, "parameters": {}},
         sandbox={
             "session": None,

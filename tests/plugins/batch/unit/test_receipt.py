@@ -25,7 +25,7 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.batch import exit_codes
 from sandbox_kernel.plugins.batch.command import ReceiptFile
-from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, Report
+from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, RunReport
 from sandbox_kernel.plugins.record import keys, receipt
 from sandbox_kernel.plugins.record.codes import RecordCode
 from tests.support.examples import examples
@@ -44,7 +44,7 @@ class Made:
             (self.output / name).write_bytes(data)
         audit = write(self.folder.path, self.folder.key, "run")
         self.file = place / "receipt.json"
-        self.report = Report(source={"name": "analysis.ipynb", "sha256": "0" * 64}, sandbox={}, versions={})
+        self.report = RunReport(source={"name": "analysis.ipynb", "sha256": "0" * 64}, sandbox={}, versions={})
         self.report.cells = [CellRecord(index=0, number=1, source="1 / 0", status="failed")]
         self.report.end = exit_codes.End(kind="code failed", reason="ZeroDivisionError", cell=1)
         self.report.notebook = str(self.output / "analysis.ipynb")

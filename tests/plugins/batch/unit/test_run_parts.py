@@ -38,9 +38,9 @@ from sandbox_kernel.plugins.batch.command import Stopped, Stopper
 from sandbox_kernel.plugins.batch.executed_notebook import Outputs, sizes
 from sandbox_kernel.plugins.batch.exit_codes import End, decide, kind_of, of_error
 from sandbox_kernel.plugins.batch.output_stream import MAX_KEPT, OutputStream
-from sandbox_kernel.plugins.batch.policy_events import Event, Events, classify
-from sandbox_kernel.plugins.batch.progress import Progress
-from sandbox_kernel.plugins.batch.run_report import CellRecord, Failure, OutputFile, Report
+from sandbox_kernel.plugins.batch.policy_events import Events, PolicyEvent, classify
+from sandbox_kernel.plugins.batch.progress import RunProgress
+from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, RunFailure, RunReport
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.policy import OutputPolicy
 from tests.support import ROOT
@@ -95,7 +95,7 @@ def test_a_fault_of_the_code_is_no_limit_by_its_name_alone() -> None:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def judged(note: Note, kind: str = "display_data") -> Event | None:
+def judged(note: Note, kind: str = "display_data") -> PolicyEvent | None:
     """Classify a note of the policy as it stands in the audit."""
     return classify(OutputRemoved(type=kind, code=note.code, reason=note.text))
 
@@ -198,7 +198,7 @@ def test_a_parameter_is_read_as_papermill_reads_it(text: str) -> None:
     assert repr(source_notebook._typed(text)) == repr(_resolve_type(text))
 
 
-def read(text: str, name: str = "-") -> source_notebook.Source:
+def read(text: str, name: str = "-") -> source_notebook.SourceNotebook:
     return source_notebook.read(name, text.encode())
 
 
@@ -296,7 +296,7 @@ def test_no_link_that_was_put_in_the_place_of_a_file_is_hashed(tmp_path: Path) -
 # --- report ----------------------------------------------------------------------------------------------------------
 
 
-def report(**more: Any) -> Report:
+def report(**more: Any) -> RunReport:
     about: dict[str, Any] = {
         "session": None,
         "engine": "docker",
@@ -306,7 +306,7 @@ def report(**more: Any) -> Report:
         "limits": {},
     }
     versions = dict.fromkeys(("nbclient", "nbformat", "sandbox_python", "sandbox_ipython"))
-    return Report(
+    return RunReport(
         source={"name": "-", "kind": None, "sha256": None, "parameters": {}},
         sandbox={**about, "total_seconds": None, "fail_on_policy": "any"},
         versions={"sandbox_kernel": "0", "python": "3", **versions},
@@ -317,7 +317,7 @@ def report(**more: Any) -> Report:
 def test_a_report_is_valid_at_any_moment() -> None:
     found = report()
     VALIDATOR.validate(found.to_json())
-    error = Failure("E" * 50_000, "\ud800", "user code", by_host=False)
+    error = RunFailure("E" * 50_000, "\ud800", "user code", by_host=False)
     found.cells.append(CellRecord(index=0, number=1, source="\ud800", error=error, seconds=1.23456, status="failed"))
     found.end = End(kind="stopped", reason="x", signal=2)
     VALIDATOR.validate(found.to_json())
@@ -555,7 +555,7 @@ def test_a_strange_message_does_not_end_a_run(kind: str, content: dict[str, Any]
 
 def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
     stream = io.StringIO()
-    progress = Progress(OutputStream(stream), total=12, live=True)
+    progress = RunProgress(OutputStream(stream), total=12, live=True)
     progress.begin(3, "# a comment\nx = '\x1b[2J'")
     progress.tick()
     progress.end("ok", 1.5)
@@ -567,7 +567,7 @@ def test_on_a_terminal_the_running_cell_has_a_line_that_goes_away() -> None:
 
 def test_a_reader_that_is_gone_does_not_end_a_run() -> None:
     stream = io.StringIO()
-    progress = Progress(OutputStream(stream), total=1, live=False)
+    progress = RunProgress(OutputStream(stream), total=1, live=False)
     stream.close()
     progress.say("nobody reads this")
     progress.begin(1, "x")

@@ -19,7 +19,7 @@ from sandbox_kernel.engines import select
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.kernel import head_start
 from sandbox_kernel.plugins.broker.ceilings import OWN, Policy
-from sandbox_kernel.plugins.broker.client.ahead import Asked, ask_ahead
+from sandbox_kernel.plugins.broker.client.ahead import PendingCreate, ask_ahead
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.daemon import Broker, bound
 from tests.support.patience import within
@@ -101,7 +101,7 @@ async def test_a_kernel_asks_the_broker_before_it_loads_the_rest(
     file = tmp_path / "connection.json"
     file.write_text(json.dumps({"key": "k"}), encoding="utf-8")
     begun = await asyncio.to_thread(head_start.head_start, str(file), Settings(engine=f"broker://{there[2]}"))
-    assert isinstance(begun.ahead, Asked)
+    assert isinstance(begun.ahead, PendingCreate)
     begun.ahead.give_up()
     nobody = Settings(engine=f"broker://{tmp_path}/nobody.sock")
     assert await asyncio.to_thread(head_start.head_start, str(file), nobody) == head_start.NOTHING_BEGUN

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from sandbox_kernel.plugins.broker import caller_connection
-from sandbox_kernel.plugins.broker.caller_connection import Caller
+from sandbox_kernel.plugins.broker.caller_connection import CallerProcess
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.daemon import Broker
@@ -29,7 +29,7 @@ async def a_caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.sock
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.setblocking(False)
     broker = Broker(cast("Any", SimpleNamespace(address="an engine")), Policy(everybody=Ceiling(own=True)))
-    one = Caller(broker, ours)
+    one = CallerProcess(broker, ours)
     try:
         yield theirs
     finally:

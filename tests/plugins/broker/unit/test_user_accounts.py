@@ -25,7 +25,7 @@ import pytest
 from sandbox_kernel.core.errors import EngineError, EngineUnavailable
 from sandbox_kernel.plugins.broker import daemon, user_accounts
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy
-from sandbox_kernel.plugins.broker.client.channel import Channel, connect
+from sandbox_kernel.plugins.broker.client.channel import BrokerChannel, connect
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.daemon import Broker, bound
 from sandbox_kernel.plugins.broker.user_accounts import require_account
@@ -242,7 +242,7 @@ async def test_a_caller_that_is_refused_at_once_is_told_why(
     sock = await connect(broker[1])
     async with within(10):
         await refused.wait()
-    channel = Channel(sock)
+    channel = BrokerChannel(sock)
     try:
         with pytest.raises(EngineError, match="it is a test's"):
             await channel.ask("status")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox_kernel.engines.inspectable import CrowdUser
 from sandbox_kernel.engines.owner_process import account_name
-from sandbox_kernel.plugins.broker.prometheus_metrics import MAX_USERS, OTHERS, Figures, Gauges
+from sandbox_kernel.plugins.broker.prometheus_metrics import MAX_USERS, OTHERS, BrokerFigures, Gauges
 from tests.support.grafana import declared, figures
 
 NOTHING = Gauges(states={}, connections=0, memory_promised=0, kept=0, pool_made=0, pool_lost=0)
@@ -12,7 +12,7 @@ NOTHING = Gauges(states={}, connections=0, memory_promised=0, kept=0, pool_made=
 
 def test_any_number_of_names_takes_a_bounded_room() -> None:
     """Who was known before is still counted alone."""
-    one = Figures()
+    one = BrokerFigures()
     for number in range(MAX_USERS + 500):
         one.refused("broker-denied", number)
     one.refused("broker-denied", 0)
@@ -33,7 +33,7 @@ def test_a_name_adds_no_line_to_the_page() -> None:
     user = CrowdUser(
         name=name, sandboxes=1, memory_promised=2, memory_used=3, cpu_seconds=4.5, started=5, refused=6
     )  # fmt: skip
-    lines = Figures().page(NOTHING, [user]).splitlines()
+    lines = BrokerFigures().page(NOTHING, [user]).splitlines()
     assert [line for line in lines if line.startswith("sandbox_kernel_broker_connections")] == [
         "sandbox_kernel_broker_connections 0"
     ]
@@ -41,7 +41,7 @@ def test_a_name_adds_no_line_to_the_page() -> None:
 
 
 def test_the_dashboard_of_grafana_asks_for_figures_that_there_are() -> None:
-    page = Figures().page(NOTHING)
+    page = BrokerFigures().page(NOTHING)
     asked = figures("sandbox_kernel_broker")
     assert len(asked) >= 7
     assert asked <= declared(page)

@@ -31,7 +31,7 @@ from sandbox_kernel.plugins.bubblewrap.roots import (
 )
 from sandbox_kernel.setup import engine_setup, image_build
 from sandbox_kernel.wheels import image_wheels
-from sandbox_kernel.wheels.pip_process import Target
+from sandbox_kernel.wheels.pip_process import WheelTarget
 from tests.support.roots import let_others_in
 
 NAME = "sandbox-kernel:base"
@@ -63,7 +63,7 @@ class Place:
     """Folders of a test in place of the user's own, and an index that is one folder."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pip = image_wheels.installer(brought("images"), Target(os.uname().machine))  # fetched with the images
+        pip = image_wheels.installer(brought("images"), WheelTarget(os.uname().machine))  # fetched with the images
         self.index, self.recipes, self.marker = folder / "index", folder / "images", folder / "ran on the machine"
         self.index.mkdir()
         shutil.copy(pip, self.index)

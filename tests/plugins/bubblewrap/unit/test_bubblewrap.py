@@ -22,7 +22,7 @@ from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.bubblewrap import arguments, engine_errors, inspection, root_lookup
-from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, Machine
+from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, SandboxFacts
 from sandbox_kernel.plugins.bubblewrap.launch import await_end
 from sandbox_kernel.plugins.bubblewrap.root_lookup import ETC, Root
 from sandbox_kernel.session.session import Session
@@ -33,7 +33,7 @@ from tests.unit.engines.test_hardening import SNAPSHOTS, SPEC
 
 WANTED = protections(SPEC)
 ROOT = Root("base", "/r", "sha256:x", "", 1, (("/r/usr", "/usr"),), (("usr/bin", "/bin"),), {"PATH": "/usr/bin"}, False)
-MACHINE = Machine(
+MACHINE = SandboxFacts(
     frozenset({"/proc/keys", "/proc/sysrq-trigger"}),
     frozenset({"/proc/acpi", "/proc/sys"}),
     (("/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"),),

@@ -9,9 +9,9 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.engines.hardening import protections
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 from sandbox_kernel.plugins.bubblewrap import cgroups
-from sandbox_kernel.plugins.bubblewrap.cgroups import Folders, Freezer, Group, NoCgroup
+from sandbox_kernel.plugins.bubblewrap.cgroups import CgroupSet, Folders, Freezer, NoCgroup
 from tests.unit.engines.test_hardening import SPEC
 
 WANTED = protections(SPEC)
@@ -70,7 +70,7 @@ def test_a_cgroup_of_version_2_is_made_with_its_limits(tree: Folders, tmp_path: 
     (tmp_path / OWN / "cgroup.subtree_control").write_text("cpu memory pids\n")
     group = cgroups.make("x", WANTED, tree)
     folder = tmp_path / OWN / "x"
-    assert group == Group((("", str(folder)),), 2)
+    assert group == CgroupSet((("", str(folder)),), 2)
     assert said(folder, "memory.max", "pids.max", "cpu.max") == {
         "memory.max": str(2 << 30), "pids.max": "256", "cpu.max": "200000 100000"
     }  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_cgroup_of_version_2_is_made_with_its_limits(tree: Folders, tmp_path: 
 
 
 def test_in_version_2_it_is_entered_and_its_kills_are_counted(tmp_path: Path) -> None:
-    group = Group((("", str(tmp_path)),), 2)
+    group = CgroupSet((("", str(tmp_path)),), 2)
     assert group.kills_for_memory() == 0
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\n")
     group.enter(4711)
@@ -93,15 +93,15 @@ def test_in_version_2_it_is_entered_and_its_kills_are_counted(tmp_path: Path) ->
 
 def test_one_that_nobody_waits_for_gives_way(tmp_path: Path) -> None:
     (tmp_path / "cpu").mkdir()
-    Group((("", str(tmp_path)),), 2).give_way()
-    Group((("memory", str(tmp_path / "no")), ("cpu,cpuacct", str(tmp_path / "cpu"))), 1).give_way()
+    CgroupSet((("", str(tmp_path)),), 2).give_way()
+    CgroupSet((("memory", str(tmp_path / "no")), ("cpu,cpuacct", str(tmp_path / "cpu"))), 1).give_way()
     assert said(tmp_path, "cpu.weight", "cpu/cpu.shares") == {"cpu.weight": "10", "cpu/cpu.shares": "102"}
-    Group((("", str(tmp_path / "nowhere")),), 2).give_way()
+    CgroupSet((("", str(tmp_path / "nowhere")),), 2).give_way()
 
 
 def test_what_an_owner_that_has_ended_left_is_found_wherever_it_may_be(tree: Folders, tmp_path: Path) -> None:
     """The controls: one of an owner that is there, one with a process of this machine's, and one of another's name."""
-    gone, here = Owner(2**22 + 1, 1), Owner.of(os.getpid())
+    gone, here = OwnerProcess(2**22 + 1, 1), OwnerProcess.of(os.getpid())
     left = [tmp_path / place / gone.container_name("s") for place in ("", "user.slice", OWN)]
     others = [tmp_path / here.container_name("s"), tmp_path / "sandbox-kernel-host", tmp_path / "docker"]
     busy = tmp_path / gone.container_name("s")
@@ -129,7 +129,7 @@ def trees(tmp_path: Path) -> Folders:
 def test_a_cgroup_of_version_1_is_one_for_each_hierarchy(trees: Folders, tmp_path: Path) -> None:
     names = ("memory", "pids", "cpu,cpuacct", "freezer")
     group = cgroups.make("x", WANTED, trees)
-    assert group == Group(tuple((name, str(tmp_path / name / "own" / "x")) for name in names), 1)
+    assert group == CgroupSet(tuple((name, str(tmp_path / name / "own" / "x")) for name in names), 1)
     assert group.seen()[2:] == ((f"{tmp_path}/cpu,cpuacct/own/x", "/sys/fs/cgroup/cpu,cpuacct"),), "it sees no switch"
     memory, pids, cpu, _ = (tmp_path / name / "own" / "x" for name in names)
     assert said(memory, "memory.limit_in_bytes") == {"memory.limit_in_bytes": str(2 << 30)}
@@ -174,7 +174,7 @@ async def test_a_sandbox_that_does_not_stand_still_in_time_goes_on(
 ) -> None:
     """A process that waits for a disk is not frozen before that answers; the files are the test's."""
     monkeypatch.setattr("sandbox_kernel.plugins.bubblewrap.cgroups.FREEZE_SECONDS", 0.05)
-    freezer, switch, said = Freezer(Group((("", str(tmp_path)),), 2)), tmp_path / "cgroup.freeze", "cgroup.events"
+    freezer, switch, said = Freezer(CgroupSet((("", str(tmp_path)),), 2)), tmp_path / "cgroup.freeze", "cgroup.events"
     switch.touch()
     (tmp_path / said).write_text("populated 1\nfrozen 0\n")
     assert freezer.there

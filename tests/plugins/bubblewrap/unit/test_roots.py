@@ -20,7 +20,7 @@ from sandbox_kernel.plugins.bubblewrap.roots import build as roots
 from sandbox_kernel.plugins.bubblewrap.roots import exported_root, root_generations, root_layout
 from sandbox_kernel.setup import build_lock
 from sandbox_kernel.setup.command_steps import Steps
-from sandbox_kernel.wheels.pip_process import Target, platform_tags
+from sandbox_kernel.wheels.pip_process import WheelTarget, platform_tags
 
 LIBRARIES = ("libc.so.6", "libssl.so.3", "ld-linux-x86-64.so.2")
 
@@ -42,9 +42,9 @@ def python_of(prefix: str, *, library: str = "", libraries: str = "/usr/lib/x86_
     )
 
 
-def machine_of(python: root_layout.Python, *folders: str, loaders: tuple[str, ...] = ()) -> root_layout.Machine:
+def machine_of(python: root_layout.Python, *folders: str, loaders: tuple[str, ...] = ()) -> root_layout.LayoutFound:
     names = {path: (Path(path).name,) for path in python.mapped}
-    return root_layout.Machine(folders=frozenset(folders), loaders=loaders, names=names)
+    return root_layout.LayoutFound(folders=frozenset(folders), loaders=loaders, names=names)
 
 
 def places(laid: root_layout.Layout) -> dict[str, str]:
@@ -159,9 +159,9 @@ def test_the_target_is_this_machine() -> None:
 
 
 def test_wheels_of_a_machine_are_kept_apart_from_those_of_the_images() -> None:
-    assert Target("x86_64").prefix == ""
-    assert Target("x86_64", "3.11", 36).prefix == "python3.11-glibc36-"
-    tags = platform_tags(Target("x86_64", "3.11", 28))
+    assert WheelTarget("x86_64").prefix == ""
+    assert WheelTarget("x86_64", "3.11", 36).prefix == "python3.11-glibc36-"
+    tags = platform_tags(WheelTarget("x86_64", "3.11", 28))
     assert tags[0] == "manylinux_2_28_x86_64"
     assert "manylinux_2_34_x86_64" not in tags
 

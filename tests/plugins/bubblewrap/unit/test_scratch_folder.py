@@ -160,10 +160,10 @@ def test_one_that_the_disk_has_no_room_for_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_of_no_dead_owner_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sandbox_kernel.engines.owner_process import Owner
+    from sandbox_kernel.engines.owner_process import OwnerProcess
 
     monkeypatch.setattr(scratch_folder, "PLACE", str(tmp_path))
-    mine = Owner.of(os.getpid()).container_name("session")
+    mine = OwnerProcess.of(os.getpid()).container_name("session")
     for name in (NAME, mine, "sandbox-kernel-other", "else"):
         (tmp_path / name).mkdir()
     assert list(scratch_folder.left_behind()) == [str(tmp_path / NAME)]

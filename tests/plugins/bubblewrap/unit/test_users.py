@@ -38,7 +38,7 @@ def test_the_numbers_of_both_tables_are_this_user_s(tmp_path: Path, uids: str, g
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "programs", lambda: None)
     assert "uidmap" in str(users.absent(str(tmp_path)))
-    monkeypatch.setattr(users, "programs", lambda: users.Programs("/bin/a", "/bin/b", "/bin/c"))
+    monkeypatch.setattr(users, "programs", lambda: users.UserPrograms("/bin/a", "/bin/b", "/bin/c"))
     assert "subuid and subgid" in str(users.absent(str(tmp_path)))
     (tmp_path / "subuid").write_text(f"{os.getuid()}:100000:65536\n")
     assert "in common" in str(users.absent(str(tmp_path)))

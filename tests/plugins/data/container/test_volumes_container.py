@@ -22,7 +22,7 @@ from sandbox_kernel.cli.program import main
 from sandbox_kernel.core.errors import EngineError, SandboxError
 from sandbox_kernel.core.model import MIB, SCRATCH, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines import attachment
-from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.base import AttestationCheck
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.data import volume_command, volumes
@@ -280,7 +280,7 @@ async def test_a_disk_of_another_name_is_refused_on_docker(
     )
     hold = attachment.hold
 
-    async def lines() -> list[Check]:
+    async def lines() -> list[AttestationCheck]:
         container = await engine.start(spec)
         try:
             return [one for one in (await container.look(spec)).lines if one.name == f"engine: disk at {place}"]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sandbox_kernel.core.events import SessionEvent
-from sandbox_kernel.core.model import OpenedFile
+from sandbox_kernel.core.model import OpenedDatasetFile
 from sandbox_kernel.plugins.api import FileWatch, RunningCell, SessionHandle
 from sandbox_kernel.plugins.data import reads
 from sandbox_kernel.plugins.data.codes import DataCode
@@ -28,10 +28,10 @@ class Heard:
     elsewhere = 0
 
     def __init__(self, *paths: str) -> None:
-        self._left = [OpenedFile(path, 10, 10**18, True) for path in paths]
+        self._left = [OpenedDatasetFile(path, 10, 10**18, True) for path in paths]
         self.closed = False
 
-    def read(self, most: int) -> Iterable[OpenedFile]:
+    def read(self, most: int) -> Iterable[OpenedDatasetFile]:
         taken, self._left = self._left[:most], self._left[most:]
         return taken
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 from sandbox_kernel.plugins.kubernetes import cluster_conditions
 from sandbox_kernel.plugins.kubernetes.cluster_api import refusal
 from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
@@ -71,7 +71,7 @@ async def test_a_policy_that_was_just_installed_is_waited_for(
         return web.json_response({"status": {"allowed": True}, "gitVersion": "v1.34.4"})
 
     api.faults.update(make=policed, look=others)
-    cluster = await Cluster.join(KubernetesSettings(), Owner.of(1))
+    cluster = await Cluster.join(KubernetesSettings(), OwnerProcess.of(1))
     try:
         found = {one.name: one for one in await cluster_conditions.conditions(cluster)}
     finally:

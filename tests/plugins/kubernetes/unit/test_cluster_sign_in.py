@@ -15,7 +15,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 from sandbox_kernel.plugins.kubernetes import cluster_api
 from sandbox_kernel.plugins.kubernetes.cluster_api import TRIES, ClusterApi, ClusterRefused, listed
 from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
@@ -221,7 +221,7 @@ async def test_a_certificate_that_is_none_is_refused(
 async def test_another_file_is_another_cluster(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, settings = Owner.of(1), KubernetesSettings()
+    owner, settings = OwnerProcess.of(1), KubernetesSettings()
     one, same = await Cluster.join(settings, owner), await Cluster.join(settings, owner)
     assert one is same
     monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, NOWHERE, {}))

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.engines.owner_process import Owner
+from sandbox_kernel.engines.owner_process import OwnerProcess
 from sandbox_kernel.plugins.kubernetes import cluster_conditions, warm_pool
 from sandbox_kernel.plugins.kubernetes.cluster_api import ClusterApi, known
 from sandbox_kernel.plugins.kubernetes.cluster_conditions import conditions
@@ -115,7 +115,7 @@ async def test_policies_that_are_none_forbid_nothing(
         return web.json_response({"gitVersion": "v1.34"})
 
     api.faults.update(look=policies, make=policies)
-    cluster = await Cluster.join(KubernetesSettings(), Owner.of(1))
+    cluster = await Cluster.join(KubernetesSettings(), OwnerProcess.of(1))
     try:
         found = {one.name: one.met for one in await conditions(cluster)}
     finally:

@@ -12,7 +12,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Attached, Limits
-from sandbox_kernel.engines.hardening import Disk, Protections, protections
+from sandbox_kernel.engines.hardening import Protections, ScratchDisk, protections
 from sandbox_kernel.plugins.kubernetes import pod, pod_gate
 from sandbox_kernel.plugins.kubernetes.pod import digest, document
 from tests.plugins.kubernetes.unit.pods import POD, SPEC
@@ -56,7 +56,7 @@ CHANGED: dict[str, Any] = {
 """Other values than those of a sandbox; a number or a truth is changed by itself."""
 REFUSED: dict[str, Any] = {
     "attached": (Attached(kind="dataset", name="sales", source="/srv/sales"),),
-    "disks": (Disk("/mnt/data", 1 << 30, 7),),
+    "disks": (ScratchDisk("/mnt/data", 1 << 30, 7),),
 }
 ELSEWHERE = {
     "capabilities": "a pod drops all of them, whatever is asked for",

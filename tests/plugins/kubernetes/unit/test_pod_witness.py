@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.base import AttestationCheck
 from sandbox_kernel.plugins.kubernetes.pod_witness import DEFAULTS, FALSE_IF_ABSENT, filter_line, witness
 from tests.plugins.kubernetes.unit.pods import SPEC, asked_for, running
 from tests.support.cases import each
@@ -18,7 +18,7 @@ NOT_COMPARED = {("tolerations",): "where a pod may run"}
 """Fields of a pod's spec that may be another one's, and why that is no protection less."""
 
 
-def different(found: dict[str, Any]) -> list[Check]:
+def different(found: dict[str, Any]) -> list[AttestationCheck]:
     return [line for line in witness(SPEC, asked_for(), found).lines if not line.ok]
 
 

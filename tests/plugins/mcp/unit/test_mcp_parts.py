@@ -23,11 +23,11 @@ from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import server as catalogue
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
-from sandbox_kernel.plugins.mcp.clients import Clients, Refused, ServerLimits
-from sandbox_kernel.plugins.mcp.http_server import Tokens, new_token, tokens_of
+from sandbox_kernel.plugins.mcp.clients import Clients, RefusedCall, ServerLimits
+from sandbox_kernel.plugins.mcp.http_server import BearerTokens, new_token, tokens_of
 from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
 from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
-from sandbox_kernel.plugins.mcp.web_server import Place
+from sandbox_kernel.plugins.mcp.web_server import ListenAddress
 from sandbox_kernel.sdk.client import AsyncSandbox
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
 from tests.support.remedies import in_shell, only
@@ -243,7 +243,7 @@ def test_a_token_file_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None
 
 def test_only_a_token_as_a_whole_opens() -> None:
     one, two = new_token(), new_token()
-    tokens = Tokens([one, two])
+    tokens = BearerTokens([one, two])
     for wrong in ("", one[:-1], one + "x", one.swapcase(), f"{one} {two}", "\ud800", "é"):
         assert asyncio.run(tokens.verify_token(wrong)) is None, wrong
     found = [asyncio.run(tokens.verify_token(token)) for token in (one, two)]
@@ -253,22 +253,22 @@ def test_only_a_token_as_a_whole_opens() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 (what is refused)
 def test_other_machines_cannot_reach_it_unless_that_is_said_twice(host: str) -> None:
     with pytest.raises(ConfigurationError, match="--allow-remote"):
-        Place(host=host, port=0).listen()
+        ListenAddress(host=host, port=0).listen()
     with pytest.raises(ConfigurationError, match="--allowed-host"):
-        Place(host=host, port=0, remote=True).listen()
+        ListenAddress(host=host, port=0, remote=True).listen()
 
 
 def test_a_port_that_is_taken_and_an_address_that_is_not_there_are_said() -> None:
-    with Place(port=0).listen() as taken, pytest.raises(ConfigurationError, match="cannot be used"):
-        Place(port=taken.getsockname()[1]).listen()
+    with ListenAddress(port=0).listen() as taken, pytest.raises(ConfigurationError, match="cannot be used"):
+        ListenAddress(port=taken.getsockname()[1]).listen()
     for host in ("no such host", "a..b", "x" * 64):
         with pytest.raises(ConfigurationError, match="no address"):
-            Place(host=host).listen()
+            ListenAddress(host=host).listen()
 
 
 def test_an_answer_of_several_pieces_does_not_wait_for_the_client() -> None:
     with (
-        Place(port=0).listen() as listener,
+        ListenAddress(port=0).listen() as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as one,
     ):
@@ -276,7 +276,7 @@ def test_an_answer_of_several_pieces_does_not_wait_for_the_client() -> None:
 
 
 def test_names_of_the_server_are_compared_as_clients_send_them() -> None:
-    known = Place(names=("Box.Example.com", "inner.example:8443")).known()
+    known = ListenAddress(names=("Box.Example.com", "inner.example:8443")).known()
     for host in (
         "box.example.com",
         "BOX.example.com:443",
@@ -292,7 +292,7 @@ def test_names_of_the_server_are_compared_as_clients_send_them() -> None:
 
 
 def test_a_host_or_origin_that_only_begins_or_ends_like_ours_is_another() -> None:
-    known = Place(names=("box.example.com", "inner.example:8443")).known()
+    known = ListenAddress(names=("box.example.com", "inner.example:8443")).known()
     wrong = """localhost:8942.evil.test localhost:8808@evil.test evil.test:8808@localhost localhost.evil.test
         127.0.0.1.evil.test 127.0.0.1:80:80 127.1 0x7f.1 0127.0.0.1 127.0.0.1. localhost. localhost: localhost:0
         localhost:08808 localhost:65536 localhost:+80 localhost:8808/ localhost/evil.test localhost#evil.test
@@ -321,7 +321,7 @@ def test_a_host_or_origin_that_only_begins_or_ends_like_ours_is_another() -> Non
 def test_a_name_that_no_request_could_carry_is_a_setting_that_cannot_work() -> None:
     for name in ("http://box.example.com", "box.example.com/mcp", "user@box", "", "*", "box:*"):
         with pytest.raises(ConfigurationError, match="allowed-host"):
-            Place(names=(name,), port=0).listen()
+            ListenAddress(names=(name,), port=0).listen()
 
 
 def command_line(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -411,7 +411,7 @@ def test_a_session_that_is_ended_while_another_server_makes_its_sandbox_leaves_n
         await begun.wait()
         await client.end("main")
         may.set()
-        with pytest.raises(Refused, match="ended while it started"):
+        with pytest.raises(RefusedCall, match="ended while it started"):
             await using
         assert made.killed
         async with client.use("other") as (session, _):  # the control

@@ -34,7 +34,15 @@ from sandbox_kernel.plugins.monitor.behaviour_rules import (
     of_table,
 )
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
-from sandbox_kernel.plugins.monitor.monitor import MAX_FINDINGS, MAX_KEPT, MAX_KNOWN, Programs, Pulse, Windows, heard
+from sandbox_kernel.plugins.monitor.monitor import (
+    MAX_FINDINGS,
+    MAX_KEPT,
+    MAX_KNOWN,
+    Pulse,
+    SeenPrograms,
+    Windows,
+    heard,
+)
 from sandbox_kernel.plugins.monitor.ransomware import MIN_BYTES, RansomwareDetector, bits, noise
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from tests.support.cases import each
@@ -297,7 +305,7 @@ def process(identity: str = "7-1", *files: str, seconds: float = 0.0, name: str 
     return ProcessSample(identity, name, seconds, files)
 
 
-def dropped(programs: Programs, *sample: ProcessSample) -> list[str]:
+def dropped(programs: SeenPrograms, *sample: ProcessSample) -> list[str]:
     signals = list(programs.look(sample))
     assert {signal.code for signal in signals} <= {MonitorCode.DROPPED_PROGRAM}
     return [signal.what for signal in signals]
@@ -307,34 +315,34 @@ def dropped(programs: Programs, *sample: ProcessSample) -> list[str]:
     "file", ["/mnt/data/miner", "/tmp/m", "/dev/shm/m", "/memfd:x (deleted)", "/mnt/data/miner (deleted)"]
 )
 def test_a_program_that_lies_where_cells_write_is_a_dropped_one(file: str) -> None:
-    assert dropped(Programs(), process("7-1", file)) == [file]
+    assert dropped(SeenPrograms(), process("7-1", file)) == [file]
 
 
 @pytest.mark.parametrize("file", ["/usr/bin/python3.11", "/mnt/database/x", "/usr/mnt/data/x", "/tmpfs", "/"])
 def test_one_of_the_image_is_none(file: str) -> None:
-    assert dropped(Programs(), process("7-1", file), process("8-1")) == []
+    assert dropped(SeenPrograms(), process("7-1", file), process("8-1")) == []
 
 
 def test_what_a_loader_has_mapped_counts_as_its_program() -> None:
-    assert dropped(Programs(), process("7-1", "/lib/ld-2.36.so", "/usr/lib/libc.so.6", "/tmp/m")) == ["/tmp/m"]
+    assert dropped(SeenPrograms(), process("7-1", "/lib/ld-2.36.so", "/usr/lib/libc.so.6", "/tmp/m")) == ["/tmp/m"]
 
 
 def test_a_program_is_said_once_and_a_later_one_of_its_number_again() -> None:
-    programs = Programs()
+    programs = SeenPrograms()
     assert [dropped(programs, process("7-1", "/tmp/m")) for _ in range(3)] == [["/tmp/m"], [], []]
     assert dropped(programs, process("7-2", "/tmp/m")) == ["/tmp/m"]
     assert dropped(programs, process("7-2", "/tmp/n")) == ["/tmp/n"], "a process that starts another program"
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    programs = Programs()
+    programs = SeenPrograms()
     for number in range(3 * MAX_KNOWN):
         assert dropped(programs, process(f"{number}-1", "/tmp/m")) == ["/tmp/m"]
     assert dropped(programs, process("0-1", "/tmp/m")) == ["/tmp/m"], "the first is forgotten"
 
 
 def test_a_sandbox_whose_processes_stay_unseen_is_a_finding_once() -> None:
-    programs = Programs()
+    programs = SeenPrograms()
     looks = [[signal.code for signal in programs.look(None)] for _ in range(5)]
     assert looks == [[], [MonitorCode.NOT_WATCHED], [], [], []]
     assert dropped(programs, process("7-1", "/usr/bin/sleep")) == []
@@ -343,7 +351,7 @@ def test_a_sandbox_whose_processes_stay_unseen_is_a_finding_once() -> None:
 
 
 def test_those_that_used_the_processors_are_named() -> None:
-    programs = Programs()
+    programs = SeenPrograms()
     before = [process(f"{number}-1", seconds=100.0, name=f"p{number}") for number in range(6)]
     list(programs.look(before))
     list(programs.look([one._replace(cpu_seconds=100.0 + number) for number, one in enumerate(before)]))

@@ -10,11 +10,11 @@ import tracemalloc
 import pytest
 
 from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
-from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.secret_finder import Reader
+from sandbox_kernel.plugins.network.policy import RefusedConnection
+from sandbox_kernel.plugins.network.secret_finder import SecretReader
 from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing, Unpacking
-from sandbox_kernel.plugins.network.secret_value import Value
-from sandbox_kernel.plugins.network.secrets import Held, Substitution
+from sandbox_kernel.plugins.network.secret_value import SecretValue
+from sandbox_kernel.plugins.network.secrets import HeldSecret, Substitution
 
 HOST = "api.example.test"
 VALUE = b"9f8e7d6c5b4a39281706f5e4d3c2b1a0"
@@ -23,20 +23,20 @@ PLACEHOLDER = b"0a1b2c3d4e5f60718293a4b5c6d7e8f9"
 
 
 def scrubber() -> Scrubber:
-    return Scrubber([(Value(VALUE), PLACEHOLDER)])
+    return Scrubber([(SecretValue(VALUE), PLACEHOLDER)])
 
 
 @pytest.mark.parametrize("before", [b"", b"br, ", b"gzip, "])
 def test_a_refusal_does_not_repeat_what_the_host_says(before: bytes) -> None:
     """A host that lets the address of a request choose a header of its answer is sent `?Content-Encoding=<value>`."""
-    held = Held("API_KEY", Value(VALUE), PLACEHOLDER, frozenset({(HOST, 443)}))
+    held = HeldSecret("API_KEY", SecretValue(VALUE), PLACEHOLDER, frozenset({(HOST, 443)}))
     exchange = Substitution(HOST, [held], scrubber())
     sent = exchange.request(RequestHead("GET", "https", HOST, 443, b"/?Content-Encoding=" + PLACEHOLDER, ()))
     assert sent.path.endswith(VALUE)  # the control: the host has it
     echoed = before + sent.path.partition(b"=")[2]
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         exchange.response(ResponseHead(200, b"OK", ((b"Content-Encoding", echoed),)))
-    assert not Reader([VALUE]).spans(raised.value.note.text.encode())
+    assert not SecretReader([VALUE]).spans(raised.value.note.text.encode())
     assert HOST in raised.value.note.text
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from sandbox_kernel.plugins.network import dns_lookup, http_relay
 from sandbox_kernel.plugins.network.dns_lookup import Lookups, is_own
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from tests.support.gateway import API, CELL, Origin, Pieces, Way
 
 INNER = "192.0.2.7"
@@ -35,7 +35,7 @@ def searching(host: str, port: int, **_: object) -> list[Any]:
 
 
 async def test_a_name_that_does_not_exist_is_not_searched_for_in_the_domain_of_the_machine() -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         await Lookups(1, 5.0, searching)("nobody.example.org", 443)
     assert raised.value.code.code == "no-address"
 
@@ -53,7 +53,7 @@ async def test_the_list_of_the_machine_counts_as_ever(tmp_path: Path, monkeypatc
     monkeypatch.setattr(dns_lookup, "HOSTS", str(listed))
     lookups = Lookups(1, 5.0, searching)
     assert list(await lookups(API, 443)) == [ip_address(INNER), ip_address("2001:db8::7")]
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedConnection):
         await lookups("not.example.test", 443)
 
 

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
-from sandbox_kernel.plugins.network.tls import LEAF, RENEWED, Authority
+from sandbox_kernel.plugins.network.tls import LEAF, RENEWED, CertificateAuthority
 
 from .hosts import HOST, trusting
 
@@ -38,7 +38,7 @@ def accepted(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> bool:
 
 
 def test_a_strict_client_takes_its_certificates() -> None:
-    authority = Authority([HOST, "b.example.test"])
+    authority = CertificateAuthority([HOST, "b.example.test"])
     client = trusting(authority.certificate)
     assert accepted(client, authority.context(HOST), HOST)
     assert accepted(client, authority.context("b.example.test"), "b.example.test")
@@ -48,36 +48,36 @@ def test_a_strict_client_takes_its_certificates() -> None:
 @pytest.mark.parametrize("host", ["other.example.test", "example.test", "127.0.0.1"])
 def test_whoever_had_its_key_could_be_no_other_host(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own certificate names the hosts, and clients hold it to that."""
-    authority = Authority([HOST])
+    authority = CertificateAuthority([HOST])
     monkeypatch.setattr(authority, "hosts", frozenset([host]))
     assert not accepted(trusting(authority.certificate), authority.context(host), host)
 
 
 def test_control_the_same_authority_for_that_host_is_believed() -> None:
-    authority = Authority(["other.example.test"])
+    authority = CertificateAuthority(["other.example.test"])
     assert accepted(trusting(authority.certificate), authority.context("other.example.test"), "other.example.test")
 
 
 def test_no_certificate_is_made_for_a_host_without_a_secret() -> None:
     with pytest.raises(ValueError, match="none of the hosts"):
-        Authority([HOST]).context("other.example.test")
+        CertificateAuthority([HOST]).context("other.example.test")
 
 
 def test_another_session_has_another_authority() -> None:
-    first, second = Authority([HOST]), Authority([HOST])
+    first, second = CertificateAuthority([HOST]), CertificateAuthority([HOST])
     assert not accepted(trusting(first.certificate), second.context(HOST), HOST)
 
 
 def test_a_process_that_takes_over_goes_on_with_the_authority() -> None:
-    first = Authority([HOST])
-    second = Authority([HOST], key=first.key(), certificate=first.certificate)
+    first = CertificateAuthority([HOST])
+    second = CertificateAuthority([HOST], key=first.key(), certificate=first.certificate)
     assert second.certificate == first.certificate
     assert accepted(trusting(first.certificate), second.context(HOST), HOST)
 
 
 def test_a_certificate_is_made_anew_before_its_end() -> None:
     now = [datetime.now(UTC)]
-    authority = Authority([HOST], clock=lambda: now[0])
+    authority = CertificateAuthority([HOST], clock=lambda: now[0])
     made = authority.context(HOST)
     now[0] += LEAF - RENEWED - timedelta(minutes=1)
     assert authority.context(HOST) is made
@@ -86,7 +86,7 @@ def test_a_certificate_is_made_anew_before_its_end() -> None:
 
 
 def test_what_the_certificate_of_the_authority_says() -> None:
-    certificate = x509.load_pem_x509_certificate(Authority([HOST]).certificate.encode())
+    certificate = x509.load_pem_x509_certificate(CertificateAuthority([HOST]).certificate.encode())
     basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
     names = certificate.extensions.get_extension_for_oid(ExtensionOID.NAME_CONSTRAINTS)
     assert (basic.critical, basic.value.ca, basic.value.path_length, names.critical) == (True, True, 0, True)
@@ -99,7 +99,7 @@ def test_no_key_lies_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Where there are no files in memory, one with a password that nobody has lies there for a moment."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(Path("/proc/self/fd").iterdir())
-    authority = Authority([HOST])
+    authority = CertificateAuthority([HOST])
     authority.context(HOST)
     assert set(Path("/proc/self/fd").iterdir()) <= before
     seen: list[str] = []
@@ -111,7 +111,7 @@ def test_no_key_lies_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", noting)
-    other = Authority([HOST])
+    other = CertificateAuthority([HOST])
     assert accepted(trusting(other.certificate), other.context(HOST), HOST)
     assert "BEGIN ENCRYPTED PRIVATE KEY" in seen[0]
     assert list(tmp_path.iterdir()) == []

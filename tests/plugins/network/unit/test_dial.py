@@ -14,8 +14,8 @@ import pytest
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.network.dial import Dialler
 from sandbox_kernel.plugins.network.dns_lookup import Lookups, is_own
-from sandbox_kernel.plugins.network.operator_proxy import Proxies, Proxy
-from sandbox_kernel.plugins.network.policy import NetworkPolicy, Refused
+from sandbox_kernel.plugins.network.operator_proxy import OperatorProxy, Proxies
+from sandbox_kernel.plugins.network.policy import NetworkPolicy, RefusedConnection
 from tests.support.gateway import Names, Origin, until
 
 API = "api.example.test"
@@ -32,7 +32,7 @@ def dialler(names: Names, *rules: str, proxies: Proxies | None = None, seconds: 
 
 
 async def refused(work: Any) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         await work
     return caught.value.code.code
 
@@ -167,11 +167,11 @@ async def test_a_proxy_that_opens_nothing_is_named(answer: bytes) -> None:
 def test_the_environment_is_read_only_where_the_setting_says_so() -> None:
     named = {"HTTPS_PROXY": "http://proxy.example.test:3128", "no_proxy": "direct.example.test,.lan.example.test"}
     proxies = Proxies("environment", named)
-    assert proxies.for_host(API) == Proxy("proxy.example.test", 3128)
+    assert proxies.for_host(API) == OperatorProxy("proxy.example.test", 3128)
     assert proxies.for_host("direct.example.test") is None
     assert proxies.for_host("a.lan.example.test") is None
     assert Proxies("environment", {}).for_host(API) is None
-    assert Proxies("http://other.example.test:8080", named).for_host("direct.example.test") == Proxy(
+    assert Proxies("http://other.example.test:8080", named).for_host("direct.example.test") == OperatorProxy(
         "other.example.test", 8080
     )
 
@@ -186,4 +186,4 @@ def test_what_is_no_proxy_is_refused_without_a_password_in_the_words(url: str) -
 
 
 def test_a_password_is_not_shown() -> None:
-    assert "c2VjcmV0" not in repr(Proxy.parse("http://user:secret@p.example.test:1"))
+    assert "c2VjcmV0" not in repr(OperatorProxy.parse("http://user:secret@p.example.test:1"))

@@ -13,7 +13,7 @@ from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.network import plugin
 from sandbox_kernel.setup import doctor
-from sandbox_kernel.setup.doctor import Check
+from sandbox_kernel.setup.doctor import DoctorCheck
 from sandbox_kernel.setup.install import install
 
 HOST = "api.example.test"
@@ -33,7 +33,7 @@ def kernel(tmp_path: Path, **values: object) -> Path:
     return install({"network": [HOST], **values}, prefix=str(tmp_path / "prefix"))
 
 
-def row_of(folder: Path) -> Check:
+def row_of(folder: Path) -> DoctorCheck:
     (row,) = doctor.rows_of_plugins(Settings(), folder)
     assert row.name == "network of sandbox-python"
     return row

@@ -7,7 +7,7 @@ import pytest
 from sandbox_kernel.plugins.network import request_head
 from sandbox_kernel.plugins.network.buffered_connection import HEAD_BYTES, Buffered
 from sandbox_kernel.plugins.network.error_responses import refusal
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from tests.support.cases import each
 from tests.support.gateway import Pieces
 
@@ -15,12 +15,12 @@ HOST = b"Host: api.example.test\r\n"
 HONEST = b"GET http://api.example.test/a?b=1 HTTP/1.1\r\n" + HOST
 
 
-def read(raw: bytes) -> request_head.Asked:
+def read(raw: bytes) -> request_head.CellRequestHead:
     return request_head.read(request_head.server(), raw)
 
 
 def code_of(raw: bytes) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         read(raw)
     return caught.value.code.code
 
@@ -155,14 +155,14 @@ async def test_a_head_comes_in_any_pieces_and_what_is_behind_it_is_next() -> Non
     ],
 )
 async def test_what_is_no_head_is_refused_before_more_is_read(pieces: tuple[bytes, ...], code: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         await Buffered(Pieces(*pieces)).head()
     assert caught.value.code.code == code
 
 
 def test_a_refusal_is_an_answer_that_cannot_be_split() -> None:
     """A host's name may be in the words; it is repeated in plain letters, whatever it holds."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         read(b"GET ftp://x HTTP/1.1\r\n" + HOST + b"\r\n")
     note = caught.value.note._replace(text="a\r\nSet-Cookie: b\x1b[2J\u2028" + "x" * 1000)
     answer = refusal(note)

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from sandbox_kernel.plugins.network.client_hello import HelloReader, asks_again
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from tests.support.cases import each
 from tests.support.tls_words import client_hello, extension, hello_of, record, server_name
 
@@ -35,7 +35,7 @@ def read(*pieces: bytes) -> tuple[str | None, bool]:
 
 
 def code_of(*pieces: bytes) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         read(*pieces)
     return caught.value.code.code
 
@@ -153,7 +153,7 @@ def test_a_second_hello_is_found_behind_early_data() -> None:
 
 
 def test_early_data_is_bounded() -> None:
-    with pytest.raises(Refused, match="comes too late"):
+    with pytest.raises(RefusedConnection, match="comes too late"):
         second(*[record(bytes(16_000), kind=23)] * 70)
 
 

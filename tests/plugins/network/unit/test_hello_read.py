@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.plugins.network.client_hello import HelloReader
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from tests.support.examples import examples
 from tests.support.tls_words import extension, record
 
@@ -48,7 +48,7 @@ def by_us(hello: bytes) -> object:
     """Return the same of ours; NOTHING if it is refused, or not complete."""
     try:
         found = HelloReader().feed(hello)
-    except Refused:
+    except RefusedConnection:
         return NOTHING
     return NOTHING if found is None or found.hides else found.server_name
 

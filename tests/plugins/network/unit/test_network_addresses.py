@@ -8,7 +8,14 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 import pytest
 
 from sandbox_kernel.plugins.network.codes import NetworkCode
-from sandbox_kernel.plugins.network.policy import Address, Kind, NetworkPolicy, Refused, Target, kind_of
+from sandbox_kernel.plugins.network.policy import (
+    Address,
+    AddressKind,
+    NetworkPolicy,
+    RefusedConnection,
+    Target,
+    kind_of,
+)
 from tests.support.cases import each
 
 C = NetworkCode
@@ -16,28 +23,28 @@ PUBLIC, PUBLIC_6 = ip_address("93.184.215.14"), ip_address("2606:2800:21f::1")
 NAME = Target("api.example.test", 443)
 
 KINDS = {
-    Kind.PUBLIC: "8.8.8.8 93.184.215.14 1.0.0.0 126.255.255.255 128.0.0.0 172.15.255.255 172.32.0.0 100.63.255.255 "
-    "100.128.0.0 169.253.255.255 169.255.0.0 192.0.1.0 198.17.255.255 198.20.0.0 223.255.255.255 "
+    AddressKind.PUBLIC: "8.8.8.8 93.184.215.14 1.0.0.0 126.255.255.255 128.0.0.0 172.15.255.255 172.32.0.0 "
+    "100.63.255.255 100.128.0.0 169.253.255.255 169.255.0.0 192.0.1.0 198.17.255.255 198.20.0.0 223.255.255.255 "
     "2606:2800:21f::1 2000::1 2400::1 2a00::1 2003::1",
-    Kind.UNSPECIFIED: "0.0.0.0 0.0.0.1 0.255.255.255 ::",
-    Kind.LOOPBACK: "127.0.0.0 127.0.0.1 127.1.2.3 127.255.255.255 ::1",
-    Kind.PRIVATE: "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255 fc00::1 fd00::1 "
-    "fdff::1 fec0::1",
-    Kind.SHARED: "100.64.0.0 100.127.255.255 100.100.100.100",
-    Kind.LINK_LOCAL: "169.254.0.0 169.254.1.1 169.254.255.255 fe80::1 febf::1 fe80::1%eth0 2606:2800:21f::1%1",
-    Kind.MULTICAST: "224.0.0.1 239.255.255.255 ff02::1 ff0e::1",
-    Kind.DOCUMENTATION: "192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.1 198.19.255.255 2001:db8::1 3fff::1",
-    Kind.RESERVED: "240.0.0.1 255.255.255.255 192.0.0.1 192.0.0.170 100::1 4000::1 8000::1 5f00::1 2001:2::1 "
+    AddressKind.UNSPECIFIED: "0.0.0.0 0.0.0.1 0.255.255.255 ::",
+    AddressKind.LOOPBACK: "127.0.0.0 127.0.0.1 127.1.2.3 127.255.255.255 ::1",
+    AddressKind.PRIVATE: "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255 fc00::1 "
+    "fd00::1 fdff::1 fec0::1",
+    AddressKind.SHARED: "100.64.0.0 100.127.255.255 100.100.100.100",
+    AddressKind.LINK_LOCAL: "169.254.0.0 169.254.1.1 169.254.255.255 fe80::1 febf::1 fe80::1%eth0 2606:2800:21f::1%1",
+    AddressKind.MULTICAST: "224.0.0.1 239.255.255.255 ff02::1 ff0e::1",
+    AddressKind.DOCUMENTATION: "192.0.2.1 198.51.100.1 203.0.113.1 198.18.0.1 198.19.255.255 2001:db8::1 3fff::1",
+    AddressKind.RESERVED: "240.0.0.1 255.255.255.255 192.0.0.1 192.0.0.170 100::1 4000::1 8000::1 5f00::1 2001:2::1 "
     "2001:20::1 2001:1ff::1 1::1 fe00::1",
-    Kind.METADATA: "169.254.169.254 169.254.170.2 169.254.170.23 100.100.100.200 192.0.0.192 168.63.129.16 "
+    AddressKind.METADATA: "169.254.169.254 169.254.170.2 169.254.170.23 100.100.100.200 192.0.0.192 168.63.129.16 "
     "169.254.42.42 fd00:ec2::254 fd20:ce::254 fe80::a9fe:a9fe",
-    Kind.TRANSITION: "192.88.99.1 ::8.8.8.8 ::ffff:8.8.8.8 ::ffff:0:8.8.8.8 64:ff9b::8.8.8.8 64:ff9b:1::8.8.8.8 "
+    AddressKind.TRANSITION: "192.88.99.1 ::8.8.8.8 ::ffff:8.8.8.8 ::ffff:0:8.8.8.8 64:ff9b::8.8.8.8 64:ff9b:1::8.8.8.8 "
     "2002:808:808::1 2001:0:808:808::f7f7:f7f7 2606:2800:21f::5efe:808:808 2606:2800:21f::200:5efe:808:808",
 }
 
 
 @each(("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts.split()])
-def test_an_address_is_of_its_kind(kind: Kind, text: str) -> None:
+def test_an_address_is_of_its_kind(kind: AddressKind, text: str) -> None:
     assert kind_of(ip_address(text)) is kind
 
 
@@ -59,8 +66,8 @@ WAYS: dict[str, Callable[[str], IPv6Address]] = {
     "ISATAP": lambda four: six("2606:2800:21f::5efe:0:0", four, 0),
     "ISATAP with the bit for global": lambda four: six("2606:2800:21f::200:5efe:0:0", four, 0),
 }
-FOURS = {"127.0.0.1": Kind.LOOPBACK, "10.0.0.1": Kind.PRIVATE, "169.254.169.254": Kind.METADATA,
-         "168.63.129.16": Kind.METADATA, "100.64.0.1": Kind.SHARED}  # fmt: skip
+FOURS = {"127.0.0.1": AddressKind.LOOPBACK, "10.0.0.1": AddressKind.PRIVATE, "169.254.169.254": AddressKind.METADATA,
+         "168.63.129.16": AddressKind.METADATA, "100.64.0.1": AddressKind.SHARED}  # fmt: skip
 
 
 @each("way", WAYS)
@@ -71,7 +78,7 @@ def test_an_address_that_leads_to_another_is_of_that_one_s_kind(way: str, four: 
 
 @each("way", WAYS)
 def test_an_address_that_leads_to_a_public_one_is_still_not_public(way: str) -> None:
-    assert kind_of(WAYS[way]("93.184.215.14")) is Kind.TRANSITION
+    assert kind_of(WAYS[way]("93.184.215.14")) is AddressKind.TRANSITION
 
 
 SPECIAL = """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
@@ -83,17 +90,17 @@ ff00::/8""".split()  # noqa: SIM905
 @each("block", SPECIAL)
 def test_no_end_of_a_special_block_is_public(block: str) -> None:
     network = ip_network(block)
-    assert kind_of(network.network_address) is not Kind.PUBLIC
-    assert kind_of(network.broadcast_address) is not Kind.PUBLIC
+    assert kind_of(network.network_address) is not AddressKind.PUBLIC
+    assert kind_of(network.broadcast_address) is not AddressKind.PUBLIC
 
 
 # --- what may be dialled ---------------------------------------------------------------------------------------------
 
 
-def check(rules: list[str], target: Target, *addresses: str, own: str = "") -> tuple[Address, ...] | Refused:
+def check(rules: list[str], target: Target, *addresses: str, own: str = "") -> tuple[Address, ...] | RefusedConnection:
     try:
         return NetworkPolicy(rules).check(target, [ip_address(one) for one in addresses], lambda one: str(one) == own)
-    except Refused as refused:
+    except RefusedConnection as refused:
         return refused
 
 
@@ -139,7 +146,7 @@ UNDIALLED: dict[str, tuple[list[str], Target, tuple[str, ...], NetworkCode, str 
 def test_what_is_not_dialled(sentence: str) -> None:
     rules, target, addresses, code, rule = UNDIALLED[sentence]
     found = check(rules, target, *addresses, own="198.20.0.7")
-    assert isinstance(found, Refused), found
+    assert isinstance(found, RefusedConnection), found
     assert (found.code, found.rule) == (code, rule)
     if rule:
         again = check([*rules, rule], target, *addresses, own="198.20.0.7")
@@ -191,7 +198,7 @@ def test_tls_names_the_server_of_the_tunnel(sentence: str) -> None:
     if code is None:
         NetworkPolicy([]).check_server_name(target, name)
         return
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         NetworkPolicy([]).check_server_name(target, name)
     assert caught.value.code is code
 
@@ -226,6 +233,6 @@ def test_the_host_header_is_that_of_the_target(sentence: str) -> None:
     if same:
         NetworkPolicy([]).check_host_header(target, header)
         return
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         NetworkPolicy([]).check_host_header(target, header)
     assert caught.value.code is C.HOST_HEADER_OTHER

@@ -11,12 +11,12 @@ from yarl import URL
 
 from sandbox_kernel.config import sources
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.network.policy import Rule
+from sandbox_kernel.plugins.network.policy import HostRule
 from sandbox_kernel.plugins.network.session_network import BUNDLE, PROXY, inside
 
 
 def environment(*rules: str) -> dict[str, str]:
-    return dict(inside([Rule.parse(rule) for rule in rules], {"API_KEY": "sk-placeholder"}).environment)
+    return dict(inside([HostRule.parse(rule) for rule in rules], {"API_KEY": "sk-placeholder"}).environment)
 
 
 def test_a_library_takes_the_proxy_for_all_but_the_sandbox_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_a_library_looks_for_the_credentials_of_a_machine_only_if_a_rule_names_t
 
 def test_a_placeholder_replaces_no_variable_of_the_way_out() -> None:
     """Nor can a secret be called so in the first place."""
-    rules = [Rule.parse("api.example.org")]
+    rules = [HostRule.parse("api.example.org")]
     assert inside(rules, {"HTTPS_PROXY": "x"}).environment["HTTPS_PROXY"] == PROXY
     for name in set(environment("api.example.org")) - {"API_KEY"}:
         with pytest.raises(ConfigurationError, match="another meaning"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.plugins.network.policy import NetworkPolicy, Refused, Target
+from sandbox_kernel.plugins.network.policy import NetworkPolicy, RefusedConnection, Target
 from tests.support.cases import each
 from tests.support.policy.network import REFUSED, SAME
 
@@ -13,8 +13,8 @@ def target(host: bytes | str, port: int | None = 443) -> Target:
     return NetworkPolicy([]).target(host, port, default_port=None)
 
 
-def refused_host(host: bytes | str) -> Refused:
-    with pytest.raises(Refused) as caught:
+def refused_host(host: bytes | str) -> RefusedConnection:
+    with pytest.raises(RefusedConnection) as caught:
         target(host)
     return caught.value
 
@@ -44,7 +44,7 @@ def test_a_letter_of_another_script_is_another_name() -> None:
     policy = NetworkPolicy(["apple.example"])
     lookalike = target("\u0430pple.example")
     assert lookalike.host == "xn--pple-43d.example"
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         policy.allow(lookalike, None)
     assert caught.value.rule == "xn--pple-43d.example"
     assert policy.allow(target("apple.example"), None)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.plugins.network.policy import (
     Address,
+    AddressKind,
     BadRule,
-    Kind,
+    HostRule,
     NetworkPolicy,
-    Refused,
-    Rule,
+    RefusedConnection,
     canonical,
     kind_of,
 )
@@ -53,7 +53,7 @@ SIXES = st.integers(0, 2**128 - 1).map(IPv6Address) | st.integers(2**125, 2**126
 def form(raw: bytes | str) -> tuple[str, Address | None] | None:
     try:
         return canonical(raw)
-    except Refused as refused:
+    except RefusedConnection as refused:
         told = str(refused)
     assert told.isascii()
     assert told.isprintable()
@@ -83,7 +83,7 @@ def test_an_ordinary_name_is_its_own_form(name: str) -> None:
 def test_whoever_reads_the_same_bytes_reads_the_same_host_and_port(raw: bytes) -> None:
     try:
         target = NetworkPolicy([]).authority(raw, default_port=80)
-    except Refused:
+    except RefusedConnection:
         return
     for parts in filter(None, readers.readings(raw).values()):
         host = ip_address(parts[0]) if target.address else parts[0]
@@ -107,12 +107,12 @@ def test_an_address_in_another_spelling_passes_as_nothing(four: IPv4Address, way
     }[way]
     assert form(spelled) is None
     with pytest.raises(BadRule):
-        Rule.parse(spelled)
+        HostRule.parse(spelled)
 
 
 @given(FOURS | SIXES)
 def test_what_is_called_public_is_so_to_others(address: Address) -> None:
-    if kind_of(address) is Kind.PUBLIC:
+    if kind_of(address) is AddressKind.PUBLIC:
         assert readers.harmless(address)
 
 
@@ -125,18 +125,18 @@ def test_a_refused_host_does_not_pass_in_another_spelling(allowed: str, name: st
         if passes and port in (80, 443):
             assert policy.allow(target, None)
         else:
-            with pytest.raises(Refused):
+            with pytest.raises(RefusedConnection):
                 policy.allow(target, None)
 
 
 @given(TEXTS)
 def test_a_rule_is_itself_again_or_none(text: str) -> None:
     try:
-        rule = Rule.parse(text)
+        rule = HostRule.parse(text)
     except BadRule as bad:
         told = str(bad)
     else:
-        assert Rule.parse(rule.text) == rule
+        assert HostRule.parse(rule.text) == rule
         return
     assert told.isascii()
     assert told.isprintable()

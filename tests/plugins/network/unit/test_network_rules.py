@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sandbox_kernel.plugins.network.codes import NetworkCode
-from sandbox_kernel.plugins.network.policy import BadRule, NetworkPolicy, Refused, Rule, Target, split
+from sandbox_kernel.plugins.network.policy import BadRule, HostRule, NetworkPolicy, RefusedConnection, Target, split
 from sandbox_kernel.plugins.network.settings import NetworkSettings, SecretSource
 from tests.support.cases import each
 from tests.support.policy.network import BAD, PORTS, RULES
@@ -20,16 +20,16 @@ C = NetworkCode
 @each("sentence", RULES)
 def test_a_rule_has_one_form(sentence: str) -> None:
     text, form = RULES[sentence]
-    rule = Rule.parse(text)
+    rule = HostRule.parse(text)
     assert rule.text == form
-    assert Rule.parse(form) == rule
+    assert HostRule.parse(form) == rule
 
 
 @each("sentence", BAD)
 def test_what_is_no_rule_is_told_what_to_write(sentence: str) -> None:
     text, told = BAD[sentence]
     with pytest.raises(BadRule) as caught:
-        Rule.parse(text)  # type: ignore[arg-type]
+        HostRule.parse(text)  # type: ignore[arg-type]
     assert told in str(caught.value)
     assert "pass" not in str(caught.value)
     assert str(caught.value).isprintable()
@@ -88,8 +88,8 @@ def test_what_is_left_of_rules_for_a_host_is_no_wider(host: str) -> None:
     for name in (*names, "10.0.0.7", "10.0.0.8", "metadata.google.internal", "a.google.internal"):
         for port in ports:
             for method in (None, "GET", "POST"):
-                if isinstance(decide([rule.text for rule in left], f"{name}:{port}", method), Rule):
-                    assert isinstance(decide(OPERATOR, f"{name}:{port}", method), Rule)
+                if isinstance(decide([rule.text for rule in left], f"{name}:{port}", method), HostRule):
+                    assert isinstance(decide(OPERATOR, f"{name}:{port}", method), HostRule)
 
 
 def test_settings_are_narrowed_with_the_secrets_for_what_is_left() -> None:
@@ -109,11 +109,11 @@ def test_settings_are_narrowed_with_the_secrets_for_what_is_left() -> None:
 # --- what the rules allow --------------------------------------------------------------------------------------------
 
 
-def decide(rules: list[str], authority: str, method: str | None = None) -> Refused | Rule:
+def decide(rules: list[str], authority: str, method: str | None = None) -> RefusedConnection | HostRule:
     policy = NetworkPolicy(rules)
     try:
         return policy.allow(policy.authority(authority.encode(), default_port=None), method)
-    except Refused as refused:
+    except RefusedConnection as refused:
         return refused
 
 
@@ -143,8 +143,8 @@ ALLOWED: dict[str, tuple[list[str], str, str | None]] = {
 def test_what_a_rule_says_is_allowed(sentence: str) -> None:
     rules, authority, method = ALLOWED[sentence]
     found = decide(rules, authority, method)
-    assert isinstance(found, Rule), found
-    assert found.text in [Rule.parse(rule).text for rule in rules]
+    assert isinstance(found, HostRule), found
+    assert found.text in [HostRule.parse(rule).text for rule in rules]
 
 
 DENIED: dict[str, tuple[list[str], str, str | None, NetworkCode, str | None]] = {
@@ -184,7 +184,7 @@ DENIED: dict[str, tuple[list[str], str, str | None, NetworkCode, str | None]] = 
 def test_what_no_rule_says_is_refused_and_the_rule_is_named(sentence: str) -> None:
     rules, authority, method, code, rule = DENIED[sentence]
     found = decide(rules, authority, method)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, RefusedConnection), found
     assert (found.code, found.rule) == (code, rule)
     assert rule is None or rule in str(found)
 
@@ -192,7 +192,7 @@ def test_what_no_rule_says_is_refused_and_the_rule_is_named(sentence: str) -> No
 @each("sentence", [one for one in DENIED if DENIED[one][4]])
 def test_the_rule_that_is_named_allows_it(sentence: str) -> None:
     rules, authority, method, _, rule = DENIED[sentence]
-    assert isinstance(decide([*rules, str(rule)], authority, method), Rule)
+    assert isinstance(decide([*rules, str(rule)], authority, method), HostRule)
 
 
 # --- ports and authorities -------------------------------------------------------------------------------------------
@@ -200,21 +200,21 @@ def test_the_rule_that_is_named_allows_it(sentence: str) -> None:
 
 @each("sentence", PORTS)
 def test_a_port_is_a_plain_number(sentence: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         split(PORTS[sentence])
     assert caught.value.code is C.PORT_IMPROPER
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 10**100, True])
 def test_a_port_that_is_a_number_already_has_the_same_bounds(port: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         NetworkPolicy([]).target("a.example.test", port, default_port=None)
     assert caught.value.code is C.PORT_IMPROPER
 
 
 def test_a_tunnel_names_its_port_and_a_request_need_not() -> None:
     policy = NetworkPolicy([])
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusedConnection) as caught:
         policy.authority(b"a.example.test", default_port=None)
     assert caught.value.code is C.PORT_MISSING
     assert policy.authority(b"a.example.test", default_port=80) == Target("a.example.test", 80)
@@ -224,5 +224,5 @@ def test_a_tunnel_names_its_port_and_a_request_need_not() -> None:
 
 @pytest.mark.parametrize("authority", [b"::1:80", b"a:b:80", b"[::1]x:80", b"x[::1]:80", b"u:p@a.example.test:80"])
 def test_an_authority_with_several_colons_is_refused(authority: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedConnection):
         NetworkPolicy([]).authority(authority, default_port=80)

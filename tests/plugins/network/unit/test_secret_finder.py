@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from sandbox_kernel.plugins.network.codes import SecretCode
-from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.secret_finder import Reader, Unreadable
+from sandbox_kernel.plugins.network.policy import RefusedConnection
+from sandbox_kernel.plugins.network.secret_finder import SecretReader, Unreadable
 from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.secret_value import Value
+from sandbox_kernel.plugins.network.secret_value import SecretValue
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.codings import CODINGS, UNREADABLE, Example, Text, is_read, written
@@ -55,7 +55,7 @@ WORDS = [(before.encode(), after.encode()) for before, after in NEIGHBOURS]
 
 @functools.cache
 def scrubber(value: bytes) -> Scrubber:
-    return Scrubber([(Value(value), b"P" * len(value))])
+    return Scrubber([(SecretValue(value), b"P" * len(value))])
 
 
 def leaking(examples: Iterable[Example], scrub: Callable[[bytes], Text]) -> list[Example]:
@@ -92,7 +92,7 @@ def in_pieces(value: bytes, text: bytes, size: Callable[[], int]) -> bytes:
     return found + stream.finish()
 
 
-def is_too_dense(error: Refused) -> bool:
+def is_too_dense(error: RefusedConnection) -> bool:
     return error.code is SecretCode.SECRET_ANSWER_DENSE
 
 
@@ -143,7 +143,7 @@ def test_nothing_of_a_value_is_left_beside_what_was_taken_out() -> None:
     for names, value, before, after in some(2, 800 // SHARE):
         halves = [half for half in (value[: len(value) // 2], value[len(value) // 2 :]) if len(half) >= 8]
         text = scrubber(value).clean(written(names, value, before, after))
-        assert Reader(halves).spans(text) == [], (names, value, before, after)
+        assert SecretReader(halves).spans(text) == [], (names, value, before, after)
 
 
 @each("between", ["&eacute;", "&#128512;", "\\u00e9", "%C3%A9", "&nbsp;", "é", "\u200b", "<wbr>", ", ", "\\n"])
@@ -170,7 +170,7 @@ def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
         around = random.choice([b"some words. ", b'{"a": [1, 2]},\n', bytes(range(256))]) * random.randrange(300)
         try:
             found = in_pieces(value, around + text + around, functools.partial(random.choice, steps))
-        except Refused as error:
+        except RefusedConnection as error:
             refused.append((error.code, len(text) > window - NO_DIGITS))
             continue
         assert len(found) == len(around + text + around)
@@ -196,7 +196,7 @@ def test_a_stream_that_is_too_dense_is_refused_and_not_passed_on() -> None:
     text = written(("\\u", "\\u", "\\u"), value, b"", b"")
     assert len(text) > 4 * scrubber(value).window
     assert not is_read(("\\u",) * 3, scrubber(value).clean(text), value, b"", b""), "complete, it is read"
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         in_pieces(value, b"." * 5000 + text + b"." * 5000, lambda: 700)
     assert raised.value.code is SecretCode.SECRET_ANSWER_DENSE
 
@@ -272,7 +272,7 @@ def test_what_a_hostile_body_takes_is_bounded(name: str) -> None:
     began = time.process_time()
     try:
         assert in_pieces(VALUES["letters and digits"], body, lambda: 1 << 16) == body
-    except Refused as error:
+    except RefusedConnection as error:
         refused = is_too_dense(error)
     assert refused in {None, True}
     assert time.process_time() - began < 80e-6 * len(body)
@@ -282,4 +282,4 @@ def test_what_a_hostile_body_takes_is_bounded(name: str) -> None:
 def test_control_a_body_may_take_much() -> None:
     """The bound is met: without it, a text of nothing but parts of escapes is read on and on."""
     with pytest.raises(Unreadable):
-        Reader([VALUES["the shortest"]]).spans(b"".join(random.choices(TOKENS, k=20_000)))
+        SecretReader([VALUES["the shortest"]]).spans(b"".join(random.choices(TOKENS, k=20_000)))

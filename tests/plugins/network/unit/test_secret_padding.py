@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.plugins.network.codes import SecretCode
-from sandbox_kernel.plugins.network.policy import Refused
-from sandbox_kernel.plugins.network.secret_finder import MAX_GAP, MOST_BLANKS, Folding, Reader
+from sandbox_kernel.plugins.network.policy import RefusedConnection
+from sandbox_kernel.plugins.network.secret_finder import MAX_GAP, MOST_BLANKS, Folding, SecretReader
 from sandbox_kernel.plugins.network.secret_scrubber import WINDOW_TIMES, Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.secret_value import Value
+from sandbox_kernel.plugins.network.secret_value import SecretValue
 from tests.support.cases import each
 from tests.support.examples import examples
 
@@ -26,11 +26,11 @@ VALUES = (b"q7/Zx+9w", b"Xk7mQ2vLp9Rt4WzB8nHs", b"sk-test-8Jd02kQm3vXz71LpRt5Wab
 
 @functools.cache
 def scrubber(value: bytes) -> Scrubber:
-    return Scrubber([(Value(value), b"P" * len(value))])
+    return Scrubber([(SecretValue(value), b"P" * len(value))])
 
 
 def in_pieces(value: bytes, text: bytes, sizes: list[int]) -> bytes:
-    """Return what comes out if `text` comes in pieces of these sizes, over and over. Raises `Refused`."""
+    """Return what comes out if `text` comes in pieces of these sizes, over and over. Raises `RefusedConnection`."""
     stream, found, at, turn = Scrubbing(scrubber(value)), b"", 0, 0
     while at < len(text):
         size = sizes[turn % len(sizes)]
@@ -99,7 +99,7 @@ def left_of(value: bytes, text: bytes, pieces: list[int], before: int) -> bytes 
     around = b"some words. " * before
     try:
         found = in_pieces(value, around + text + around, pieces)
-    except Refused as error:
+    except RefusedConnection as error:
         if error.code is not SecretCode.SECRET_ANSWER_DENSE:
             raise
         return None
@@ -114,10 +114,10 @@ def test_no_padding_brings_a_value_through(
 ) -> None:
     """Spelling, what stands between, codings over it and pieces: it is taken out, or the answer ends with a code."""
     text = written(value, *spelled)
-    if len(text) > 40_000 or not Reader([value]).spans(Folding(text).text):
+    if len(text) > 40_000 or not SecretReader([value]).spans(Folding(text).text):
         return  # a tag within quotes of JSON, and the like: nobody finds it
     left = left_of(value, text, pieces, before)
-    assert left is None or (left != text and not Reader([value]).spans(Folding(left).text))
+    assert left is None or (left != text and not SecretReader([value]).spans(Folding(left).text))
 
 
 @examples(200)
@@ -130,7 +130,7 @@ def test_blanks_make_no_spelling_longer_than_what_is_held(
     assert len(Folding(text).text) <= scrubber(value).window
     left = left_of(value, text, pieces, before)
     assert left is not None
-    assert not Reader([value]).spans(Folding(left).text)
+    assert not SecretReader([value]).spans(Folding(left).text)
 
 
 @each("gap", [b"." * MAX_GAP, b" ,;" * 10, "é".encode() * 8, b" " * MOST_BLANKS, b"," * (MAX_GAP // 2) + b" " * 900])
@@ -141,7 +141,7 @@ def test_the_longest_gap_that_is_accepted_fits(gap: bytes) -> None:
         assert len(Folding(text).text) <= scrubber(value).window
         left = left_of(value, text, [random.randint(1, 3000), 1460], 300)
         assert left is not None
-        assert not Reader([value]).spans(Folding(left).text)
+        assert not SecretReader([value]).spans(Folding(left).text)
 
 
 def test_control_a_scrubber_of_another_value_lets_it_pass() -> None:

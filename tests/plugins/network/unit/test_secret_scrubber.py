@@ -14,9 +14,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sandbox_kernel.plugins.network.secret_finder import Reader
+from sandbox_kernel.plugins.network.secret_finder import SecretReader
 from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing
-from sandbox_kernel.plugins.network.secret_value import MIN_BITS, Value, bits
+from sandbox_kernel.plugins.network.secret_value import MIN_BITS, SecretValue, bits
 from tests.support.cases import each
 from tests.support.examples import SHARE, examples
 from tests.support.spellings import SPELLINGS
@@ -37,7 +37,7 @@ VALUES = {
 
 @functools.cache
 def scrubber(*values: bytes) -> Scrubber:
-    return Scrubber([(Value(value), b"P" * len(value)) for value in values])
+    return Scrubber([(SecretValue(value), b"P" * len(value)) for value in values])
 
 
 def in_pieces(scrub: Scrubber, text: bytes, sizes: list[int]) -> bytes:
@@ -66,7 +66,7 @@ def test_a_value_is_taken_out_in_this_spelling(value: bytes, spelling: str) -> N
     assert whole.endswith(after)
     assert len(whole) == len(text)
     assert written not in whole
-    assert not Reader([value]).spans(whole)
+    assert not SecretReader([value]).spans(whole)
     cuts = range(0, len(written), max(1, len(written) // 8))
     ways = [*([len(before) + cut, len(text)] for cut in cuts), [7]]
     for sizes in random.sample(ways, -(-len(ways) // SHARE)):
@@ -205,18 +205,18 @@ def test_what_passes_is_what_the_whole_text_gives(text: bytes, value: bytes, pie
 
 def test_a_value_reads_as_its_placeholder_where_it_stands_plainly() -> None:
     value = VALUES["a key"]
-    scrub = Scrubber([(Value(value), b"sk-test-" + b"a" * (len(value) - 8))])
+    scrub = Scrubber([(SecretValue(value), b"sk-test-" + b"a" * (len(value) - 8))])
     assert scrub.clean(b"x" + value + b"y") == b"xsk-test-" + b"a" * (len(value) - 8) + b"y"
 
 
 def test_a_placeholder_of_another_length_changes_no_length() -> None:
     value = VALUES["a key"]
-    assert Scrubber([(Value(value), b"short")]).clean(value) == b"*" * len(value)
+    assert Scrubber([(SecretValue(value), b"short")]).clean(value) == b"*" * len(value)
 
 
 def test_a_mark_is_none_of_the_value_s_characters() -> None:
     value = b"*#secret*of*marks#*"
-    assert Scrubber([(Value(value), b"")]).clean(value) == b"^" * len(value)
+    assert Scrubber([(SecretValue(value), b"")]).clean(value) == b"^" * len(value)
 
 
 def test_all_values_are_taken_out_of_each_answer() -> None:
@@ -246,4 +246,4 @@ def test_memory_stays_within_the_window() -> None:
 
 
 def test_a_reader_shows_nothing_of_its_values() -> None:
-    assert VALUES["a key"].decode() not in repr(Reader([VALUES["a key"]]))
+    assert VALUES["a key"].decode() not in repr(SecretReader([VALUES["a key"]]))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.network import secrets as placeholder
-from sandbox_kernel.plugins.network.secret_value import MIN_BITS, Value, bits, read
+from sandbox_kernel.plugins.network.secret_value import MIN_BITS, SecretValue, bits, read
 from sandbox_kernel.plugins.network.settings import SecretSource
 from tests.support.cases import each
 from tests.support.remedies import in_shell, only
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 
 def test_a_value_shows_nothing_of_itself() -> None:
-    value = Value(KEY.encode())
+    value = SecretValue(KEY.encode())
     assert repr(value) == str(value) == f"{value}" == "<the value of a secret>"
     for write in (pickle.dumps, copy.copy, json.dumps):
         with pytest.raises(TypeError) as raised:

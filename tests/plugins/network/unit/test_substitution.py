@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.interfaces import RequestHead, ResponseHead
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from sandbox_kernel.plugins.network.secret_scrubber import FREE_BYTES
 from sandbox_kernel.plugins.network.secrets import Secrets, Substitution
 
@@ -138,7 +138,7 @@ def test_what_asks_for_a_part_or_another_form_is_left_out() -> None:
 
 @pytest.mark.parametrize("method", ["TRACE", "track", "DEBUG"])
 def test_a_method_that_echoes_is_refused(method: str) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         sent(secrets_of(), asked(method=method))
     assert raised.value.code is SecretCode.SECRET_METHOD
 
@@ -146,7 +146,7 @@ def test_a_method_that_echoes_is_refused(method: str) -> None:
 @pytest.mark.parametrize("port", [80, 443, 8080])
 def test_plain_http_to_the_host_of_a_secret_is_refused(port: int) -> None:
     secrets = secrets_of()
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         sent(secrets, asked(scheme="http", port=port))
     assert raised.value.code is SecretCode.SECRET_NEEDS_TLS
 
@@ -235,14 +235,14 @@ def test_control_a_packed_value_is_not_seen_without_unpacking() -> None:
 
 @pytest.mark.parametrize("coding", [b"br", b"zstd", b"compress", b"gzip, gzip", b"gzip, br", b"aws-chunked", b"\xff"])
 def test_a_coding_that_cannot_be_looked_through_is_refused(coding: bytes) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         through(secrets_of(), answered(200, (b"Content-Encoding", coding)), b"")
     assert raised.value.code is SecretCode.SECRET_CODING_UNKNOWN
 
 
 def test_codings_in_several_headers_count_together() -> None:
     gzipped = (b"Content-Encoding", b"gzip")
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         through(secrets_of(), answered(200, gzipped, gzipped), b"")
     assert raised.value.code is SecretCode.SECRET_CODING_UNKNOWN
     through(secrets_of(), answered(200, (b"Content-Encoding", b"identity")), b"")
@@ -252,7 +252,7 @@ def test_codings_in_several_headers_count_together() -> None:
     "body", [b"no gzip at all", gzip.compress(b"x" * 999)[:-9], b"\x1f"], ids=["none of it", "cut", "one byte"]
 )
 def test_a_body_that_is_not_in_its_coding_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         through(secrets_of(), answered(200, (b"Content-Encoding", b"gzip")), body)
     assert raised.value.code is SecretCode.SECRET_CODING_BROKEN
 
@@ -260,7 +260,7 @@ def test_a_body_that_is_not_in_its_coding_is_refused(body: bytes) -> None:
 @pytest.mark.slow
 def test_an_answer_that_unpacks_without_end_is_refused() -> None:
     bomb = gzip.compress(bytes(FREE_BYTES * 8))
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         through(secrets_of(), answered(200, (b"Content-Encoding", b"gzip")), bomb)
     assert raised.value.code is SecretCode.SECRET_CODING_EXPANDS
 
@@ -268,7 +268,7 @@ def test_an_answer_that_unpacks_without_end_is_refused() -> None:
 @pytest.mark.parametrize("status", [206, 226])
 def test_an_answer_in_parts_is_refused(status: int) -> None:
     """A value that is cut over two of them would pass."""
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RefusedConnection) as raised:
         through(secrets_of(), answered(status), b"")
     assert raised.value.code is SecretCode.SECRET_ANSWER_IN_PARTS
 

@@ -14,7 +14,7 @@ import pytest
 from sandbox_kernel.plugins.network import secrets as module
 from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.interfaces import Duplex
-from sandbox_kernel.plugins.network.policy import Refused
+from sandbox_kernel.plugins.network.policy import RefusedConnection
 from sandbox_kernel.plugins.network.secrets import Secrets
 from tests.support.patience import within
 
@@ -94,7 +94,7 @@ async def test_a_client_that_does_not_trust_the_authority_is_told_what_to_trust(
                 pass
         async with within(30):
             end = await ends.get()
-    assert isinstance(end, Refused)
+    assert isinstance(end, RefusedConnection)
     assert end.code is SecretCode.SECRET_CELL_TLS
     assert "SSL_CERT_FILE" in end.code.remedy
 
@@ -147,7 +147,7 @@ async def test_a_host_that_cannot_show_who_it_is_gets_nothing(
 
     server = listening(echo if contexts[fault] else plain, contexts[fault])
     async with server as port, connected(port) as connection:
-        with pytest.raises(Refused) as raised:
+        with pytest.raises(RefusedConnection) as raised:
             await secrets.towards_host(connection, HOST, 443)
     assert raised.value.code is SecretCode.SECRET_HOST_TLS
     assert raised.match(why)
@@ -235,7 +235,7 @@ async def test_a_handshake_takes_bounded_time(secrets: Secrets, side: str, monke
         await reader.read()
 
     async with listening(silent) as port, connected(port) as connection:
-        with pytest.raises(Refused) as raised:
+        with pytest.raises(RefusedConnection) as raised:
             await (secrets.towards_cell if side == "cell" else secrets.towards_host)(connection, HOST, 443)
     assert raised.value.code is SecretCode.SECRET_TLS_SLOW
 

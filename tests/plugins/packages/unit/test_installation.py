@@ -18,14 +18,14 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.plugins.packages import installation
 from sandbox_kernel.plugins.packages.inside import sandbox_packages as inside
-from sandbox_kernel.plugins.packages.installation import Allowed, Has, Package, Source, check_wheel, resolve
+from sandbox_kernel.plugins.packages.installation import Allowed, Has, Package, PackageSource, check_wheel, resolve
 from sandbox_kernel.plugins.packages.settings import PackageSettings
-from sandbox_kernel.wheels.pip_process import Target
+from sandbox_kernel.wheels.pip_process import WheelTarget
 from sandbox_kernel.wheels.requirements import asked
 from tests.support.cases import each
 from tests.support.index import Index, serving, wheel
 
-HAS = Has(Target(os.uname().machine), {"kept-thing": "1.0"})
+HAS = Has(WheelTarget(os.uname().machine), {"kept-thing": "1.0"})
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 
 def get(index: Index, *texts: str | Path, paths: bool = False, size: int = 8 * MIB) -> list[Package]:
-    return resolve(texts, HAS, Source(index.address, size), paths=paths)
+    return resolve(texts, HAS, PackageSource(index.address, size), paths=paths)
 
 
 def refused(do: Callable[[], object]) -> ConfigurationError:
@@ -116,7 +116,7 @@ def test_what_a_package_needs_by_an_address_is_not_asked_for(index: Index) -> No
     ],
 )
 def test_what_is_no_name_reaches_no_resolver(text: str) -> None:
-    error = refused(lambda: resolve([text], HAS, Source("http://127.0.0.1:9/simple"), paths=False))
+    error = refused(lambda: resolve([text], HAS, PackageSource("http://127.0.0.1:9/simple"), paths=False))
     assert error.code.code == "package-improper"
 
 

@@ -21,7 +21,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB, Attached, Limits, SandboxSpec
 from sandbox_kernel.engines.pipe import Pipe
-from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, Machine, arguments
+from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, SandboxFacts, arguments
 from sandbox_kernel.plugins.bubblewrap.root_lookup import Root
 from sandbox_kernel.plugins.qemu import (
     artifacts,
@@ -35,12 +35,12 @@ from sandbox_kernel.plugins.qemu import (
 from sandbox_kernel.plugins.qemu import build as machines
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
-from sandbox_kernel.plugins.qemu.line_protocol import LINE_BYTES, Lines
+from sandbox_kernel.plugins.qemu.line_protocol import LINE_BYTES, LineChannel
 from tests.support import ROOT
 from tests.support.patience import within
 
 SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(memory=1 << 30), command=("python3",), uid=300_000_001)
-MACHINE = artifacts.Machine("/there/machine", "sha256:0", "6.1", "1")
+MACHINE = artifacts.MachineParts("/there/machine", "sha256:0", "6.1", "1")
 
 
 def a_root(folder: Path) -> Root:
@@ -112,7 +112,7 @@ def test_what_qemu_may_use_has_room_for_the_machine() -> None:
 def test_qemu_is_held_as_a_sandbox_is() -> None:
     wanted = profile.wanted(SPEC)
     root = profile.root_of("/usr/bin/qemu", MACHINE.folder, MACHINE.contents)
-    words = arguments(wanted, root, Machine(frozenset(), frozenset()), Descriptors(5, 6, {}), ("/usr/bin/qemu",))
+    words = arguments(wanted, root, SandboxFacts(frozenset(), frozenset()), Descriptors(5, 6, {}), ("/usr/bin/qemu",))
     assert {"--unshare-user", "--unshare-net", "--unshare-pid", "--seccomp", "--disable-userns"} <= set(words)
     binds = {words[at + 2]: word for at, word in enumerate(words) if word.endswith("bind")}
     assert "/home" not in binds
@@ -282,7 +282,7 @@ class Heard:
     def __init__(self, sock: socket.socket) -> None:
         self.said: list[dict[str, Any]] = []
         self.over = asyncio.Event()
-        self.lines = Lines(sock, self.said.append, self.over.set)
+        self.lines = LineChannel(sock, self.said.append, self.over.set)
 
 
 @pytest.mark.slow
@@ -312,7 +312,7 @@ class Told(QemuContainer):
         self._ended = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         self._pipe = Pipe(pipe)
-        self._talk = Lines(words, self._told, self._over.set)
+        self._talk = LineChannel(words, self._told, self._over.set)
 
     async def hears(self, said: str) -> None:
         """Hear a line, and all before it; the machine is still listened to after that."""
@@ -409,7 +409,7 @@ async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypa
     mine, theirs = socket.socketpair()
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     over = asyncio.Event()
-    one = Lines(mine, answers.put_nowait, over.set)
+    one = LineChannel(mine, answers.put_nowait, over.set)
     try:
         with theirs:
             for _ in range(20):
@@ -442,7 +442,7 @@ async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pyt
                 if said["execute"] == given_up:
                     loop.call_soon_threadsafe(begun.set)
 
-    one = qmp.Monitor(mine)
+    one = qmp.QmpMonitor(mine)
     answering = asyncio.create_task(asyncio.to_thread(answer))
     with theirs:
         writing = asyncio.create_task(one.write_down(theirs.fileno(), 0))
@@ -459,7 +459,7 @@ async def test_a_state_that_cannot_be_written_is_not_written_on(monkeypatch: pyt
     assert asked[-2:] == ["migrate_cancel", "query-migrate"]
 
 
-class Scripted(qmp.Monitor):
+class Scripted(qmp.QmpMonitor):
     """A monitor with answers of the test's; None is silence."""
 
     def __init__(self, *answers: str | None) -> None:
@@ -492,7 +492,7 @@ async def test_a_monitor_that_is_slow_to_begin_is_asked_again(monkeypatch: pytes
     """QEMU begins with its monitor once: what does not hear of that in time hears of it with the next question."""
     monkeypatch.setattr(qmp, "ANSWER_SECONDS", 0.05)
     mine, theirs = socket.socketpair()
-    one = qmp.Monitor(mine)
+    one = qmp.QmpMonitor(mine)
     with theirs:
         with pytest.raises(EngineError) as met:
             await one.ask("stop")

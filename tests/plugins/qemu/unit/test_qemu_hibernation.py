@@ -17,7 +17,7 @@ from sandbox_kernel.core.model import ExitReason
 from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.plugins.qemu import hibernation, saved_states
 from sandbox_kernel.plugins.qemu.hibernation import Hibernated, Hibernation
-from sandbox_kernel.plugins.qemu.launch_plan import Plan
+from sandbox_kernel.plugins.qemu.launch_plan import LaunchPlan
 from tests.support.patience import within
 
 
@@ -58,7 +58,7 @@ class Machine(Hibernation):
 
     async def swap(self, fd: int, launch: Callable[[int, int], Any]) -> None:
         self._pipe.hold()
-        await self._swap(cast("Plan", SimpleNamespace(launch=launch)), fd)
+        await self._swap(cast("LaunchPlan", SimpleNamespace(launch=launch)), fd)
 
     @property
     def pipe_is_held(self) -> bool:

@@ -154,7 +154,7 @@ def test_there_are_never_more_than_a_few(tmp_path: Path) -> None:
 
 
 def test_whatever_a_state_depends_on_makes_another_name() -> None:
-    machine = artifacts.Machine("/f", "sha256:0", "6.1", "1")
+    machine = artifacts.MachineParts("/f", "sha256:0", "6.1", "1")
     asked: tuple[Any, ...] = (SPEC, machine, "/bin/sh", 1, ())
     name = saved_states.key_of(*asked)
     others = [
@@ -377,7 +377,7 @@ def test_a_process_that_takes_one_takes_that_of_the_same_spec(monkeypatch: pytes
     state_capture.take_in_background(spec, ("numpy",), tmp_path, cgroup=True)
     said = json.loads(commands[0][-1])
     other = state_capture.spec_asked(said)
-    machine = artifacts.Machine("/f", "sha256:0", "6.1", "1")
+    machine = artifacts.MachineParts("/f", "sha256:0", "6.1", "1")
     assert saved_states.key_of(other, machine, "/bin/sh", 1, ()) == saved_states.key_of(spec, machine, "/bin/sh", 1, ())
     assert (other.image, other.limits_kept, said["preload"], said["folder"]) == (
         "x",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 
 from sandbox_kernel.plugins.screen.rule_index import Changes, RuleIndex, default
-from sandbox_kernel.plugins.screen.screen import Screen
+from sandbox_kernel.plugins.screen.screen import CellScreen
 from sandbox_kernel.policy import ipython_syntax
 from tests.plugins.screen.corpora import attacks, honest
 from tests.support.cases import each
@@ -104,22 +104,22 @@ def test_nothing_that_ipython_would_run_is_read_as_something_else(lines: list[st
 
 def test_lines_are_those_of_the_cell() -> None:
     """A command that goes over several lines, or a cell magic, does not move what follows."""
-    found = Screen().look("x = 1\n!ls \\\n  -l\n\nimport os\nos.fork()")
+    found = CellScreen().look("x = 1\n!ls \\\n  -l\n\nimport os\nos.fork()")
     assert {one.code: one.line for one in found.findings}["process-replace"] == 6
-    found = Screen().look("\n%%bash\necho\n\nuseradd x")
+    found = CellScreen().look("\n%%bash\necho\n\nuseradd x")
     assert [(one.code, one.line) for one in found.findings] == [("persist-account", 5)]
 
 
 def test_a_line_is_a_command_unless_its_word_is_a_name() -> None:
     """IPython runs `cat file` where `cat` is no variable."""
-    screen = Screen()
+    screen = CellScreen()
     assert screen.look("cat /etc/shadow").score >= 60
     screen.look("rm = 1")
     assert screen.look("rm - rm").findings == ()
 
 
 def test_names_are_followed_from_cell_to_cell() -> None:
-    screen = Screen()
+    screen = CellScreen()
     assert screen.look("from os import system as go\nword = 'i' + 'd'").score < 60
     assert "process-shell" in [one.code for one in screen.look("go(word)").findings]
     screen.forget()
@@ -127,20 +127,20 @@ def test_names_are_followed_from_cell_to_cell() -> None:
 
 
 def test_all_names_of_a_module_are_known_by_the_rules() -> None:
-    found = Screen().look("from os import *\nsystem(word)").findings
+    found = CellScreen().look("from os import *\nsystem(word)").findings
     assert "process-shell" in [one.code for one in found]
 
 
 def test_what_is_made_of_a_decoded_text_is_not_decoded_again() -> None:
     """The receiver of a method is not given to it, and an argument is."""
-    codes = [one.code for one in Screen().look("import base64\nbase64.b64decode(x).decode()").findings]
+    codes = [one.code for one in CellScreen().look("import base64\nbase64.b64decode(x).decode()").findings]
     assert "nested-decoders" not in codes
-    codes = [one.code for one in Screen().look("import base64\nbase64.b64decode(base64.b64decode(x))").findings]
+    codes = [one.code for one in CellScreen().look("import base64\nbase64.b64decode(base64.b64decode(x))").findings]
     assert "nested-decoders" in codes
 
 
 def test_a_cell_that_does_not_run_leaves_no_names() -> None:
-    screen = Screen()
+    screen = CellScreen()
     screen.look("f = eval", runs=False)
     assert screen.look("f(input())").findings == ()
     screen.look("f = eval", runs=False)
@@ -150,7 +150,7 @@ def test_a_cell_that_does_not_run_leaves_no_names() -> None:
 
 def test_a_cell_that_comes_again_is_read_with_the_names_that_it_has_now() -> None:
     """What was found before is kept, and not used where a name means something else by now."""
-    screen = Screen()
+    screen = CellScreen()
     screen.look("f = print")
     assert screen.look("f(x)").findings == ()
     screen.look("f = eval")
@@ -162,21 +162,21 @@ def test_a_cell_that_comes_again_is_read_with_the_names_that_it_has_now() -> Non
 @pytest.mark.parametrize("dash", ["—", "–", "--", "-"])  # noqa: RUF001 (people's dashes)
 def test_a_comment_allows_a_finding_and_says_why(dash: str) -> None:
     code = f"# sandbox: allow process-shell, machine-information {dash} the demo\nimport os\nos.system('id')\neval(x)"
-    found = Screen().look(code)
+    found = CellScreen().look(code)
     assert {one.code: one.allowed for one in found.findings} == {
         "process-shell": "the demo",
         "machine-information": "the demo",
         "dynamic-execution": None,
     }
     assert found.score == 40
-    assert Screen(overrides=False).look(code).score == 100
+    assert CellScreen(overrides=False).look(code).score == 100
 
 
 @pytest.mark.parametrize(
     "comment", ["# sandbox: allow process-shell", "# sandbox: allow * - x", "# sandbox: allow - x"]
 )
 def test_a_comment_without_a_reason_or_a_code_allows_nothing(comment: str) -> None:
-    assert Screen().look(f"{comment}\nimport os\nos.system(x)").counted
+    assert CellScreen().look(f"{comment}\nimport os\nos.system(x)").counted
 
 
 @pytest.mark.parametrize(
@@ -190,39 +190,41 @@ def test_a_comment_without_a_reason_or_a_code_allows_nothing(comment: str) -> No
     ],
 )
 def test_a_setting_of_a_module_is_no_patch_of_it(code: str, found: list[str]) -> None:
-    assert [one.code for one in Screen().look(code).findings] == found
+    assert [one.code for one in CellScreen().look(code).findings] == found
 
 
 def test_expressions_that_come_with_a_cell_are_read_too() -> None:
-    assert Screen().look("x = 1", ("__import__('os').system('id')",)).score >= 60
+    assert CellScreen().look("x = 1", ("__import__('os').system('id')",)).score >= 60
 
 
 def test_an_operator_changes_weights_and_rules() -> None:
-    from sandbox_kernel.plugins.screen.rule_index import Row
+    from sandbox_kernel.plugins.screen.rule_index import RuleRow
 
-    row = Row("own-ledger", "own", 60, None, "it asks the ledger", "Do not.")
+    row = RuleRow("own-ledger", "own", 60, None, "it asks the ledger", "Do not.")
     own = row, (("name", "ledger.*"), ("text", "ledger\\.example\\.test"))
     book = RuleIndex(
         Changes(weights={"process-shell": 80, "dynamic-execution": 0}, own=(own,), denied=frozenset({"ledger"}))
     )
-    assert Screen(book).look("import os\nos.system(x)").score == 80
-    assert Screen(book).look("eval(x)").findings == ()
-    assert [one.code for one in Screen(book).look("import ledger\nledger.open('ledger.example.test')").findings] == [
+    assert CellScreen(book).look("import os\nos.system(x)").score == 80
+    assert CellScreen(book).look("eval(x)").findings == ()
+    assert [
+        one.code for one in CellScreen(book).look("import ledger\nledger.open('ledger.example.test')").findings
+    ] == [
         "import-not-allowed",
         "own-ledger",
     ]
 
 
 def test_a_list_of_imports_allows_what_is_on_it_only() -> None:
-    screen = Screen(RuleIndex(Changes(imports=frozenset({"pandas", "numpy"}))))
+    screen = CellScreen(RuleIndex(Changes(imports=frozenset({"pandas", "numpy"}))))
     assert screen.look("import pandas as pd\nfrom numpy.linalg import inv").findings == ()
     assert [one.code for one in screen.look("import os.path\nfrom sys import path").findings] == ["import-not-allowed"]
 
 
 def test_the_score_adds_up_and_ends_at_a_hundred() -> None:
-    assert Screen().look("import os\nos.remove(x)").score == 20
-    assert Screen().look("import os\nos.remove(x)\neval(x)").score == 60
-    assert Screen().look("import os\nos.system('rm -rf /')").score == 100
+    assert CellScreen().look("import os\nos.remove(x)").score == 20
+    assert CellScreen().look("import os\nos.remove(x)\neval(x)").score == 60
+    assert CellScreen().look("import os\nos.system('rm -rf /')").score == 100
 
 
 def test_each_rule_has_a_reason_and_what_to_do_instead() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_kernel.plugins.screen.rule_index import Changes, RuleIndex, default
-from sandbox_kernel.plugins.screen.screen import Screen
+from sandbox_kernel.plugins.screen.screen import CellScreen
 from tests.plugins.screen.corpora import attacks, honest, is_held_out, reviewed
 
 FAMILIES = sorted({family for family, _ in attacks()})
@@ -14,7 +14,7 @@ THRESHOLD = 60
 
 def found(snippets: list[str]) -> tuple[float, float]:
     """Return which part of the snippets has a finding, and which part would be blocked."""
-    results = [Screen().look(snippet) for snippet in snippets]
+    results = [CellScreen().look(snippet) for snippet in snippets]
     whole = len(results)
     return sum(bool(one.findings) for one in results) / whole, sum(one.score >= THRESHOLD for one in results) / whole
 
@@ -45,7 +45,7 @@ def test_of_what_exhausts_a_sandbox_some_is_found() -> None:
 
 
 def test_no_honest_cell_is_blocked_and_few_are_warned_of() -> None:
-    screens = {cell: Screen().look(cell) for _, cell in honest()}
+    screens = {cell: CellScreen().look(cell) for _, cell in honest()}
     assert [cell for cell, one in screens.items() if one.score >= THRESHOLD] == []
     assert sum(bool(one.findings) for one in screens.values()) / len(screens) < 0.25
 
@@ -118,9 +118,9 @@ CLASSES = {
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_of_attacks_is_told_from_honest_work_that_looks_like_it(name: str) -> None:
     absent, honest_cell, code, attack = CLASSES[name]
-    assert absent not in [one.code for one in Screen().look(honest_cell).findings]
-    assert code in [one.code for one in Screen().look(attack).findings]
-    assert Screen().look(honest_cell).score < THRESHOLD
+    assert absent not in [one.code for one in CellScreen().look(honest_cell).findings]
+    assert code in [one.code for one in CellScreen().look(attack).findings]
+    assert CellScreen().look(honest_cell).score < THRESHOLD
 
 
 DIRECT = {
@@ -136,10 +136,10 @@ DIRECT = {
 
 def test_each_code_is_found() -> None:
     snippets = (*(one for _, one in attacks()), *reviewed("risky"), *DIRECT.values())
-    codes = {one.code for snippet in snippets for one in Screen().look(snippet).findings}
+    codes = {one.code for snippet in snippets for one in CellScreen().look(snippet).findings}
     assert set(default().rows) - codes == {"import-not-allowed"}  # only a list of the operator's has it
 
 
 def test_control_without_rules_nothing_is_found() -> None:
     none = RuleIndex(Changes(weights=dict.fromkeys(default().rows, 0)))
-    assert not any(Screen(none).look(one).findings for _, one in attacks())
+    assert not any(CellScreen(none).look(one).findings for _, one in attacks())

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from sandbox_kernel.plugins.screen.screen import Screen
+from sandbox_kernel.plugins.screen.screen import CellScreen
 
 MAX_SECONDS = 3.0
 """Of processor time; without the bounds, most of these take minutes or end the process."""
@@ -100,7 +100,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_cell_is_read_in_bounded_time(name: str) -> None:
     start = time.process_time()
-    found = Screen().look(HOSTILE[name])
+    found = CellScreen().look(HOSTILE[name])
     assert time.process_time() - start < MAX_SECONDS
     assert len(found.findings) < 50
 
@@ -122,7 +122,7 @@ def test_a_text_that_would_be_huge_is_not_put_together(name: str) -> None:
     """A quarter of a gigabyte and more of the host's memory, for a cell of 50 kB."""
     tracemalloc.start()
     try:
-        Screen().look(LONG + COMPOSED[name])
+        CellScreen().look(LONG + COMPOSED[name])
         assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -131,25 +131,25 @@ def test_a_text_that_would_be_huge_is_not_put_together(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["2 MB of statements", "2 MB of text", "very many names"])
 def test_what_is_too_large_is_a_finding(name: str) -> None:
-    found = Screen().look(HOSTILE[name])
+    found = CellScreen().look(HOSTILE[name])
     assert (found.findings[0].code, found.score >= 60) == ("cell-too-large", True)
 
 
 @pytest.mark.parametrize("name", ["brackets", "signs", "attributes", "many names", "lambdas"])
 def test_what_is_too_intricate_is_a_finding(name: str) -> None:
-    found = Screen().look(HOSTILE[name])
+    found = CellScreen().look(HOSTILE[name])
     assert ("cell-too-deep" in [one.code for one in found.findings], found.score >= 60) == (True, True)
 
 
 @pytest.mark.slow
 def test_what_stands_in_a_cell_that_is_too_large_is_searched_all_the_same() -> None:
-    found = Screen().look("x = 'stratum+tcp://pool.example.test'\n" + HOSTILE["2 MB of statements"])
+    found = CellScreen().look("x = 'stratum+tcp://pool.example.test'\n" + HOSTILE["2 MB of statements"])
     assert "miner-pool" in [one.code for one in found.findings]
 
 
 @pytest.mark.slow
 def test_a_session_remembers_a_bounded_number_of_names() -> None:
-    screen = Screen()
+    screen = CellScreen()
     screen.look("go = __import__('os').system")
     for part in range(40):
         screen.look("\n".join(f"a{part}_{number} = {number}" for number in range(500)))
@@ -161,10 +161,10 @@ def test_no_code_of_a_cell_runs() -> None:
     """Texts are put together by the reader, and nothing of the cell is called."""
     marks: list[int] = []
     code = "class A(str):\n def __add__(self, b): marks.append(1)\nx = A('a') + 'b'\n[marks.append(2) for _ in 'ab']"
-    Screen().look(code)
+    CellScreen().look(code)
     assert marks == []
 
 
 def test_newer_python_than_the_host_s_is_read_in_parts() -> None:
-    found = Screen().look("type X[T] = list[T]\nimport os\nos.system('rm -rf /')\nmatch = t'{x}'")
+    found = CellScreen().look("type X[T] = list[T]\nimport os\nos.system('rm -rf /')\nmatch = t'{x}'")
     assert {"cell-unparsed", "file-delete-system"} <= {one.code for one in found.findings}

@@ -14,7 +14,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.core.model import MIB, Limits, SandboxSample
-from sandbox_kernel.engines.inspectable import Crowd, CrowdUser, Listed
+from sandbox_kernel.engines.inspectable import CrowdInfo, CrowdUser, Listed
 from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import dashboard, metrics
 from sandbox_kernel.plugins.serve.application import application
@@ -138,7 +138,7 @@ class Broker:
     async def used(self, container: str) -> SandboxSample:
         return SandboxSample(cpu_seconds=5.0, memory_bytes=MIB) if container == "c1" else SandboxSample()
 
-    async def crowd(self) -> Crowd:
+    async def crowd(self) -> CrowdInfo:
         users = [
             CrowdUser(
                 name=name,
@@ -151,7 +151,7 @@ class Broker:
             )
             for name, refused in (("ann", 0), ("bob", 4))
         ]
-        return Crowd(ready=1, size=2, most=10, users=tuple(users))
+        return CrowdInfo(ready=1, size=2, most=10, users=tuple(users))
 
 
 async def test_a_broker_s_page_has_its_users_and_what_it_has_ready() -> None:

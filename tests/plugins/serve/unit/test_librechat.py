@@ -22,10 +22,10 @@ from sandbox_kernel.plugins.serve.librechat import files as librechat_files
 from sandbox_kernel.plugins.serve.librechat.files import FileStore, StoredSession
 from sandbox_kernel.plugins.serve.librechat.programs import (
     Bridge,
-    Program,
-    Programs,
+    TenantPrograms,
     ToolFailed,
     ToolMissing,
+    ToolProgram,
     bash_lines,
     python_lines,
 )
@@ -382,7 +382,7 @@ async def test_the_sandbox_of_a_conversation_that_was_idle_the_longest_makes_roo
 
 
 async def test_a_program_waits_for_what_its_tools_return() -> None:
-    program, programs = Program(["add", "fail", "forgotten"]), Programs()
+    program, programs = ToolProgram(["add", "fail", "forgotten"]), TenantPrograms()
 
     async def work() -> dict[str, Any]:
         both = await asyncio.gather(program.call("add", {"a": 1}), program.call("add", {"a": 2}))
@@ -413,7 +413,7 @@ async def test_a_program_waits_for_what_its_tools_return() -> None:
 async def test_code_that_is_no_program_has_no_tools() -> None:
     with pytest.raises(ToolMissing):
         await Bridge().call_tool("add", {})
-    programs = Programs()
+    programs = TenantPrograms()
     programs.running = 16
     with pytest.raises(Refusal):
         programs.check_room()

@@ -29,7 +29,7 @@ from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal
 from sandbox_kernel.plugins.serve.open_terminal import files as open_terminal_files
 from sandbox_kernel.plugins.serve.open_terminal import sockets as open_terminal_sockets
 from sandbox_kernel.plugins.serve.open_terminal import wire as open_terminal
-from sandbox_kernel.plugins.serve.open_terminal.commands import Process, follow, unescaped
+from sandbox_kernel.plugins.serve.open_terminal.commands import UserCommand, follow, unescaped
 from sandbox_kernel.plugins.serve.open_terminal.files import lines, replaced
 from sandbox_kernel.plugins.serve.open_terminal.page import page
 from sandbox_kernel.plugins.serve.open_terminal.sockets import Terminal
@@ -352,7 +352,7 @@ async def test_what_a_command_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         open_terminal_commands, "MAX_SAID", 5 * (open_terminal_commands.PIECE_BYTES + sys.getsizeof("11"))
     )
-    process = Process("p", "yes", "")
+    process = UserCommand("p", "yes", "")
     for number in range(8):
         process.hear("stdout", str(number) * 2)
     found = bytes(process.answer(0, None).body)
@@ -373,9 +373,9 @@ async def test_what_a_command_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 
 def test_all_commands_of_a_user_keep_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_terminal_commands, "MAX_SAID", 100_000)
-    every: dict[str, Process] = {}
+    every: dict[str, UserCommand] = {}
     for name in ("a", "b", "c"):
-        every[name] = Process(name, "yes", "", every)
+        every[name] = UserCommand(name, "yes", "", every)
     every["c"].hear("stdout", "control")
     for number in range(400):
         every["ab"[number % 2]].hear("stdout", "\N{PILE OF POO}" * 100)  # 400 bytes and more of each

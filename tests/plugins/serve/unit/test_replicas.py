@@ -352,7 +352,7 @@ async def test_a_websocket_to_a_peer_that_hangs_ends_with_its_client_s(monkeypat
         ended.set()
 
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    found = replicas.Peer("127.0.0.1", server.sockets[0].getsockname()[1], "127.0.0.1")
+    found = replicas.ReplicaPeer("127.0.0.1", server.sockets[0].getsockname()[1], "127.0.0.1")
     said: list[Message] = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
 
     async def receive() -> Message:

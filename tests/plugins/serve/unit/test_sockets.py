@@ -21,7 +21,7 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.mcp import web_server, web_sockets
 from sandbox_kernel.plugins.mcp.web_server import FIRST_BYTES, SOCKET_BYTES, Names, RequestFilter, WebServer, known
 from sandbox_kernel.plugins.serve.codes import ServeCode
-from sandbox_kernel.plugins.serve.guard import Guard
+from sandbox_kernel.plugins.serve.guard import RouteGuard
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenant, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
@@ -83,7 +83,7 @@ class Serving:
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[Serving]:
     tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
-    guard = Guard(tenants, Tokens([("mine", TOKEN)]))
+    guard = RouteGuard(tenants, Tokens([("mine", TOKEN)]))
     app = Starlette(routes=[guard.socket("/echo", echo)], middleware=[Middleware(RequestFilter, known=Names())])
     listener = socket.create_server(("127.0.0.1", 0))
     web = WebServer(app, sockets=True)

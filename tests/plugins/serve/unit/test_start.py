@@ -12,7 +12,7 @@ from sandbox_kernel.cli.program import parse
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve.command import _words, templates, tls
-from sandbox_kernel.plugins.serve.place import Place
+from sandbox_kernel.plugins.serve.place import ServerAddress
 from sandbox_kernel.plugins.serve.token_file import tokens_of
 from tests.support import ROOT
 
@@ -68,10 +68,10 @@ def test_an_address_that_others_reach_needs_tls_tokens_and_a_name(missing: str) 
     whole = {"tls": True, "token_file": True, "names": ("box.example.com",)}
     given = {name: value for name, value in whole.items() if name != missing}
     with pytest.raises(ConfigurationError) as found:
-        Place(host="0.0.0.0", port=0, **given).listen()  # type: ignore[arg-type]  # noqa: S104 (refused before)
+        ServerAddress(host="0.0.0.0", port=0, **given).listen()  # type: ignore[arg-type]  # noqa: S104 (refused before)
     assert found.value.code.code == "serve-exposed"
-    Place(**whole).check_remote()  # type: ignore[arg-type]
-    Place(port=0).listen().close()
+    ServerAddress(**whole).check_remote()  # type: ignore[arg-type]
+    ServerAddress(port=0).listen().close()
 
 
 def test_a_certificate_and_its_key_go_together_and_are_of_use(tmp_path: Path) -> None:
@@ -120,7 +120,9 @@ def test_the_compose_file_that_is_shipped_publishes_on_loopback_and_gives_no_rig
     found = yaml.safe_load((ROOT / "system" / "compose.yaml").read_text())["services"]["serve"]
     options = parse(found["command"])
     assert options.command == "serve"
-    Place(host=options.host, tls=True, token_file=options.token_file is not None, domain=options.domain).check_remote()
+    ServerAddress(
+        host=options.host, tls=True, token_file=options.token_file is not None, domain=options.domain
+    ).check_remote()
     assert all(port.startswith("127.0.0.1:") for port in found["ports"])
     assert found["cap_drop"] == ["ALL"]
     assert found["security_opt"] == ["no-new-privileges"]
@@ -131,6 +133,6 @@ def test_the_compose_file_that_is_shipped_publishes_on_loopback_and_gives_no_rig
 
 def test_what_clients_set_has_no_token_that_opens_figures_alone(tmp_path: Path) -> None:
     path = file_of(tmp_path, f"metrics {TOKEN}\nann {TOKEN}1\n")
-    words = _words(("127.0.0.1", 80), Place(), path, tokens_of(path), None)
+    words = _words(("127.0.0.1", 80), ServerAddress(), path, tokens_of(path), None)
     assert '"ann"' in words
     assert '"metrics"' not in words

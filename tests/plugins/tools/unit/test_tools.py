@@ -27,9 +27,9 @@ from sandbox_kernel.plugins.tools import tool_calls
 from sandbox_kernel.plugins.tools import tool_calls as tool_reading
 from sandbox_kernel.plugins.tools.inside import sandbox_tools as inside
 from sandbox_kernel.plugins.tools.tool_calls import ToolCalls
-from sandbox_kernel.plugins.tools.tool_types import MismatchError, UnfitError, checker
+from sandbox_kernel.plugins.tools.tool_types import MismatchError, UnfitTypeError, checker
 from sandbox_kernel.plugins.tools.tools import MODULE, preamble
-from sandbox_kernel.session.cell_streams import Service
+from sandbox_kernel.session.cell_streams import ConnectionService
 from sandbox_kernel.session.plugin_parts import Switch
 from tests.support.cases import each
 from tests.support.gateway import CELL, Heard, proxy
@@ -112,7 +112,7 @@ def test_a_value_of_another_type_is_told_with_its_place(wanted: Any, value: Any)
 
 @each("wanted", [bytes, set, object(), dict[int, str], list[bytes], complex, Callable[[], int]])
 def test_a_type_that_json_does_not_have_is_unfit(wanted: Any) -> None:
-    with pytest.raises(UnfitError):
+    with pytest.raises(UnfitTypeError):
         checker(wanted)
 
 
@@ -246,7 +246,9 @@ class Host:
 
 
 @contextlib.asynccontextmanager
-async def host(*tools: Any, others: Service | None = None, cell: bool = True, **limits: Any) -> AsyncIterator[Host]:
+async def host(
+    *tools: Any, others: ConnectionService | None = None, cell: bool = True, **limits: Any
+) -> AsyncIterator[Host]:
     told, offered = Heard(), Tools(tools, **limits)
     service = ToolCalls(offered, cast(SessionHandle, told))
     if cell:
@@ -437,7 +439,7 @@ async def test_what_is_no_call_reaches_no_tool_and_ends_with_a_reason(data: byte
 
 
 async def test_an_argument_of_a_gibibyte_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_reading.Reader, "body", None)
+    monkeypatch.setattr(tool_reading.CallReader, "body", None)
     async with host(search) as one:
         answer = await one.said(struct.pack("!I", 1 << 30))
         assert b"tool-arguments-large" in answer

@@ -24,7 +24,7 @@ from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import hardening, shipping
 from sandbox_kernel.engines.attachment import Attachment
-from sandbox_kernel.engines.base import Check
+from sandbox_kernel.engines.base import AttestationCheck
 from sandbox_kernel.engines.docker.ahead import creation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.plugins.bubblewrap import arguments, cgroups, launch
@@ -32,7 +32,7 @@ from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.verify import behaviour_probes, canaries, examination, probe_cells
 from sandbox_kernel.plugins.verify.attack_program import PROGRAM
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
-from sandbox_kernel.plugins.verify.verdicts import Finding, Verdict
+from sandbox_kernel.plugins.verify.verdicts import ProbeFinding, ProbeVerdict
 from sandbox_kernel.policy import Verdict as PolicyVerdict
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session.session import Session
@@ -56,12 +56,12 @@ ON_GVISOR = {probe.code for probe in PROBES if probe.where is Where.HOST} - {
 """What the host sees, and an attack of each kind: the others cost tens of seconds there, and are tried in escape/."""
 
 
-async def verified(settings: Settings, codes: set[str] | None = None) -> dict[str, Finding]:
+async def verified(settings: Settings, codes: set[str] | None = None) -> dict[str, ProbeFinding]:
     wanted = [probe for probe in PROBES if codes is None or probe.code in codes]
     return {one.probe.code: one for one in (await examination.examine(settings, wanted)).findings}
 
 
-def said(found: dict[str, Finding], verdict: Verdict) -> dict[str, str]:
+def said(found: dict[str, ProbeFinding], verdict: ProbeVerdict) -> dict[str, str]:
     return {code: one.happened for code, one in found.items() if one.verdict is verdict}
 
 
@@ -70,9 +70,9 @@ UNTRIED = re.compile(
 )
 
 
-def untried(found: dict[str, Finding]) -> dict[str, str]:
+def untried(found: dict[str, ProbeFinding]) -> dict[str, str]:
     """Return what failed because nobody tried it, which shows nothing of a protection."""
-    return {code: text for code, text in said(found, Verdict.FAIL).items() if UNTRIED.search(text)}
+    return {code: text for code, text in said(found, ProbeVerdict.FAIL).items() if UNTRIED.search(text)}
 
 
 def test_sandboxes_of_gvisor_pass_as_they_are() -> None:
@@ -81,9 +81,9 @@ def test_sandboxes_of_gvisor_pass_as_they_are() -> None:
         pytest.skip("the engine has no runtime 'runsc'")
     settings = from_keywords(image=IMAGE, memory="512M", network=["files.test"], runtime="runsc")
     found = asyncio.run(verified(settings, ON_GVISOR))
-    assert said(found, Verdict.FAIL) == {}
-    assert all("gVisor" in reason for reason in said(found, Verdict.NOT_APPLICABLE).values())
-    assert found["technology-kernel"].verdict is Verdict.PASS
+    assert said(found, ProbeVerdict.FAIL) == {}
+    assert all("gVisor" in reason for reason in said(found, ProbeVerdict.NOT_APPLICABLE).values())
+    assert found["technology-kernel"].verdict is ProbeVerdict.PASS
 
 
 # --- with protections taken away --------------------------------------------------------------------------------------
@@ -201,8 +201,8 @@ def without_policy_and_budgets(patch: pytest.MonkeyPatch, folder: Path) -> None:
 
     patch.setattr(DockerContainer, "kill", stays)
 
-    async def alike(*_: object) -> tuple[Check, ...]:
-        return (Check("anything", "x", "x", ok=True),)
+    async def alike(*_: object) -> tuple[AttestationCheck, ...]:
+        return (AttestationCheck("anything", "x", "x", ok=True),)
 
     patch.setattr(DockerContainer, "compare", alike)
 
@@ -345,7 +345,7 @@ async def test_a_protection_that_is_missing_turns_its_probes(case: str, weaken: 
     finally:
         while LEFT:
             await END(LEFT.pop())
-    assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
+    assert said(found, ProbeVerdict.PASS) | said(found, ProbeVerdict.NOT_APPLICABLE) == {}
     assert untried(found) == {}
 
 
@@ -371,7 +371,7 @@ def test_probes_turn_on_gvisor_as_well(weaken: Callable[[Weakened], None]) -> No
     weaken(ON_GVISOR_WEAKENED)
     settings = Settings(image=IMAGE, limits=SMALL, runtime="runsc")
     found = asyncio.run(verified(settings, ON_GVISOR_WEAKENED.turn))
-    assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
+    assert said(found, ProbeVerdict.PASS) | said(found, ProbeVerdict.NOT_APPLICABLE) == {}
     assert untried(found) == {}
     assert {one.word for one in found.values()} == set(Word)
 
@@ -390,8 +390,8 @@ def bubblewrap() -> str:
 def test_sandboxes_of_bubblewrap_pass_as_they_are(bubblewrap: str) -> None:
     settings = from_keywords(engine="bubblewrap", image=bubblewrap, memory="512M", network=["files.test"])
     found = asyncio.run(verified(settings))
-    assert said(found, Verdict.FAIL) == {}
-    assert said(found, Verdict.NOT_APPLICABLE).keys() == {"technology-kernel", "limit-files"}
+    assert said(found, ProbeVerdict.FAIL) == {}
+    assert said(found, ProbeVerdict.NOT_APPLICABLE).keys() == {"technology-kernel", "limit-files"}
 
 
 BUBBLEWRAP_WEAKENED = codes("""
@@ -435,11 +435,11 @@ async def test_probes_turn_on_bubblewrap_as_well(
     monkeypatch.setattr(examination, "laid", laid)
     monkeypatch.setattr(launch, "arguments", weakened)
     monkeypatch.setattr(hardening.Protections, "oom_score", 0)
-    monkeypatch.setattr(cgroups.Group, "limit", lambda *_: None)
+    monkeypatch.setattr(cgroups.CgroupSet, "limit", lambda *_: None)
     monkeypatch.setattr(BubblewrapContainer, "attest", accepted)
     without_a_shield(monkeypatch)
     found = await verified(Settings(engine="bubblewrap", image=bubblewrap, limits=SMALL), BUBBLEWRAP_WEAKENED)
-    assert said(found, Verdict.PASS) | said(found, Verdict.NOT_APPLICABLE) == {}
+    assert said(found, ProbeVerdict.PASS) | said(found, ProbeVerdict.NOT_APPLICABLE) == {}
     assert untried(found) == {}
 
 
@@ -484,7 +484,7 @@ async def test_a_sandbox_that_lies_does_not_change_what_the_host_sees(weaken: Ca
     weaken(LYING)
     faked = {"plant-system", "program-setuid"}
     found = await verified(Settings(image=IMAGE, limits=SMALL), LYING.turn | faked)
-    assert said(found, Verdict.PASS).keys() == faked
+    assert said(found, ProbeVerdict.PASS).keys() == faked
     assert untried(found) == {}
     assert {found[code].word for code in faked} == {Word.SANDBOX}
     assert {one.word for code, one in found.items() if code not in faked} == {Word.HOST, Word.BOTH}

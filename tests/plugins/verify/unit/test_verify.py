@@ -26,11 +26,11 @@ from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.verify import behaviour_probes, canaries, examination, examination_report, host_inspection
 from sandbox_kernel.plugins.verify.attack_program import heard, table
 from sandbox_kernel.plugins.verify.differences import DIFFERENCES
-from sandbox_kernel.plugins.verify.host_inspection import UNLIMITED, Process
-from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, Group, Where, Word
+from sandbox_kernel.plugins.verify.host_inspection import UNLIMITED, SandboxProcess
+from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, QUESTIONS, ProbeGroup, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import (
-    Finding,
-    Verdict,
+    ProbeFinding,
+    ProbeVerdict,
     complete,
     failed,
     not_applicable,
@@ -60,7 +60,7 @@ def test_each_probe_has_a_code_and_attacks_or_a_look_of_the_host() -> None:
 
 def test_the_groups_stand_in_the_order_of_the_questions() -> None:
     order = list(dict.fromkeys(probe.group for probe in PROBES))
-    assert order == list(Group) == list(QUESTIONS)
+    assert order == list(ProbeGroup) == list(QUESTIONS)
 
 
 # --- what the sandbox says -------------------------------------------------------------------------------------------
@@ -86,36 +86,36 @@ def answers(code: str, word: str | None = None) -> dict[str, tuple[str, str]]:
 @each("gvisor", [False, True])
 def test_one_attack_that_gets_out_or_says_nothing_fails_its_probe(code: str, gvisor: bool) -> None:
     probe, said = BY_CODE[code], answers(code)
-    assert of_attacks(probe, table(), said, gvisor=gvisor).verdict is Verdict.PASS
+    assert of_attacks(probe, table(), said, gvisor=gvisor).verdict is ProbeVerdict.PASS
     for name in probe.attacks:
         if gvisor and DIFFERENCES.get(name) == "worked":
             continue
         for other in ({**said, name: ("worked", "it")}, {one: said[one] for one in said if one != name}):
-            assert of_attacks(probe, table(), other, gvisor=gvisor).verdict is Verdict.FAIL, name
+            assert of_attacks(probe, table(), other, gvisor=gvisor).verdict is ProbeVerdict.FAIL, name
 
 
 def test_what_only_gvisor_s_kernel_gives_is_no_pass_and_no_failure_there() -> None:
     code = "program-setuid"
     done = of_attacks(BY_CODE[code], table(), answers(code, "worked"), gvisor=True)
-    assert (done.verdict, "gVisor" in done.happened) == (Verdict.NOT_APPLICABLE, True)
-    assert of_attacks(BY_CODE[code], table(), answers(code, "worked"), gvisor=False).verdict is Verdict.FAIL
+    assert (done.verdict, "gVisor" in done.happened) == (ProbeVerdict.NOT_APPLICABLE, True)
+    assert of_attacks(BY_CODE[code], table(), answers(code, "worked"), gvisor=False).verdict is ProbeVerdict.FAIL
 
 
 def test_what_the_host_saw_is_not_taken_back() -> None:
     code = "network-host-loopback"
     for order in (1, -1):
         both = [passed(code, "nothing"), failed(code, "somebody came")][::order]
-        assert complete(both, [BY_CODE[code]])[0].verdict is Verdict.FAIL
-    assert complete([], [BY_CODE[code]])[0].verdict is Verdict.FAIL
+        assert complete(both, [BY_CODE[code]])[0].verdict is ProbeVerdict.FAIL
+    assert complete([], [BY_CODE[code]])[0].verdict is ProbeVerdict.FAIL
 
 
 # --- what the host's kernel says -------------------------------------------------------------------------------------
 
 
-def process(number: int, *, user: int = 300_000_000, **status: str) -> Process:
+def process(number: int, *, user: int = 300_000_000, **status: str) -> SandboxProcess:
     lines = {"Uid": "\t".join([str(user)] * 4), "Gid": "\t".join([str(user)] * 4), "NoNewPrivs": "1", "Seccomp": "2"}
     lines |= dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), "0" * 16) | status
-    return Process(
+    return SandboxProcess(
         number, lines, {kind: f"{kind}:[{number}]" for kind in host_inspection.SHARED}, 500, "/usr/bin/python", ""
     )
 
@@ -132,7 +132,7 @@ BESIDE = host_inspection.ProcessInspection([process(20, user=300_000_001)])
 HOST = process(1, user=0)
 
 
-def judged(seen: host_inspection.ProcessInspection, *, gvisor: bool = False) -> dict[str, Finding]:
+def judged(seen: host_inspection.ProcessInspection, *, gvisor: bool = False) -> dict[str, ProbeFinding]:
     runtime = "runsc" if gvisor else None
     return {
         one.probe.code: one for one in host_inspection.judge(seen, BESIDE, HOST, LIMITS, gvisor=gvisor, runtime=runtime)
@@ -143,16 +143,16 @@ def test_a_sandbox_as_it_is_to_be_passes_and_each_finding_is_the_host_s() -> Non
     found = judged(SEEN)
     assert set(found) == set(host_inspection.OF_PROCESSES)
     assert {one.word for one in found.values()} == {Word.HOST}
-    verdicts = {code for code, one in found.items() if one.verdict is not Verdict.PASS}
+    verdicts = {code for code, one in found.items() if one.verdict is not ProbeVerdict.PASS}
     assert verdicts == {"technology-kernel"}
-    assert found["technology-kernel"].verdict is Verdict.NOT_APPLICABLE
+    assert found["technology-kernel"].verdict is ProbeVerdict.NOT_APPLICABLE
 
 
 def with_process(**status: str) -> host_inspection.ProcessInspection:
     return replace(SEEN, processes=[process(10), process(10, user=300_000_000, **status)])
 
 
-def sharing(kind: str, other: Process) -> host_inspection.ProcessInspection:
+def sharing(kind: str, other: SandboxProcess) -> host_inspection.ProcessInspection:
     spaces = {**process(10).namespaces, kind: other.namespaces[kind]}
     return replace(SEEN, processes=[replace(process(10), namespaces=spaces)])
 
@@ -194,17 +194,19 @@ WEAKER: dict[str, tuple[host_inspection.ProcessInspection, set[str]]] = {
 @each("case", WEAKER)
 def test_what_the_host_s_kernel_says_otherwise_fails(case: str) -> None:
     seen, codes = WEAKER[case]
-    assert {code for code, one in judged(seen).items() if one.verdict is Verdict.FAIL} == codes
+    assert {code for code, one in judged(seen).items() if one.verdict is ProbeVerdict.FAIL} == codes
 
 
 def test_what_cannot_be_seen_is_not_guessed() -> None:
-    assert {one.verdict for one in judged(host_inspection.ProcessInspection(())).values()} == {Verdict.NOT_APPLICABLE}
+    assert {one.verdict for one in judged(host_inspection.ProcessInspection(())).values()} == {
+        ProbeVerdict.NOT_APPLICABLE
+    }
 
 
 def test_gvisor_by_name_only_has_no_kernel_of_its_own() -> None:
-    assert judged(SEEN, gvisor=True)["technology-kernel"].verdict is Verdict.FAIL
+    assert judged(SEEN, gvisor=True)["technology-kernel"].verdict is ProbeVerdict.FAIL
     real = replace(SEEN, processes=[replace(process(10), program="/usr/local/bin/runsc")])
-    assert judged(real, gvisor=True)["technology-kernel"].verdict is Verdict.PASS
+    assert judged(real, gvisor=True)["technology-kernel"].verdict is ProbeVerdict.PASS
 
 
 # --- outputs and ends ------------------------------------------------------------------------------------------------
@@ -237,9 +239,9 @@ CLEAN = [
 
 
 def test_outputs_as_a_kernel_sends_them_fail_and_clean_ones_pass() -> None:
-    assert {one.verdict for one in behaviour_probes.of_outputs(RAW, "safe")} == {Verdict.FAIL}
-    assert {one.verdict for one in behaviour_probes.of_outputs(CLEAN, "safe")} == {Verdict.PASS}
-    assert {one.verdict for one in behaviour_probes.of_outputs([], "safe")} == {Verdict.FAIL}, "nothing was tried"
+    assert {one.verdict for one in behaviour_probes.of_outputs(RAW, "safe")} == {ProbeVerdict.FAIL}
+    assert {one.verdict for one in behaviour_probes.of_outputs(CLEAN, "safe")} == {ProbeVerdict.PASS}
+    assert {one.verdict for one in behaviour_probes.of_outputs([], "safe")} == {ProbeVerdict.FAIL}, "nothing was tried"
 
 
 @pytest.mark.parametrize(
@@ -252,13 +254,13 @@ def test_outputs_as_a_kernel_sends_them_fail_and_clean_ones_pass() -> None:
 def test_html_that_acts_is_seen(html: str) -> None:
     shown = [CLEAN[0], message("display_data", {"data": {"text/html": html}})]
     found = {one.probe.code: one.verdict for one in behaviour_probes.of_outputs(shown, "safe")}
-    assert found["output-script"] is Verdict.FAIL
+    assert found["output-script"] is ProbeVerdict.FAIL
 
 
 def test_trusted_outputs_are_no_pass() -> None:
     found = {one.probe.code: one.verdict for one in behaviour_probes.of_outputs(CLEAN, "trusted")}
-    assert found.pop("output-forged") is Verdict.PASS
-    assert set(found.values()) == {Verdict.NOT_APPLICABLE}
+    assert found.pop("output-forged") is ProbeVerdict.PASS
+    assert set(found.values()) == {ProbeVerdict.NOT_APPLICABLE}
 
 
 def ended(code: EndCode | None = None, *, by_host: bool = True, said: str = "") -> Execution:
@@ -269,9 +271,9 @@ def ended(code: EndCode | None = None, *, by_host: bool = True, said: str = "") 
 def test_only_the_host_s_reason_counts_as_an_end() -> None:
     """A cell can raise an error of any name."""
     wanted = EndCode.CELL_TIMEOUT
-    assert behaviour_probes.of_end("end-time", ended(wanted), wanted).verdict is Verdict.PASS
+    assert behaviour_probes.of_end("end-time", ended(wanted), wanted).verdict is ProbeVerdict.PASS
     for other in (ended(), ended(EndCode.KERNEL_DIED), ended(wanted, by_host=False)):
-        assert behaviour_probes.of_end("end-time", other, wanted).verdict is Verdict.FAIL
+        assert behaviour_probes.of_end("end-time", other, wanted).verdict is ProbeVerdict.FAIL
 
 
 def test_processes_without_end_end_in_the_way_of_their_runtime() -> None:
@@ -279,25 +281,27 @@ def test_processes_without_end_end_in_the_way_of_their_runtime() -> None:
         ended(said='["processes_without_end", "EAGAIN", ""]'),
         ended(said='["processes_without_end", "worked", ""]'),
     )
-    assert behaviour_probes.of_processes(bounded, gvisor=False).verdict is Verdict.PASS
-    assert behaviour_probes.of_processes(endless, gvisor=False).verdict is Verdict.FAIL
-    assert behaviour_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=False).verdict is Verdict.FAIL
-    assert behaviour_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=True).verdict is Verdict.NOT_APPLICABLE
+    assert behaviour_probes.of_processes(bounded, gvisor=False).verdict is ProbeVerdict.PASS
+    assert behaviour_probes.of_processes(endless, gvisor=False).verdict is ProbeVerdict.FAIL
+    assert behaviour_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=False).verdict is ProbeVerdict.FAIL
+    assert (
+        behaviour_probes.of_processes(ended(EndCode.OUT_OF_MEMORY), gvisor=True).verdict is ProbeVerdict.NOT_APPLICABLE
+    )
 
 
 def test_a_host_that_no_rule_names_has_to_be_denied_by_the_host() -> None:
     denied = NetworkDenial(code="no-rule", reason="", host="192.0.2.1", port=80)
-    assert examination.of_denials(Execution(denied=[denied])).verdict is Verdict.PASS
-    assert examination.of_denials(Execution(denied=[replace(denied, host="192.0.2.2")])).verdict is Verdict.FAIL
+    assert examination.of_denials(Execution(denied=[denied])).verdict is ProbeVerdict.PASS
+    assert examination.of_denials(Execution(denied=[replace(denied, host="192.0.2.2")])).verdict is ProbeVerdict.FAIL
 
 
 def test_what_comes_into_the_folder_of_results_is_looked_at(tmp_path: Path) -> None:
-    def verdict() -> Verdict:
+    def verdict() -> ProbeVerdict:
         return examination.results(tmp_path, "marker").verdict
 
-    assert verdict() is Verdict.FAIL, "nothing was tried"
+    assert verdict() is ProbeVerdict.FAIL, "nothing was tried"
     (tmp_path / "plain.csv").write_text("x")
-    assert verdict() is Verdict.PASS
+    assert verdict() is ProbeVerdict.PASS
     for make in (
         lambda path: path.symlink_to("/etc/passwd"),
         lambda path: (path.write_text("x"), path.chmod(0o755)),
@@ -305,11 +309,11 @@ def test_what_comes_into_the_folder_of_results_is_looked_at(tmp_path: Path) -> N
     ):
         path = tmp_path / "other"
         make(path)
-        assert verdict() is Verdict.FAIL
+        assert verdict() is ProbeVerdict.FAIL
         path.unlink()
     for name in (".bashrc", "a\nb"):
         (tmp_path / name).write_text("x")
-        assert verdict() is Verdict.FAIL
+        assert verdict() is ProbeVerdict.FAIL
         (tmp_path / name).unlink()
 
 
@@ -318,7 +322,7 @@ def test_what_comes_into_the_folder_of_results_is_looked_at(tmp_path: Path) -> N
 HOSTILE = "<script>alert(1)</script>\x1b]0;owned\x07 \u202e\"'&"
 
 
-def done(*findings: Finding) -> examination.Examination:
+def done(*findings: ProbeFinding) -> examination.Examination:
     info = EngineInfo(
         version="1", api_version="1", architecture="x86_64", runtimes=frozenset(), default_runtime="runc",
         seccomp=True, limited=frozenset(), cgroup_version="2", memory_bytes=1, folder="",

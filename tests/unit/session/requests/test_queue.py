@@ -11,7 +11,7 @@ import pytest
 from sandbox_kernel.core.model import Channel, Message
 from sandbox_kernel.session.requests import queue as module
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue, parent_of
-from sandbox_kernel.session.requests.request_states import TABLE, Event, State, following
+from sandbox_kernel.session.requests.request_states import TABLE, RequestEvent, RequestState, following
 from sandbox_kernel.session.state_table import ImpossibleError
 
 
@@ -29,7 +29,7 @@ def send(queue: RequestQueue) -> list[str]:
     """Take what may be sent, as the scheduler does, and return its ids."""
     ready = queue.take_sendable()
     for request in ready:
-        queue.advance(request, Event.SEND)
+        queue.advance(request, RequestEvent.SEND)
     return [request.id for request in ready]
 
 
@@ -38,9 +38,9 @@ def test_one_cell_at_a_time() -> None:
     first, second = fill(queue, message("1"), message("2"))
     assert send(queue) == ["1"]
     assert send(queue) == []
-    queue.advance(first, Event.END)
+    queue.advance(first, RequestEvent.END)
     assert send(queue) == ["2"]
-    queue.advance(second, Event.END)
+    queue.advance(second, RequestEvent.END)
     assert not queue.active
 
 
@@ -50,7 +50,7 @@ def test_subshells_have_queues_of_their_own() -> None:
         queue, message("1"), message("2", subshell_id="a"), message("3", subshell_id="b"), message("4", subshell_id="a")
     )
     assert send(queue) == ["1", "2", "3"]
-    queue.advance(queue.in_flight[1], Event.END)
+    queue.advance(queue.in_flight[1], RequestEvent.END)
     assert send(queue) == ["4"]
 
 
@@ -65,11 +65,11 @@ def test_other_requests_wait_for_the_cell_before_them_and_hold_up_the_next() -> 
     queue = RequestQueue()
     fill(queue, message("1"), message("2", "complete_request"), message("3", "inspect_request"), message("4"))
     assert send(queue) == ["1"]
-    queue.advance(queue.in_flight[0], Event.END)
+    queue.advance(queue.in_flight[0], RequestEvent.END)
     assert send(queue) == ["2", "3"]
     for request in queue.in_flight:
         assert send(queue) == []
-        queue.advance(request, Event.END)
+        queue.advance(request, RequestEvent.END)
     assert send(queue) == ["4"]
 
 
@@ -87,11 +87,11 @@ def test_a_comm_is_under_way_only_while_the_kernel_says_so() -> None:
     (comm,) = fill(queue, message("1", "comm_msg"))
     assert send(queue) == ["1"]
     assert not queue.active
-    queue.advance(comm, Event.START)
+    queue.advance(comm, RequestEvent.START)
     assert queue.in_flight == [comm]
     fill(queue, message("2"))
     assert send(queue) == []
-    queue.advance(comm, Event.END)
+    queue.advance(comm, RequestEvent.END)
     assert send(queue) == ["2"]
 
 
@@ -100,7 +100,7 @@ def test_an_id_is_used_again_once_its_request_has_ended() -> None:
     (first,) = fill(queue, message("1"))
     assert queue.add(message("1"), b"other client") is None
     send(queue)
-    queue.advance(first, Event.END)
+    queue.advance(first, RequestEvent.END)
     again = queue.add(message("1"), b"client")
     assert again is not None
     assert again is not first
@@ -116,7 +116,7 @@ def test_an_id_that_comes_again_begins_another_batch() -> None:
         request = queue.add(cell, b"")
         assert request is not None
         send(queue)
-        queue.advance(request, Event.END)
+        queue.advance(request, RequestEvent.END)
         found.append(request.batch)
     assert found[0] != found[1]
 
@@ -186,7 +186,7 @@ def test_ten_thousand_requests_are_remembered_and_no_more() -> None:
     for number in range(module.MAX_REMEMBERED + 1):
         (request,) = fill(queue, message(str(number)))
         send(queue)
-        queue.advance(request, Event.END)
+        queue.advance(request, RequestEvent.END)
     assert queue.find("0") is None
     assert queue.find("1") is not None
     assert queue.find(str(module.MAX_REMEMBERED)) is not None
@@ -200,7 +200,7 @@ def test_what_is_not_finished_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) 
     for number in range(10):
         (request,) = fill(queue, message(str(number), "debug_request", "control"))
         send(queue)
-        queue.advance(request, Event.END)
+        queue.advance(request, RequestEvent.END)
     assert queue.find("running") is running
     assert queue.find("8") is not None
     assert queue.find("7") is None
@@ -223,7 +223,7 @@ def test_a_failed_cell_takes_the_cells_behind_it_out_of_its_own_queue() -> None:
     fill(queue, message("6", subshell_id="a"))
     send(queue)
     assert [request.id for request in queue.take_waiting_cells(queue.in_flight[0])] == ["2", "4"]
-    queue.advance(queue.in_flight[0], Event.END)
+    queue.advance(queue.in_flight[0], RequestEvent.END)
     assert send(queue) == ["3"]
     assert queue.take_waiting_cells(PendingRequest(message("7"), b"", "shell x")) == []
 
@@ -253,14 +253,14 @@ def test_no_request_goes_back_and_each_has_one_end() -> None:
     """From each state on which something follows, an end does; and after it nothing but that its front end is told."""
     for state, after in TABLE.items():
         assert all(state < following for following in after.values())
-        assert (Event.END in after) == (state < State.ENDED)
-    assert list(TABLE[State.ENDED]) == [Event.CLOSE]
-    assert TABLE[State.CLOSED] == {}
+        assert (RequestEvent.END in after) == (state < RequestState.ENDED)
+    assert list(TABLE[RequestState.ENDED]) == [RequestEvent.CLOSE]
+    assert TABLE[RequestState.CLOSED] == {}
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", Event)
-def test_what_is_not_in_the_table_is_refused(state: State, event: Event) -> None:
+@pytest.mark.parametrize("state", RequestState)
+@pytest.mark.parametrize("event", RequestEvent)
+def test_what_is_not_in_the_table_is_refused(state: RequestState, event: RequestEvent) -> None:
     if event in TABLE[state]:
         assert following(state, event) is TABLE[state][event]
         return
@@ -270,14 +270,16 @@ def test_what_is_not_in_the_table_is_refused(state: State, event: Event) -> None
 
 def test_each_change_is_told_with_the_state_before_and_a_closed_request_keeps_no_content() -> None:
     queue = RequestQueue()
-    told: list[tuple[str, State, State]] = []
+    told: list[tuple[str, RequestState, RequestState]] = []
     queue.listeners.append(lambda request, before: told.append((request.id, before, request.state)))
     (cell,) = fill(queue, replace(message("1"), content={"code": "secret"}))
     send(queue)
-    for event in (Event.START, Event.STOP, Event.END, Event.CLOSE):
+    for event in (RequestEvent.START, RequestEvent.STOP, RequestEvent.END, RequestEvent.CLOSE):
         assert cell.message.content == {"code": "secret"}
         queue.advance(cell, event)
-    assert [(before, after) for _, before, after in told] == [(one, State(one + 1)) for one in list(State)[:-1]]
+    assert [(before, after) for _, before, after in told] == [
+        (one, RequestState(one + 1)) for one in list(RequestState)[:-1]
+    ]
     assert cell.message.content == {}
     assert cell.idle
     assert cell.busy
