@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, Configuration
 from yaml import YAMLError
@@ -141,16 +142,19 @@ class ClusterApi:
         # The client's own session would take names and passwords of ~/.netrc along, and follow where it is sent.
         traces = aiohttp.TraceConfig()
         traces.on_request_redirect.append(_sent_elsewhere)
-        self._own = aiohttp.ClientSession(
-            connector=client.rest_client.pool_manager.connector, connector_owner=False, trace_configs=[traces]
+        theirs = client.rest_client.pool_manager.connector
+        connector = aiohttp.TCPConnector(
+            limit=0,  # each sandbox has a connection of its own
+            ssl=theirs._ssl,  # type: ignore[union-attr]  # noqa: SLF001 (what the file says of certificates)
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,  # else one whose answer nobody waits for is closed by nobody
         )
+        self._own = aiohttp.ClientSession(connector=connector, trace_configs=[traces])
 
     @classmethod
     async def connect(cls, context: str | None) -> ClusterApi:
         """Find the cluster. Raises `ConfigurationError` where none is named. Nothing is asked yet."""
         source = ClusterSource(kubeconfig(), context)
         found = await source.read()
-        found.connection_pool_maxsize = 0  # each sandbox has a connection of its own
         try:
             return cls(ApiClient(found), str(found.host), source)
         except OSError as error:  # a certificate that is none

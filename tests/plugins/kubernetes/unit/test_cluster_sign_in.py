@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import json
 import os
 import shutil
+import socket
+import ssl
 import threading
-from collections.abc import AsyncIterator, Mapping
+import warnings
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.engines.owner_process import OwnerProcess
@@ -22,6 +28,7 @@ from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
 from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
 from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
 from tests.plugins.kubernetes.scripted_api import ScriptedApi, refused
+from tests.support.origins import write_certificates
 from tests.support.patience import within
 
 NOWHERE = "http://127.0.0.1:9"
@@ -270,3 +277,52 @@ def test_what_is_no_list_says_of_no_pod_that_it_is_gone(answer: Mapping[str, Any
     assert listed({"items": None, "metadata": {"resourceVersion": "7"}}) == []  # the control
     with pytest.raises(EngineError):
         listed(answer)
+
+
+@contextlib.contextmanager
+def silent_server(folder: Path) -> Iterator[tuple[int, threading.Event]]:
+    """Serve TLS to one client: take what it asks, and never answer, nor say goodbye. Yields its port."""
+    authority, chain, asked, over = folder / "authority.pem", folder / "chain.pem", threading.Event(), threading.Event()
+    write_certificates(authority, chain, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+
+    def serve() -> None:
+        with listener.accept()[0] as raw, context.wrap_socket(raw, server_side=True) as wire:
+            wire.recv(1 << 16)
+            asked.set()
+            over.wait(30)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1], asked
+        over.set()
+        thread.join(30)
+
+
+@pytest.mark.skipif(not NEEDS_CLEANUP_CLOSED, reason="this Python closes them by itself")
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_connection_whose_caller_gave_up_is_closed_with_the_others(
+    mended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control is the same without the mend: the server's goodbye is waited for, by nobody."""
+    monkeypatch.setattr(cluster_api, "NEEDS_CLEANUP_CLOSED", mended)
+
+    async def give_up(port: int, asked: threading.Event) -> None:
+        api = await ClusterApi.connect(None)
+        asking = asyncio.create_task(api.request("GET", "/version"))
+        await asyncio.to_thread(asked.wait, 20)
+        asking.cancel()
+        await asyncio.wait({asking})
+        await api.close()
+
+    with silent_server(tmp_path) as (port, asked):
+        authority = {"certificate-authority": str(tmp_path / "authority.pem")}
+        monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, f"https://localhost:{port}", {}, **authority))
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always", ResourceWarning)
+            asyncio.run(give_up(port, asked))
+            gc.collect()
+    assert asked.is_set()
+    assert any("unclosed transport" in str(one.message) for one in heard) != mended
