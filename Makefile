@@ -57,7 +57,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 
 # What guards something that seldom changes, and takes long: rounds of the fuzzers, programs that others wrote, a person's
 # whole way through JupyterLab, the scripts of benchmarks. Each has shorter tests of the same in `make test`.
-test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out; nine minutes
+test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out; twenty minutes
 	@echo "--- running the long tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks -m long $(PYTEST_ARGS)
