@@ -170,7 +170,7 @@ class WatchedContainer:
         # one's.
         patience = HANDED_OVER_SECONDS if handed_over else GRACE_SECONDS
         for found in self._while_there():
-            owner = _owners().Owner.parse(str(found.get("Name")))
+            owner = _owners().OwnerProcess.parse(str(found.get("Name")))
             now = time.monotonic()
             first = first or owner
             if owner != last:
