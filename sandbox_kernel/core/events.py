@@ -193,7 +193,17 @@ class RequestRefused(SessionEvent):
 
     name = "refused"
     reason: str
-    code: Code
+    code: Code = ABSENT
+    last: str = ABSENT
+    """Says that no more of this is written by this process."""
+
+
+class MessageLost(SessionEvent):
+    """A front end that reads too slowly, or not at all, was not sent a message."""
+
+    name = "lost"
+    reason: str
+    last: str = ABSENT
 
 
 class RequestCompleted(SessionEvent):

@@ -16,6 +16,7 @@ import zmq
 
 from ..core.codes import EndCode, MessageCode
 from ..core.errors import ConfigurationError, ProtocolError
+from ..core.events import Emit, MessageLost, RequestRefused
 from ..core.model import Channel, Message
 from ..session import protocol
 from .kept_ports import NO_PORTS
@@ -112,7 +113,6 @@ Eight times what a cell may send with the default settings: a client that is so 
 """
 
 OnRequest = Callable[[Message, bytes], None]
-OnRefused = Callable[..., None]
 
 
 class FrontSockets:
@@ -122,7 +122,7 @@ class FrontSockets:
         self,
         connection: Mapping[str, Any],
         on_request: OnRequest,
-        on_refused: OnRefused,
+        emit: Emit,
         *,
         message_bytes: int,
         anybody: bool = False,
@@ -136,7 +136,7 @@ class FrontSockets:
         connection. Nothing but a signature tells whether who sent it may, and that comes with the last frame.
         """
         self._on_request = on_request
-        self._on_refused = on_refused
+        self._emit = emit
         self._noted = 0
         self._connection = connection
         self._ports = ports
@@ -203,17 +203,17 @@ class FrontSockets:
             os.umask(mask)
         return socket
 
-    def _note(self, event: str, reason: str, **more: str) -> None:
+    def _note(self, event: RequestRefused | MessageLost) -> None:
         self._noted += 1
         if self._noted < MAX_NOTED:
-            self._on_refused(event, reason=reason, **more)
+            self._emit(event)
         elif self._noted == MAX_NOTED:
-            self._on_refused(event, reason=reason, **more, last="no more of this is written")
+            self._emit(event.having(last="no more of this is written"))
 
     def _shut_out(self, why: str) -> None:
         if not self._noted:
             sys.stderr.write(f"sandbox-kernel: refused {why} (setting: clients)\n")
-        self._note("refused", f"{why}; setting: clients")
+        self._note(RequestRefused(reason=f"{why}; setting: clients"))
 
     def _echo(self) -> None:
         try:
@@ -256,7 +256,8 @@ class FrontSockets:
         try:
             message, client = self._decode(channel, parts)
         except ProtocolError as error:
-            self._note("refused", f"not a proper request on {channel}: {error.message}", code=error.code.code)
+            reason = f"not a proper request on {channel}: {error.message}"
+            self._note(RequestRefused(reason=reason, code=error.code))
         else:
             self._on_request(message, client)
         return True
@@ -328,7 +329,7 @@ class FrontSockets:
                 (self._published if client is None else self._leaving).append((tracker, size))
                 self._published_bytes += size if client is None else 0
         except zmq.Again:
-            self._note("lost", f"a client reads too slowly: a {kind} was not sent")
+            self._note(MessageLost(reason=f"a client reads too slowly: a {kind} was not sent"))
         if int(socket.get(zmq.EVENTS)) & zmq.POLLIN:
             asyncio.get_running_loop().call_soon(self._readable, message.channel)
 
@@ -338,7 +339,7 @@ class FrontSockets:
             self._published_bytes -= self._published.popleft()[1]
         if welcome or kind == "status" or self._published_bytes + self._untracked + size <= self._waiting_bytes:
             return False
-        self._note("lost", f"a client does not read: a {kind} was not sent")
+        self._note(MessageLost(reason=f"a client does not read: a {kind} was not sent"))
         return True
 
     def _keep_memory(self) -> None:

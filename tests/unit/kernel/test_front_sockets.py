@@ -51,7 +51,7 @@ def front_at(folder: Path, noted: list[str]) -> front_sockets.FrontSockets:
     front = front_sockets.FrontSockets(
         connection_file(folder),
         lambda *_: None,
-        lambda event, **_: noted.append(event),
+        lambda event: noted.append(event.name),
         message_bytes=MIB,
         anybody=True,
     )
@@ -125,7 +125,7 @@ async def test_a_request_passes_once_and_with_the_key_only(tmp_path: Path) -> No
     front = front_sockets.FrontSockets(
         connection_file(tmp_path),
         take,
-        lambda event, **more: noted.append(more["code"]),
+        lambda event: noted.append(event.line()["code"]),
         message_bytes=MIB,
         anybody=True,
     )
@@ -205,7 +205,7 @@ async def test_peers_that_say_anything_keep_nobody_out(tmp_path: Path) -> None:
     front = front_sockets.FrontSockets(
         connection_file(tmp_path),
         lambda message, client: came.put_nowait((message.id, client)),
-        lambda *_, **__: None,
+        lambda _: None,
         message_bytes=MIB,
         anybody=True,
     )
