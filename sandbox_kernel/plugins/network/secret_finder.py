@@ -49,6 +49,8 @@ MAX_SIGNS = 40
 """Blanks and signs in a row with which a text is looked at as one spelling; more of them stand in tables and rules."""
 MAX_TAGS = 4
 """Tags in a row that may stand between two characters of a spelling; more of them are the empty cells of a table."""
+OF_TABLES = rb"t[dhr]|tbody|thead|tfoot|table|col|li|[uod]l|d[dt]|div|span|br|hr|option"
+"""Names of such tags, and not any name: a name may be a digit of a value, `<A> <B>`, or two of them."""
 EDGE = 12
 """Bytes of half an escape at an edge of a text."""
 HALF_BYTES = 2
@@ -61,8 +63,9 @@ GAPS = bytes({*range(0x21), *b"\"'()[]{}<>|,;:._-\\", *range(0x7F, 0x100)})
 """What stands between the characters of a list, of lines, of a dump or a text in UTF-16."""
 _BLANKS = re.compile(rb"[ \t-\r]{%d,%d}" % (FOLDED + 1, MOST_BLANKS))
 _APART = re.compile(
-    rb"[%s]{%d}|[\0\x80-\xff]{%d}|(?:</?[A-Za-z][A-Za-z0-9]{0,5} ?/?>\s*){%d}"
-    % (re.escape(bytes(char for char in GAPS if char < 0x7F)), MAX_SIGNS + 1, MAX_ODD + 1, MAX_TAGS + 1)
+    rb"[%s]{%d}|[\0\x80-\xff]{%d}|(?:</?(?:%s) ?/?>\s*){%d}"
+    % (re.escape(bytes(char for char in GAPS if char < 0x7F)), MAX_SIGNS + 1, MAX_ODD + 1, OF_TABLES, MAX_TAGS + 1),
+    re.IGNORECASE,
 )
 """What is between no two characters of one spelling."""
 _NO_TEXT = re.compile(

@@ -120,6 +120,18 @@ def test_no_padding_brings_a_value_through(
     assert left is None or (left != text and not SecretReader([value]).spans(Folding(left).text))
 
 
+@each("size", [1, 2, 3, 5])
+@each("encode", [base64.b32encode, base64.b64encode, lambda value: value.hex().encode()])
+def test_digits_that_look_like_names_of_tags_are_digits(size: int, encode: Callable[[bytes], bytes]) -> None:
+    for value in VALUES:
+        spelled = encode(value)
+        tags = b"".join(b"<%b> " % spelled[at : at + size] for at in range(0, len(spelled), size))
+        for within in WITHIN.values():
+            text = within(tags)
+            left = left_of(value, text, [501], 0)
+            assert left is None or not SecretReader([value]).spans(Folding(left).text)
+
+
 @examples(200)
 @given(st.sampled_from(VALUES), spellings, blanks, sizes, st.integers(0, 300))
 def test_blanks_make_no_spelling_longer_than_what_is_held(
