@@ -26,6 +26,7 @@ The largest honest outputs need a tenth of it. Behind a message that is looked a
 """
 
 _PASS = Decision(allowed=True, reason="within the output limits")
+_REFUSED = Decision(allowed=False, reason="over the output limits")
 
 
 class _Budget:
@@ -36,6 +37,8 @@ class _Budget:
         self.messages = 0
         self.exceeded: OutputLimit | None = None
         """What to end the cell with, once a charge was refused."""
+        self._refused = _REFUSED
+        """What each charge is answered with from then on: a flood makes half a million of them."""
         self._scope = scope
         self._max_bytes, self._max_messages, self._max_message = max_bytes, max_messages, max_message
 
@@ -50,8 +53,11 @@ class _Budget:
             within = self.bytes <= self._max_bytes and self.messages <= self._max_messages
             if within and nbytes <= self._max_message:
                 return _PASS
-            self.exceeded = self._limit(nbytes)
-        return Decision(allowed=False, reason=str(self.exceeded))
+            self._exceed(self._limit(nbytes))
+        return self._refused
+
+    def _exceed(self, limit: OutputLimit) -> None:
+        self.exceeded, self._refused = limit, Decision(allowed=False, reason=str(limit))
 
     def _limit(self, nbytes: int) -> OutputLimit:
         """Return the limit that a message of so many bytes has passed, alone or with those before it."""
@@ -95,10 +101,12 @@ class CellBudget(_Budget):
         """Count the processor's time that a look at a message took; nothing is allowed once there is none left."""
         self._seconds -= seconds
         if self._seconds < 0 and self.exceeded is None:
-            self.exceeded = OutputLimit(
-                EndCode.OUTPUT_TOO_SLOW,
-                limit=f"{FILTER_SECONDS:g} s of this machine's processor, {LAST_SECONDS:g} s after an interrupt",
-                kept=Survived.VARIABLES_AND_FILES,
+            self._exceed(
+                OutputLimit(
+                    EndCode.OUTPUT_TOO_SLOW,
+                    limit=f"{FILTER_SECONDS:g} s of this machine's processor, {LAST_SECONDS:g} s after an interrupt",
+                    kept=Survived.VARIABLES_AND_FILES,
+                )
             )
 
 

@@ -562,8 +562,7 @@ class RequestMachine:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
         if not quietly:
             self._note(MessageDropped, why, kind)
-        # A kernel that is ended for it may send half a million more until it is gone: they cost next to nothing.
-        if not self._flooded and not self._dropped.charge(size).allowed:
+        if not self._dropped.charge(size).allowed:
             self._end_flood(self._dropped.exceeded, kind)
 
     def _published(self, message: Message, request: PendingRequest | None, size: int, verdict: Verdict | None) -> None:
