@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -52,11 +52,11 @@ class EventCounters:
         self._files: dict[str, list[dict[str, Any]]] = {"in": [], "out": []}
         self._counts, self._bytes = Counter[str](), Counter[str]()
 
-    def hear(self, event: SessionEvent) -> None:
-        """Count an event."""
+    def hear(self, event: SessionEvent, line: Mapping[str, Any]) -> None:
+        """Count an event; `line` is what its line has."""
         if isinstance(event, CellRecorded):
             return
-        if isinstance(code := event.line().get("code"), str):
+        if isinstance(code := line.get("code"), str):
             known = code in self._codes or len(self._codes) < MAX_CODES
             self._codes[code if known else "others"] += 1
         match event:
@@ -418,8 +418,9 @@ class Record(SessionService):
         self._say_unsaid()
 
     def hear(self, event: SessionEvent) -> None:
-        self.audit.tally.hear(event)
-        self.audit(event.name, event.room, event.first, **event.line())
+        line = event.line()
+        self.audit.tally.hear(event, line)
+        self.audit(event.name, event.room, event.first, **line)
 
     def cell_begun(self) -> None:
         self._say_unsaid()

@@ -319,10 +319,11 @@ def test_first_lines_are_bounded_too(tmp_path: Path) -> None:
 def test_the_line_of_a_cell_that_comes_late_gives_the_next_cell_no_more_room(tmp_path: Path) -> None:
     """Its figures are asked of the sandbox, which may take its time to answer."""
     audit = Audit(str(tmp_path / "audit"), session="s1")
+    removed = an(OutputRemoved, code=OutputCode.JAVASCRIPT)
     for _ in range(2):
         for number in range(MUCH):
             audit("policy", reason=str(number))
-            audit.tally.hear(an(OutputRemoved, code=OutputCode.JAVASCRIPT))
+            audit.tally.hear(removed, removed.line())
         counted = audit.cell_ended()["codes"]
         assert counted == {"javascript": MUCH}
     for number in range(MUCH):
