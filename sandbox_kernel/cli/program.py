@@ -17,7 +17,7 @@ from ..config.sources import SETTINGS, read_argv
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError, EngineError, SandboxError
 from ..core.helper_processes import keep_ends_of_children
-from ..core.remedies import wrapped
+from ..core.remedies import for_stderr
 from ..plugins import index
 from ..plugins.api import Plugin
 from ..policy.safe_text import LogLines, ours
@@ -43,8 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse(sys.argv[1:] if argv is None else list(argv))
         return _said(int(options.run(options)))
     except SandboxError as error:
-        text = wrapped(ours(f"sandbox-kernel: {error}"), 110)
-        print(LogLines().feed(text), file=sys.stderr)
+        print(LogLines().feed(for_stderr(ours(f"sandbox-kernel: {error}"))), file=sys.stderr)
         return PLATFORM if isinstance(error, EngineError) else USAGE if isinstance(error, ConfigurationError) else WRONG
     except KeyboardInterrupt:
         return INTERRUPTED

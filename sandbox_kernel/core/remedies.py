@@ -54,6 +54,11 @@ def without_docker() -> str:
     return f"or do without Docker: {bubblewrap()}, then `sandbox-kernel setup --engine bubblewrap --yes`"
 
 
+def for_stderr(text: str, width: int = 110) -> str:
+    """Return a message in lines for a terminal. A log gets it as one line, which a search finds whole."""
+    return wrapped(text, width if sys.stderr.isatty() else sys.maxsize)
+
+
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> str:
     """Return a message in lines of at most `width` characters; a command stays on one line, however long it is."""
     import re

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
+import sys
 import shlex
 
 import pytest
@@ -180,6 +182,14 @@ def test_a_command_stays_on_one_line_as_it_is_copied() -> None:
         assert BETWEEN.findall(lines) == [command.strip("`")]
         assert " ".join(lines.split()) == text
         assert all(len(line) <= width or command in line or " " not in line.strip() for line in lines.splitlines())
+
+
+@pytest.mark.parametrize("reader", [True, False])
+def test_a_message_has_lines_for_a_terminal_and_is_one_for_a_log(reader: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: reader)
+    lines = remedies.for_stderr("many words of a path and a value\n" * 20).splitlines()
+    assert (len(lines) > 1) == reader
 
 
 def test_a_command_that_takes_root_is_printed_for_who_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:

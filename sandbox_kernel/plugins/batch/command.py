@@ -27,7 +27,7 @@ from ...config.sources import SETTINGS, from_files_for_all, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings, format_bytes
-from ...core.remedies import wrapped
+from ...core.remedies import for_stderr
 from ...files.file_rules import FileLimits, printable
 from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
@@ -199,7 +199,7 @@ def _close(
     if end.code:
         where = f" in cell {end.cell}" if end.cell is not None else ""
         reason = printable(end.reason, 1000)  # it may hold the words of a cell
-        text = wrapped(f"sandbox-kernel: {end.kind}{where}: {reason}", 110)
+        text = for_stderr(f"sandbox-kernel: {end.kind}{where}: {reason}")
         terminal.say(f"{text}\nexit code {code}\n")
     terminal.finish(READER_SECONDS)
     return code

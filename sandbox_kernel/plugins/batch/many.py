@@ -23,7 +23,7 @@ from typing import Any
 from ...config.sources import SETTINGS
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
-from ...core.remedies import wrapped
+from ...core.remedies import for_stderr
 from ...files.file_rules import printable
 from ...files.host_paths import usable
 from .exit_codes import CODES, WEIGHT, Kind
@@ -243,7 +243,7 @@ class _Runs:
         place = f"[{self._count:{len(str(total))}}/{total}] {ended.seconds:7.1f} s  {kind:15}"
         lines = [f"{place}  {printable(ended.job.source)}"]
         if ended.code:
-            lines += wrapped(ended.reason, 100).split("\n")
+            lines += for_stderr(ended.reason, 100).split("\n")
         self._terminal.say("\n      ".join(lines) + "\n")
 
 

@@ -15,7 +15,11 @@ from sandbox_kernel.session.lifecycle import Lifecycle
 from tests.support.patience import within
 
 COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
-DEAF = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(600)"
+DEAF = """
+import signal, time
+signal.signal(signal.SIGINT, lambda *_: print('I stay', flush=True))
+while True: time.sleep(600)
+"""
 LOOP = "import time\nwhile True: time.sleep(0.01)"
 
 
@@ -34,12 +38,21 @@ async def no_pipe(sandbox: AsyncSandbox) -> None:
 
 
 async def begun(sandbox: AsyncSandbox, context: Context, code: str, **named: Any) -> asyncio.Task[Any]:
-    """Start a cell and wait until it runs."""
-    running = asyncio.Event()
-    cell = f"print('begun')\n{code}"
-    task = asyncio.create_task(sandbox.run_code(cell, context=context, on_stdout=lambda _: running.set(), **named))
+    """Start a cell and wait until it runs.
+
+    What it prints first is a message of its own: with what a flood prints after it, it may be too large to pass.
+    """
+    return await printing(sandbox, context, f"print('begun', flush=True)\n{code}", **named)
+
+
+async def printing(sandbox: AsyncSandbox, context: Context, code: str, **named: Any) -> asyncio.Task[Any]:
+    """Start a cell and wait until it has printed something."""
+    printed = asyncio.Event()
+    task = asyncio.create_task(sandbox.run_code(code, context=context, on_stdout=lambda _: printed.set(), **named))
+    task.add_done_callback(lambda _: printed.set())
     async with within(30):
-        await running.wait()
+        await printed.wait()
+    assert not task.done(), task.result()
     return task
 
 
@@ -127,7 +140,7 @@ async def test_a_paused_sandbox_ends_at_once_with_its_contexts(image: str) -> No
 async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str) -> None:
     async with AsyncSandbox(image=image, interrupt_grace=30) as sandbox:
         made = await sandbox.create_context()
-        deaf = await begun(sandbox, made, DEAF, timeout=0.2)
+        deaf = await printing(sandbox, made, DEAF, timeout=0.2)
         pausing = asyncio.create_task(sandbox.pause())
         with pytest.raises(SandboxPaused):
             await pausing
