@@ -6,8 +6,8 @@ import ast
 import io
 import os
 import re
-import sys
 import shlex
+import sys
 
 import pytest
 
