@@ -10,13 +10,14 @@ import platform
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
 
-from . import engines
+from . import engines, report
 from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_kernelspecs
 from .measures import MEASURES, Measure
 
@@ -132,6 +133,7 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
         help="one measure (repeatable): %(choices)s",
     )
     parser.add_argument("--engines", action="store_true", help="compare the engines and runtimes with each other")
+    parser.add_argument("--report", type=Path, metavar="PATH", help="put the figures into the page, docs/figures.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
     return parser.parse_known_args(arguments)
 
@@ -159,8 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(result)
             print(*lines(result), *([f"  {item.counted}"] if item.counted else []), sep="\n", flush=True)
     if options.json:
-        report = {"machine": machine, "versions": behind, "quick": options.quick, "results": results, "failed": failed}
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        run = {"machine": machine, "versions": behind, "quick": options.quick, "results": results, "failed": failed}
+        options.json.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    if options.report:
+        report.write(options.report, [] if options.quick else results, time.strftime("%Y-%m-%d"))
     return 1 if failed else 0
 
 

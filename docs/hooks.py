@@ -54,12 +54,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         image, text, target = found.groups()
         if "://" in target or target.startswith("#"):
             return found[0]
+        target, hash_mark, heading = target.partition("#")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(original), target))
         address = PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if address is None or files.get_file_from_path(address) is None:
             # What is not there is left as it is, so that the strict build names it.
             return text if (ROOT / path).exists() else found[0]
-        return f"{image}[{text}]({posixpath.relpath(address, posixpath.dirname(here) or '.')})"
+        return f"{image}[{text}]({posixpath.relpath(address, posixpath.dirname(here) or '.')}{hash_mark}{heading})"
 
     parts = code.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)

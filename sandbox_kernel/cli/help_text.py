@@ -64,7 +64,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "docs": {
         "sandbox-kernel docs": "all pages, as they came with this installation",
-        "sandbox-kernel docs limits": "the page that an error names as docs/limits.md",
+        "sandbox-kernel docs large-data": "the page that an error names as docs/large-data.md",
     },
     "completion": {
         "sandbox-kernel completion bash > ~/.local/share/bash-completion/completions/sandbox-kernel": "for bash",

@@ -190,7 +190,7 @@ def parser(*others: Plugin) -> Parser:
     _pages(command("settings", subcommands.show_settings), "settings")
     _pages(command("codes", subcommands.codes, settings=False), "codes")
     one = command("docs", subcommands.docs, settings=False)
-    one.add_argument("page", metavar="PAGE", nargs="?", help="its name, such as limits (default: list all pages)")
+    one.add_argument("page", metavar="PAGE", nargs="?", help="its name, such as outputs (default: list all pages)")
     one.add_argument("--path", action="store_true", help="print where it is, in place of what it says")
     for plugin in (*index.plugins(), *others):
         of_a_plugin(plugin)

@@ -401,6 +401,21 @@ def codes(options: argparse.Namespace) -> int:
     return FINE
 
 
+MERGED_PAGES = {
+    "daytona": "chat",
+    "gpt-oss": "chat",
+    "jupyter-gateway": "jupyter-server",
+    "librechat": "chat",
+    "limits": "outputs",
+    "measurements": "figures",
+    "open-webui": "chat",
+    "packages": "images",
+    "provisioner": "jupyterlab",
+    "walls": "isolation",
+}
+"""Names of pages that are sections of others: they find the page that has them."""
+
+
 def docs(options: argparse.Namespace) -> int:
     """Show a page of the documentation that came with this installation, or list the pages."""
     from ..core.package_files import brought
@@ -414,6 +429,7 @@ def docs(options: argparse.Namespace) -> int:
         lines = [str(folder)] if options.path else listed
     else:
         name = options.page.rpartition("/")[2].removesuffix(".md")
+        name = MERGED_PAGES.get(name, name)
         if name not in pages:
             why = f"there is no page {ours(name[:100])!r}{did_you_mean(name, list(pages))}"
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, why, value=options.page, setting="PAGE")

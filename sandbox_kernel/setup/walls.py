@@ -1,6 +1,6 @@
 """Each engine and runtime: what it stops, needs, costs and enforces, and whether this machine has it.
 
-The texts are data, of which `doctor --walls` and docs/walls.md are made. Tests hold what each wall
+The texts are data, of which `doctor --walls` and docs/isolation.md are made. Tests hold what each wall
 enforces against real sandboxes. Whether a wall is here is asked of the machine; nothing is started.
 """
 
@@ -47,7 +47,7 @@ WALLS = (
         stops="the same as runc, and faults of the machine's kernel in system calls that gVisor handles itself",
         leaves="faults of gVisor; processes and files in memory count as memory, and too many end the sandbox",
         needs="the same as runc, and runsc as a runtime of Docker",
-        costs="a start takes about four times as long, a small cell five times; computing costs little",
+        costs="a start and a small cell take several times as long; computing costs little",
         enforces={
             "within": WallCell("no", "they are gVisor's own"),
             "user": WallCell("no", "one inside; outside it is nobody, as for all of gVisor"),
@@ -93,7 +93,7 @@ def enforced(wall: Wall) -> dict[str, WallCell]:
 
 
 def enforced_as_markdown() -> str:
-    """Return the second table of docs/walls.md."""
+    """Return the second table of docs/isolation.md."""
     columns = [enforced(wall) for wall in all_walls()]
     lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(columns) + 1) + "|"]
     lines += [
@@ -217,7 +217,7 @@ def names() -> tuple[str, ...]:
 
 
 def as_markdown() -> str:
-    """Return the table of docs/walls.md."""
+    """Return the table of docs/isolation.md."""
     lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(all_walls()) + 1) + "|"]
     for title, field in FIELDS:
         lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in all_walls()) + " |")

@@ -96,7 +96,7 @@ def test_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     )
     with serving(tmp_path) as index:
         with_settings(monkeypatch, packages_index=index.address)
-        names = example("docs/packages.md", ("sandbox.run_code", "done = sandbox.run_code"))
+        names = example("docs/images.md", ("sandbox.run_code", "done = sandbox.run_code"))
     assert (names["done"].error, names["done"].logs.stdout) == (None, ["lamp lamps\n"])
     assert "humanize" in capsys.readouterr().out
 

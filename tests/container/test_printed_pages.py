@@ -42,13 +42,14 @@ NOT_RUN = {
         "systemctl": SYSTEMD,
         "curl": f"asks the broker of the unit; {SYSTEMD}: tests/plugins/broker/unit/test_user_figures.py",
     },
-    "docs/gpt-oss.md": {"vllm serve": "a large model; tests/frameworks/test_gpt_oss.py has its tool alone"},
+    "docs/chat.md": {"vllm serve": "a large model; tests/frameworks/test_gpt_oss.py has its tool alone"},
     "docs/install.md": {
         "sandbox-kernel build --engine bubblewrap": "takes minutes: tests/plugins/bubblewrap/unit/test_roots.py",
         "python: c.Sandbox": CONFIG,
     },
     "docs/integrations.md": {"python: ": FRAMEWORKS},
     "docs/jupyter-server.md": {"python: ": "a part of a program: tests/container/test_server_recipe.py"},
+    "docs/jupyterlab.md": {"sandbox-kernel install --user --kernel ir": LANGUAGES},
     "docs/jupyterhub.md": {"": "needs a JupyterHub: tests/hub (make hub)"},
     "docs/kubernetes.md": dict.fromkeys(("sandbox-kernel run", "helm", "kubectl", "sandbox-kernel doctor"), CLUSTER),
     "docs/languages.md": {
@@ -62,7 +63,6 @@ NOT_RUN = {
         "systemctl": SYSTEMD,
         "docker image ls": "removes images that others on this machine use",
     },
-    "docs/provisioner.md": {"sandbox-kernel install": LANGUAGES, "python: c.SandboxKernels": CONFIG},
     "docs/qemu.md": {"": QEMU},
     "docs/sdk.md": {"python: name = sandbox.snapshot": QEMU},
     "docs/secrets.md": {"python: c.Sandbox": CONFIG},

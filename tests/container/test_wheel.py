@@ -256,8 +256,8 @@ def test_the_demo_notebook(for_runs: Environment) -> None:
 
 
 def test_the_pages_that_errors_name_come_along(environment: Environment) -> None:
-    done = environment.run("sandbox-kernel", "docs", "docs/limits.md")
-    assert (done.returncode, done.stdout) == (0, (ROOT / "docs" / "limits.md").read_text(encoding="utf-8"))
+    done = environment.run("sandbox-kernel", "docs", "docs/outputs.md")
+    assert (done.returncode, done.stdout) == (0, (ROOT / "docs" / "outputs.md").read_text(encoding="utf-8"))
     listed = environment.run("sandbox-kernel", "docs").stdout.splitlines()
     assert [line.split()[0] for line in listed] == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
     assert environment.run("sandbox-kernel", "docs", "limit").returncode == 2

@@ -1,4 +1,4 @@
-"""The Python tool of gpt-oss, which vLLM uses as well, with a kernel of ours: docs/gpt-oss.md."""
+"""The Python tool of gpt-oss, which vLLM uses as well, with a kernel of ours: docs/chat.md."""
 
 from __future__ import annotations
 

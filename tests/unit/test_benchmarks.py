@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,10 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from benchmarks import measures, memory
+from benchmarks import measures, memory, report
 from benchmarks.__main__ import parsed
 from benchmarks.kernels import MARK, REPLY_SECONDS, STOCK, Kernel, write_stock
+from tests.support import ROOT
 from tests.support.cases import each
 
 
@@ -30,6 +32,31 @@ def test_their_own_options_are_read() -> None:
     options, settings = parsed(["--engines", "--quick", "--only", "start", "--engine", "docker"])
     assert (options.engines, options.quick, options.only) == (True, True, ["start"])
     assert settings == ["--engine", "docker"]
+
+
+def test_the_page_of_figures_is_what_the_last_figures_make() -> None:
+    assert report.page(report.read()) == (ROOT / "docs/figures.md").read_text(encoding="utf-8")
+
+
+def test_a_run_replaces_its_own_figures_and_no_other() -> None:
+    before = report.read()
+    result = {"name": "start", "against": STOCK, "medians": {STOCK: 0.50123, "sandbox": 0.612}, "ratio": 1.22099}
+    after = report.updated(before, [result, result | {"name": "cgroup", "ratio": None}], "2030-01-02")
+    assert "| start to first result | stock | 0.501 s | 0.612 s | 1.22 | ≤ 1.35x |" in report.page(after)
+    assert after["day"] == "2030-01-02"
+    assert after["measured"] | {"start": {}} == before["measured"] | {"start": {}}
+    assert report.updated(before, [], "2030-01-02") == before
+
+
+def test_a_figure_of_a_start_stands_on_the_page_of_figures_alone() -> None:
+    """Else one page says what another has not said for long."""
+    starts = [*report.page(report.read()).split("\n## ")[1:4]]
+    figures = set(re.findall(r"\b\d+\.\d\d s\b", " ".join(starts)))
+    assert {"0.57 s", "1.27 s"} <= figures
+    pages = [path for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if path.name != "figures.md"]
+    rules = "docs/monitor.md"  # how soon its rules are met
+    found = {(path.name, one) for path in pages for one in figures if f" {one}" in path.read_text(encoding="utf-8")}
+    assert {one for one in found if f"docs/{one[0]}" != rules} == set()
 
 
 def test_a_broker_that_a_session_started_is_no_part_of_it() -> None:

@@ -101,7 +101,7 @@ def test_links_lead_from_the_readme_to_every_page() -> None:
     while ahead:
         name = ahead.pop()
         reached.add(name)
-        links = re.findall(r"\]\(([^)\s#]+\.md)\)", read(name))
+        links = re.findall(r"\]\(([^)\s#]+\.md)(?:#[\w-]+)?\)", read(name))
         found = {os.path.normpath(Path(name).parent / link) for link in links if "://" not in link}
         ahead += sorted(found - reached - set(ahead))
     assert set(PAGES) <= reached
@@ -176,6 +176,13 @@ def test_the_example_of_an_mcp_host_starts_the_server() -> None:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
+@cache
+def headings(page: Path) -> set[str]:
+    """Return the names by which links find the headings of a page."""
+    titles = re.findall("^#+ (.+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
 @each("name", DOCUMENTS)
 def test_paths_and_links_lead_somewhere(name: str) -> None:
     text = read(name)
@@ -185,18 +192,16 @@ def test_paths_and_links_lead_somewhere(name: str) -> None:
         ours = first in OWN_FOLDERS if "/" in path else path.endswith(SUFFIXES)
         if ours and "NAME" not in path and path not in MADE_BY_MAKE | OF_READERS:
             assert any((place / path).exists() for place in places), path
-    headings = {
-        re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in re.findall("#+ (.+)", text)
-    }
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        elif not target.startswith("https://"):
-            assert ((ROOT / name).parent / target).exists(), target
+        if not target.startswith("https://"):
+            path, _, heading = target.partition("#")
+            page = (ROOT / name).parent / path if path else ROOT / name
+            assert page.exists(), target
+            assert not heading or heading in headings(page), target
 
 
 def test_the_table_of_errors_names_real_ones_and_their_settings() -> None:
-    table = read("docs/limits.md")
+    table = read("docs/outputs.md").partition("## What may be shown")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| `")]
     ends = {one.__name__ for one in errors.CellError.__subclasses__()} - {
         "ScreenBlocked",

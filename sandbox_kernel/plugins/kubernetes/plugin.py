@@ -40,7 +40,7 @@ WALL = Wall(
     "sockets has no limit; a packet that nobody answers can be sent, and is dropped",
     needs="a cluster whose network enforces policies, a namespace with the manifests of the page, and an image that "
     "its nodes find",
-    costs="a cold start takes about a second; what is asked for is kept free for the session; computing costs nothing",
+    costs="a cold start takes some seconds; what is asked for is kept free for the session; computing costs nothing",
     enforces={
         "network": WallCell("yes", "by the cluster's policy; a sandbox that is answered is refused"),
         "user": WallCell("partly", "one of a hundred million by chance; owners do not ask each other"),

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ..api import Plugin
 
-PLUGIN = Plugin(name="provisioner", page="docs/provisioner.md")
+PLUGIN = Plugin(name="provisioner", page="docs/jupyterlab.md")

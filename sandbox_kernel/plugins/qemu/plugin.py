@@ -32,7 +32,7 @@ WALL = Wall(
     leaves="a fault of QEMU's in the few devices that there are, and then one of the machine's kernel in the few "
     "calls that QEMU may make",
     needs="what bubblewrap needs, and QEMU; a kernel and a disk, which `build` makes on Debian for x86_64",
-    costs="it is emulated, with KVM or without: computing takes about ten times as long, and a cold start seconds",
+    costs="it is emulated, with KVM or without: computing takes ten times as long and more, and a cold start seconds",
     enforces={
         "user": WallCell("partly", "QEMU, if root starts it; otherwise it is the user who starts it"),
         "inodes": OWN,

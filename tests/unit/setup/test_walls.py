@@ -13,11 +13,11 @@ from tests.support import ROOT
 
 
 def test_the_page_has_the_table() -> None:
-    assert walls.as_markdown() in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
+    assert walls.as_markdown() in (ROOT / "docs" / "isolation.md").read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_table_of_what_is_enforced() -> None:
-    assert walls.enforced_as_markdown() in (ROOT / "docs" / "walls.md").read_text(encoding="utf-8")
+    assert walls.enforced_as_markdown() in (ROOT / "docs" / "isolation.md").read_text(encoding="utf-8")
 
 
 def test_each_wall_has_a_word_for_each_row() -> None:

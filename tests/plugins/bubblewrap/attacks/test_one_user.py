@@ -6,7 +6,7 @@ where it cannot. By inode: no call that shows or holds a file for others is on t
 sandbox's own leaves locks nothing to be seen by. By user: each count that a process's limits bound is bounded for each
 sandbox (signals and timers, locked memory, processes, message queues), each that a call fills without need is not to
 be had (inotify, fanotify, io_uring, keys, BPF, perf, namespaces), and the owner depends on none of the rest.
-docs/walls.md says what is left: locks on device nodes, small pipes, watches of epoll, descriptors in flight of others.
+docs/isolation.md says what is left: locks on device nodes, pipes, watches of epoll, descriptors in flight of others.
 `test_ordinary_user.py` runs this file as a user who has no other to give to a sandbox.
 """
 

@@ -1,4 +1,4 @@
-"""The example of docs/daytona.md, as a reader would run it, and the names of ours that its table has."""
+"""The example of docs/chat.md, as a reader would run it, and the names of ours that its table has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox_kernel.sdk import blocking
 from tests.support import ROOT
 from tests.support.pages import snippets
 
-PAGE = "docs/daytona.md"
+PAGE = "docs/chat.md"
 
 
 def test_the_example(capsys: pytest.CaptureFixture[str]) -> None:

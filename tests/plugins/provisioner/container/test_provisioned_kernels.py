@@ -178,7 +178,7 @@ def test_what_install_writes_is_a_sandbox_also_where_the_command_is_started_as_i
 def test_the_kernelspec_of_the_page_runs_no_cell_here_where_its_image_is_missing(
     tmp_path: Path, command: Command
 ) -> None:
-    [page] = [json.loads(one) for one in snippets("docs/provisioner.md", "json")]
+    [page] = [json.loads(one) for one in snippets("docs/jupyterlab.md", "json")]
     argv = [sys.executable, *page["argv"][1:], "--image=there-is-no:such-image", f"--engine={ENGINE}"]
     with front_end(command, page | {"argv": argv}, tmp_path) as (_, run):
         assert run(f"open({str(tmp_path / 'cell')!r}, 'w')").startswith("ImageMissing: ")

@@ -231,7 +231,7 @@ OWN = (sys.executable, "-I", "-m", "sandbox_kernel", "-f", "{connection_file}")
 
 def of_the_page() -> dict[str, Any]:
     """Return the kernelspec that the page shows."""
-    [found] = [json.loads(one) for one in snippets("docs/provisioner.md", "json")]
+    [found] = [json.loads(one) for one in snippets("docs/jupyterlab.md", "json")]
     assert found["metadata"] == {"kernel_provisioner": {"provisioner_name": NAME}}
     return dict(found)
 
