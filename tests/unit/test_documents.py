@@ -235,8 +235,17 @@ def test_every_row_of_attacks_has_a_test() -> None:
     assert [row for row in rows if "::" not in row] == []
 
 
-def test_the_changelog_knows_this_version() -> None:
-    assert f"## {__version__}" in read("CHANGELOG.md")
+def test_the_changelog_keeps_a_changelog_s_form() -> None:
+    """That of keepachangelog.com: a version, its kinds of changes in their order, and each change once."""
+    versions = re.split(r"^## ", read("CHANGELOG.md"), flags=re.MULTILINE)[1:]
+    assert [re.match(rf"\[(Unreleased|{__version__})\]", one) is not None for one in versions] == [True] * len(versions)
+    for version in versions:
+        kinds = re.findall("^### (.+)$", version, re.MULTILINE)
+        order = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+        assert [one for one in order if one in kinds] == kinds
+        changes = re.findall(r"^- (.+(?:\n  .+)*)", version, re.MULTILINE)
+        assert len(changes) == len(set(changes))
+        assert [one for one in changes if not re.search("[.)]$", one) or len(one) > 300] == []
 
 
 # --- what must stand nowhere -----------------------------------------------------------------------------------------
