@@ -389,7 +389,7 @@ def _bounds() -> dict[str, float]:
 
 
 def _rows() -> dict[str, tuple[str, str, str]]:
-    text = (ROOT / "docs/serve.md").read_text().partition("## Whose each bound is")[2]
+    text = (ROOT / "tests/plugins/serve/bounds.md").read_text()
     found = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|(.*)\|$", text, re.MULTILINE)
     return {name: (value, owner, why.strip()) for name, value, owner, why in found}
 
