@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import os
 import re
@@ -19,6 +20,8 @@ from sandbox_kernel import __version__, cli, server_extension
 from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
+from sandbox_kernel.core.codes import TABLE, Code
+from sandbox_kernel.plugins import index
 from sandbox_kernel.setup.install import check
 from tests.support import ROOT
 from tests.support.cases import each
@@ -210,6 +213,57 @@ def test_the_table_of_errors_names_real_ones_and_their_settings() -> None:
     assert {row[0].strip(" `") for row in rows} == ends
     for row in rows:
         assert set(re.findall(r"`(\w+)`", row[-1])) <= set(SETTINGS)
+
+
+def without_fences(name: str) -> str:
+    return re.sub(r"```.*?```", "", read(name), flags=re.DOTALL)
+
+
+@cache
+def code_table() -> tuple[Code, ...]:
+    return tuple(code for codes in (TABLE | index.codes()).values() for code in codes)
+
+
+QUOTED = re.compile(r"\A(?:\[sandbox_kernel\] )?([A-Z]\w+): (.+?)\.\s")
+"""An error as people see it: its name, and the first sentence of what is said."""
+
+
+def test_an_error_that_a_page_quotes_is_one_of_the_package() -> None:
+    quoted = [
+        (name, *found) for name in DOCUMENTS for block in snippets(name, "text") for found in QUOTED.findall(block)
+    ]
+    texts = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(code.text)) for code in code_table()]
+    assert len(quoted) >= 2
+    assert [row for row in quoted if not hasattr(errors, row[1]) and row[1] not in KINDS] == []
+    assert [row for row in quoted if not any(re.fullmatch(text, row[2]) for text in texts)] == []
+
+
+KINDS = {"NetworkDenied"}
+"""What stands before a hint in place of an error's name."""
+
+NOT_CODES = {"allowed-label-domains", "cpu-high", "memory-high"}
+"""An option of agent-sandbox and marks of the dashboard, which stand in parentheses as codes do."""
+
+
+def test_a_code_that_a_page_names_in_parentheses_is_one_of_the_package() -> None:
+    pages = [name for name in DOCUMENTS if name != "CHANGELOG.md"]
+    named = {code for name in pages for code in re.findall(r"\(`([a-z]+(?:-[a-z]+)+)`[,)]", without_fences(name))}
+    assert len(named) > 20
+    assert named - {code.code for code in code_table()} - NOT_CODES == set()
+
+
+OTHER_ERRORS = {"CatalogException", "DeadKernelError", "OutOfMemoryException"}
+OTHER_ERRORS |= {"SandboxUnavailableError", "SandboxUserUnsupportedError", "StepFailed", "ToolError"}
+"""Of DuckDB, nbclient, OpenAI Agents SDK, inspect_ai, our adapter for smolagents, and `sandbox_tools` in a sandbox."""
+
+
+def test_an_error_that_a_page_names_is_there() -> None:
+    ending = "Error|Exception|Timeout|Died|Lost|Missing|Unavailable|Failed|Refused|Exceeded|Blocked|Closed|NotThere"
+    pages = [name for name in DOCUMENTS if name != "docs/e2b.md"]  # whose plugin tests its own
+    named = {error for name in pages for error in re.findall(rf"`([A-Z]\w+(?:{ending}))`", without_fences(name))}
+    ours = {*vars(errors), *vars(builtins), *sandbox_kernel.__all__}
+    assert len(named) > 20
+    assert named - ours - OTHER_ERRORS == set()
 
 
 @cache
