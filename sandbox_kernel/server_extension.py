@@ -145,7 +145,7 @@ class SandboxKernels(Configurable):
         async def guarded(*arguments: Any, **options: Any) -> Any:
             name = options.get("kernel_name") or USUAL
             if name == USUAL and name not in self.allowed:
-                name = self.allowed[0]  # it was not chosen: clients ask so where nobody has said which
+                name = self.allowed[0]  # clients send this name where no kernel was chosen
             if name not in self.allowed or not is_sandbox(manager.kernel_spec_manager, name):
                 allowed = ", ".join(self.allowed)
                 raise HTTPError(403, f"this server starts sandboxes only: {allowed} (SandboxKernels.allowed)")

@@ -59,7 +59,7 @@ def _said(code: int) -> int:
 
 
 def _reader_is_gone() -> bool:
-    """Return whether nobody reads what is printed any more, as behind `| head`; nothing is printed then."""
+    """Return whether the reader of stdout has gone, as behind `| head`; nothing is printed then."""
     look = select.poll()
     look.register(sys.stdout, 0)
     if not look.poll(0):

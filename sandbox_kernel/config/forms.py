@@ -70,7 +70,7 @@ class Form(Generic[T]):
         return self.read(name, raw)
 
     def restore(self, name: str, kept: object) -> T:
-        """Return the value that was kept. Raises `ConfigurationError` or ValueError for what is none."""
+        """Return the value that was kept. Raises `ConfigurationError` or ValueError if it is no value of this form."""
         return (self.reread or self.read)(name, kept)
 
 
@@ -256,7 +256,7 @@ def _open(name: str, raw: object) -> Folder | str | None:
 
 
 def path_from_root(raw: object) -> str | None:
-    """Return a path of the host that begins at the root or at `~`; None for what is none."""
+    """Return a path of the host that begins at the root or at `~`; None for any other value."""
     path = _expanded(os.fsdecode(raw)) if isinstance(raw, str | os.PathLike) else None
     return path if path is not None and path.startswith("/") and path.isprintable() else None
 

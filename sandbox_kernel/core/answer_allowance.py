@@ -59,7 +59,7 @@ class Allowance:
         return value
 
     def last_line(self, pieces: Iterable[str]) -> dict[str, Any]:
-        """Return the JSON object that a cell of ours printed last."""
+        """Return the JSON object that an internal cell printed last."""
         reply = self.json("".join(pieces).strip().rpartition("\n")[2])
         if not isinstance(reply, dict):
             raise AnswerError(EndCode.ANSWER_UNREADABLE.note(why="it is no object"))

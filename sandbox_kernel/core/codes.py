@@ -821,5 +821,5 @@ TABLE: dict[str, type[Code]] = {
 
 @cache
 def find(code: str) -> Code:
-    """Return the row of a code. Raises KeyError for what is none."""
+    """Return the row of a code. Raises KeyError for an unknown code."""
     return {one.code: one for part in TABLE.values() for one in part}[code]

@@ -1,4 +1,4 @@
-"""What an engine says of itself, its sandboxes and its images, in values of ours.
+"""What an engine reports of itself, its sandboxes and its images, in values that all engines share.
 
 Apart from `base`, for a start has no use for it.
 """

@@ -364,7 +364,7 @@ def _regular_files(
 ) -> tuple[dict[str, Stamp], list[tuple[str, FileRefused]]]:
     """Divide a listing into what may be copied and what not. It may be a long one: not for the loop's thread.
 
-    What the host put there, and nobody has changed, is no copy to be made, whatever its name.
+    A file that the host put there, and that is unchanged, is not copied, whatever its name.
     """
     files: dict[str, Stamp] = {}
     refused: list[tuple[str, FileRefused]] = []

@@ -192,7 +192,7 @@ class NewFile:
     """A file that appears whole under its name, or not at all. It is nobody's old file: others' names stay theirs."""
 
     def __init__(self, folder: Folder, name: str, part: str | None = None) -> None:
-        """`part` is the name of what is not complete, which may be there; None is one that nobody else has."""
+        """`part` is the name of the incomplete file, which may exist; None makes a unique name."""
         if not name or name in {".", ".."} or "/" in name or "\0" in name:
             from .file_rules import printable  # slow to import, and a start waits for this module
 

@@ -102,7 +102,7 @@ REQUEST_FRAME = 4 << 20
 WAITING_REQUESTS = 100
 """Of each client, between ZMQ and this process; more of them wait in the system's buffers."""
 MAX_NOTED = 1000
-"""Lines of the audit about what is no request of ours: nobody needs a key for those."""
+"""Most lines of the audit about unsigned messages: anybody can send those without a key."""
 LINGER_MS = 1000
 QUEUED_MESSAGES = 110_000
 """For each client; a cell's own limits (`output_messages`, `output_limit`) bound what there is to wait."""

@@ -1,8 +1,8 @@
 """What a person's page does not bear: shown up to a limit; the rest is put into a file of scratch, and its end shown.
 
 Stands between a session and its front ends; policy/display_budget.py decides. A cell never waits for it:
-what cannot be written fast enough is left out of the file, and that is said. Batch clients get everything: nbclient and
-what is built on it say with each cell that there is nobody to be asked for input.
+what cannot be written fast enough is left out of the file, which says so. Batch clients get everything: nbclient and
+what is built on it say with each cell that they have no input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .heap import Heap
 
 FOLDER = "outputs"
-"""In scratch: what was not shown. A link of that name is not followed; then there is no file, and that is said."""
+"""In scratch: what was not shown. A link of that name is not followed; then there is no file, and the cell says so."""
 FINISH_SECONDS = 10.0
 """How long the end of a cell may wait for its file."""
 MAX_CELLS = 100

@@ -108,7 +108,7 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, ports: 
             peer, _ = listener.accept()
         except TimeoutError:
             break
-        except OSError:  # there is no room for whoever comes, who is the one that is waited for
+        except OSError:  # no room for a descriptor: retry, since the awaited process is connecting
             time.sleep(min(left, NO_ROOM_SECONDS))
             continue
         with peer:

@@ -150,7 +150,7 @@ class KernelServer:
                 content = _refusal(error)
             self._reply(request, client, content, buffers)
         except Exception as defect:
-            # What a sandbox says may find a defect of ours; whoever asked must not wait for ever.
+            # A sandbox's answer may trigger a bug here; the client must not wait for ever.
             self._failed(request, client, defect)
         else:
             if not quiet:

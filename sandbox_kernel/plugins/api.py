@@ -155,7 +155,7 @@ class SessionService:
     """A plugin's part in one session.
 
     It may be a `CellGuard`, a `CellObserver`, an `EventListener` and a `TransferListener` besides, by having their
-    methods. What a guard raises ends the cell; what the others raise is logged, and nobody else's.
+    methods. An exception of a guard ends the cell; those of the others are logged, and change nothing.
     """
 
     of_sandbox = False
@@ -391,7 +391,7 @@ class Diagnosis:
 
 
 Sign = Callable[[Sequence[tuple[str, str]], Mapping[str, Any]], str]
-"""Takes names with their SHA-256 in hexadecimal digits, and what is said of them; returns the signed statement."""
+"""Takes names with their SHA-256 in hexadecimal digits, and the statement's fields; returns the signed statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ def codes() -> dict[str, type[Code]]:
 
 
 def code(name: str) -> Code:
-    """Return the row of a code, of ours or of our plugins. Raises KeyError for what is none."""
+    """Return the row of a code, of ours or of our plugins. Raises KeyError for an unknown code."""
     try:
         return find(name)
     except KeyError:

@@ -30,7 +30,7 @@ class NotAChartError(Exception):
 
 
 def checked(value: Any) -> dict[str, Any] | None:
-    """Return a chart that holds what a chart may hold and nothing else; None for what is none. An equal one is equal.
+    """Return a chart with the fields that a chart may have; None for any other value. Equal charts stay equal.
 
     {"type", "title", "elements", "complete"}; with axes also labels, units, scales, ticks and their labels. The
     elements of a "superchart" are charts, those of the others what their kind has: points, bars, wedges, boxes.

@@ -632,7 +632,7 @@ class Sandbox(SandboxBase):
 
     @property
     def missed(self) -> Missed:
-        """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
+        """The dropped output of the cell that ran when this process took the sandbox over."""
         return self._inner.missed
 
     def rejoin(

@@ -269,12 +269,12 @@ class CommandHandle:
 
     @property
     def stdout(self) -> str | None:
-        """What it has said, as far as somebody has waited for it."""
+        """The output that callers have waited for."""
         return self._following.text("stdout")
 
     @property
     def stderr(self) -> str | None:
-        """What it has said, as far as somebody has waited for it."""
+        """The output that callers have waited for."""
         return self._following.text("stderr")
 
     @property

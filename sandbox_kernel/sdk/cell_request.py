@@ -26,7 +26,7 @@ Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 MAX_DENIALS = 100
 """Of one cell, that its execution lists."""
 SILENT_SECONDS = 60.0
-"""What a cell of ours may take at most; an honest one needs milliseconds."""
+"""Most seconds of an internal cell; an honest sandbox needs milliseconds."""
 
 
 class CellFront:
@@ -79,7 +79,7 @@ class CellCall:
         content = {
             "code": self._recorder.execution.code,
             "silent": False,
-            "store_history": self._reads is None,  # a cell of ours has no number
+            "store_history": self._reads is None,  # an internal cell has no number
             "user_expressions": {},
             "allow_stdin": "input" in self._wanted,
             "stop_on_error": stop_on_error,
@@ -140,7 +140,7 @@ class CellCall:
     ) -> Execution:
         """Run it among `cells` to its end, and `tell` of what it says.
 
-        `around` is what goes right before and right after the cell, as cells of ours that nobody hears of.
+        `around` is what goes right before and right after the cell, as internal cells without callbacks.
         """
         cells[self.id] = self
         before, after = around or ("", "")
@@ -224,7 +224,7 @@ class CellCall:
 
 
 def submit_silently(session: Session, code: str) -> None:
-    """Submit a cell of ours, if there is one, whose messages nobody takes."""
+    """Submit an internal cell, if there is one, and drop its messages."""
     if code:
         content = {"code": code, "silent": True, "store_history": False, "user_expressions": {}, "allow_stdin": False}
         request = Message(

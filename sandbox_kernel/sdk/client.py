@@ -637,7 +637,7 @@ class AsyncSandbox:
 
     @property
     def missed(self) -> Missed:
-        """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
+        """The dropped output of the cell that ran when this process took the sandbox over."""
         return self._instance.ownership.missed
 
     async def rejoin(
@@ -740,6 +740,6 @@ async def run_for(sandbox: AsyncSandbox, code: str, *, reads: str, timeout: floa
     """
 
     async def hear(kind: str, value: object) -> None:
-        """Nobody wants to hear of anything before the end."""
+        """Ignore all messages before the end."""
 
     return await instance_of(sandbox).run(code, timeout, False, frozenset(), hear, reads=reads)

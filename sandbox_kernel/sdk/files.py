@@ -79,7 +79,7 @@ class SandboxOfFiles:
 
     def arrived(self, path: str, stamp: Stamp) -> None:
         """Note that a file was written by the caller, and not by a cell."""
-        if not path.startswith("/"):  # what lies elsewhere is copied out by nobody
+        if not path.startswith("/"):  # files elsewhere are never copied out
             self._instance.session.folders.arrived(path, stamp)
 
     def part_name(self, path: str, name: str, stamp: Stamp) -> str:

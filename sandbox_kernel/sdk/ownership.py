@@ -74,7 +74,7 @@ class Ownership:
     is_left = False
     """Whether the end of its session here is not its own."""
     missed = Missed()
-    """What the cell that ran when this process took the sandbox over had sent, and nobody kept."""
+    """The dropped output of the cell that ran when this process took the sandbox over."""
     name: str | None = None
     """Its id, where it has one before its session."""
     engine: Engine

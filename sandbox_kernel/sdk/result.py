@@ -135,7 +135,7 @@ class Result:
         return JsonText.of(self.to_dict())
 
     def __getitem__(self, name: str) -> Any:
-        """Return an attribute by its name, as in `result["png"]`. Raises KeyError for what is none."""
+        """Return an attribute by its name, as in `result["png"]`. Raises KeyError for another name."""
         if name in _FORMATS or name in {"pdf", "chart", "data", "extra", "is_main_result"}:
             return getattr(self, name)
         raise KeyError(name)

@@ -46,7 +46,7 @@ Run = Callable[..., Awaitable[Execution]]
 MODULE = "_sandbox_commands"
 """The name of `container/shell_commands.py` in the kernel."""
 REQUEST_SECONDS = 60.0
-"""What a cell of ours may take at most; an honest one needs milliseconds."""
+"""Most seconds of an internal cell; an honest sandbox needs milliseconds."""
 FIRST_WAIT, LONGEST_WAIT = 0.05, 0.5
 """Seconds a cell waits for news of a command; a cell of the caller's waits as long."""
 INPUT_BYTES = 256 << 10
@@ -130,7 +130,7 @@ class CommandRequests:
     def _asked(self, asking: asyncio.Task[dict[str, Any]]) -> None:
         self._asking.discard(asking)
         if not asking.cancelled():
-            asking.exception()  # whoever waits is told; nobody is, if the caller was cancelled
+            asking.exception()  # a waiting caller gets it; a cancelled one needs none
 
     async def ask(self, op: str, reads: str = "", **fields: Any) -> dict[str, Any]:
         """Ask one question. Raises `CommandError` for an answer that is none, and what ended the cell that asked."""
@@ -235,7 +235,7 @@ class Following:
         return self.exit_code is not None
 
     def text(self, stream: str) -> str | None:
-        """What it said on a stream until now, as far as it was fetched; None if that is not kept."""
+        """The output of a stream that was fetched until now; None if it is not kept."""
         return "".join(self._kept[stream]) if self._retain else None
 
     async def step(self) -> list[Said]:
@@ -350,7 +350,7 @@ class ProcessInfo(NamedTuple):
 
 
 async def _hear(kind: str, value: object) -> None:
-    """Nobody wants to hear of a cell of ours before its end."""
+    """Ignore the messages of an internal cell before its end."""
 
 
 def _install() -> str:

@@ -49,11 +49,11 @@ class Snapshot:
     """Seconds since 1970."""
     bytes: int
     about: Mapping[str, Any]
-    """What whoever took it says of it: plain JSON."""
+    """The data that its maker stored with it: plain JSON."""
 
 
 class Missed(NamedTuple):
-    """What of a cell's output nobody kept."""
+    """The part of a cell's output that was dropped."""
 
     messages: int = 0
     bytes: int = 0
@@ -67,7 +67,7 @@ class Keywords(SettingKeywords, total=False):
     detached: bool | AttachedSandbox | None
     """Whether it outlives this process: a broker keeps it until its lifetime is over."""
     lifetime: str | float | None
-    """How long a detached one lasts from its start on; one hour if nothing is said."""
+    """How long a detached sandbox lasts from its start on; one hour by default."""
     metadata: Mapping[str, str] | None
     """Texts to find it by."""
     envs: Mapping[str, str] | None
@@ -107,7 +107,7 @@ class SandboxInfo:
     detached: bool = False
     """Whether it outlives the process that uses it."""
     owned: bool = True
-    """Whether a process uses it; a detached one may be nobody's."""
+    """Whether a process uses it; a detached sandbox may have no owner."""
     busy: bool = False
     """Whether a cell runs in it."""
 
@@ -169,7 +169,7 @@ class SandboxUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellUsage:
-    """What one cell used, as far as it is known. A cell can make its sandbox lie: figures for people."""
+    """What one cell used; None where it is not known. A cell can make its sandbox lie: figures for people."""
 
     cpu_seconds: float | None = None
     memory_peak_bytes: int | None = None
@@ -189,7 +189,7 @@ class NetworkDenial:
     reason: str
     """With the rule to add, where there is one."""
     host: str | None = None
-    """What it was for, as far as that could be read."""
+    """The host that was requested, if it could be read."""
     port: int | None = None
 
 

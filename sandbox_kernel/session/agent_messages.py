@@ -29,14 +29,14 @@ def count(value: object, most: int) -> int | None:
 
 
 def seconds(value: object) -> float | None:
-    """Return a duration, None for what is none: NaN and infinity compare as false."""
+    """Return a duration, None for any other value: NaN and infinity compare as false."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if 0 <= value <= LONGEST_SECONDS else None
 
 
 def text(value: object, longest: int) -> str:
-    """Return the end of a text, "" for what is none."""
+    """Return the end of a text, "" for any other value."""
     return value[-longest:] if type(value) is str else ""
 
 

@@ -1,6 +1,6 @@
 """The states of one container, from its order to its end, and what may follow what.
 
-Pure: one table. What is not in it is a defect of ours, and refused.
+Pure: one table. A transition that is not in it is a bug, and refused.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ class Lifecycle:
         except OSError as failure:
             error = EngineUnavailable(EndCode.ENGINE_UNAVAILABLE, f"the container engine cannot be asked: {failure}")
         except Exception as defect:
-            # What an engine says may find one of ours; waiting requests must be answered in any case.
+            # An engine's answer may trigger a bug here; waiting requests must be answered in any case.
             log_defect("the start of a sandbox", defect)
             error = EngineError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at starting a sandbox: {defect!r}")
         else:
@@ -334,7 +334,7 @@ class Lifecycle:
         except SandboxError as failure:
             return failure
         except Exception as defect:
-            # What a sandbox sends may find a defect of ours; its cells must end in any case.
+            # A sandbox's message may trigger a bug here; its cells must end in any case.
             log_defect("what a sandbox sent", defect)
             return SandboxDied(EndCode.DEFECT.note(what=repr(defect)), kept=Survived.NOTHING)
         finally:

@@ -1,4 +1,4 @@
-"""Tables of states: what may follow what. What is not in a table is a defect of ours, and refused."""
+"""Tables of states and their transitions. A transition that is not in a table is a bug, and refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a session needs of this machine, checked row by row, with a remedy for each row that is wrong.
 
-What can be said from what the engine says of itself is said by pure functions; the last rows come from a real start.
+Rows about the engine's own report come from pure functions; the last rows come from a real start.
 Imports config, install and the engine; prints nothing.
 """
 
@@ -106,7 +106,7 @@ def diagnose(
     """Check everything, within two minutes; leaves nothing behind.
 
     The kernelspec is the one in `folder`, or else the one that front ends find by `name`. `given` are those of the
-    settings that whoever asks gave, for what it is told to type. `line_by_line` starts a sandbox only for its
+    settings that the caller gave; remedies repeat them. `line_by_line` starts a sandbox only for its
     attestation. Without it the first cell has to do: no cell runs in a sandbox that lacks one.
     """
 
@@ -213,7 +213,7 @@ def _limits(info: EngineInfo) -> DoctorCheck:
 
 
 def _sockets(info: EngineInfo) -> list[DoctorCheck]:
-    """Say so where nobody limits what TCP and UDP hold: version 1 does not count it as memory."""
+    """Warn where nothing limits the memory of TCP and UDP: cgroup version 1 does not count it."""
     if info.cgroup_version != "1" or os.geteuid() == 0:
         return []
     found = "cgroup v1: memory of TCP and UDP sockets is limited for all sandboxes together; root's broker limits each"

@@ -61,7 +61,7 @@ class ImageKernelspec:
 
     @classmethod
     def unseen(cls, kernel: str) -> ImageKernelspec:
-        """Return what is shown of a kernel of which nobody has said anything."""
+        """Return the entry of a kernel whose image was not asked: its name alone."""
         return cls(kernel, kernel[:40])
 
     @classmethod

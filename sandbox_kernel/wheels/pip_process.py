@@ -191,7 +191,7 @@ class Pip:
 
 
 def fitting(target: WheelTarget) -> list[str]:
-    """Return the options by which pip takes what runs there, and wheels only; it asks nobody and says little."""
+    """Return pip's options for wheels of that target alone; pip asks for no input and prints little."""
     platforms = [f"--platform={tag}" for tag in platform_tags(target)]
     chosen = ["--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}", *platforms]
     return [*chosen, "--quiet", "--disable-pip-version-check", "--no-input"]

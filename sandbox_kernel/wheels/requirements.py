@@ -223,7 +223,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def _written(text: str, parsed: Requirement) -> str:
-    """Return a requirement as one line of ours, of which pip reads what was parsed here and nothing else."""
+    """Return a requirement, written again as one line: pip reads what was parsed here and nothing else."""
     line = str(parsed)
     if not _PLAIN.fullmatch(text) or not _PLAIN.fullmatch(line) or "${" in line:
         _refuse("a name, a version or a marker has no escapes, and no characters beyond ASCII")

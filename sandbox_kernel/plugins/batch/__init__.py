@@ -12,5 +12,5 @@
 - `output_stream`: stdout and stderr, for readers that pause or go.
 - `progress`: What a run says while it runs.
 - `run`: One run: a sandbox, the inputs, the cells, and at every moment a notebook and a report.
-- `command`: `sandbox-kernel run SOURCE`: options, signals, and what is said at the end.
+- `command`: `sandbox-kernel run SOURCE`: options, signals, and the summary at the end.
 """

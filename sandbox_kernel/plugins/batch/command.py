@@ -72,7 +72,7 @@ def _subjects(report: RunReport) -> list[tuple[str, str]]:
 
 
 def _predicate(report: RunReport) -> dict[str, Any]:
-    """Return what is said of the run: all of its report but places of this machine, and what its sandbox showed."""
+    """Return the statement of the run: its report without paths of this machine, and its sandbox's attestation."""
     said = report.to_json()
     for name in ("schema", "notebook", "output"):
         del said[name]
@@ -251,7 +251,7 @@ def _unbrought(plan: RunPlan) -> list[str]:
     from .source_notebook import is_run
 
     if plan.settings.uploads is not None:
-        return []  # which has what nobody knows yet
+        return []  # whose files are not known yet
     brought = {file.path for file in plan.inputs.files}
     brought |= {
         "/".join(parts[:depth]) for parts in (path.split("/") for path in brought) for depth in range(len(parts))

@@ -20,7 +20,7 @@ PIECE = 4096
 """PIPE_BUF, see pipe(7): a pipe that is ready takes so many bytes at once."""
 STEP_SECONDS = 0.02
 MAX_KEPT = 1 << 20
-"""Bytes kept for a reader that pauses; what is said beyond that is lost."""
+"""Bytes kept for a reader that pauses; further output is lost."""
 
 
 class OutputStream:

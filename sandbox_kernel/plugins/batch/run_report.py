@@ -202,7 +202,7 @@ class OutputFile:
             self._folder, self._name = (folder, path.name) if folder is not None else open_parent(path)
 
     def write(self, text: str) -> str:
-        """Write; whoever reads the file finds the old one or the new one. Return its SHA-256.
+        """Write atomically: a reader finds the old file or the new one. Return its SHA-256.
 
         Raises `ConfigurationError`.
         """

@@ -2,7 +2,7 @@
 
 Nothing of the machine keeps such a folder's size, so it is looked at, and the setting `limits` has to accept that. The
 folder that a sandbox has lies in one that others cannot enter, whatever rights a cell gives to its own: what a cell
-marks as setuid there is this user's, and nobody else's to run.
+marks as setuid there no other user can run.
 It also runs as a script, which removes one folder (`python -I -S scratch_folder.py FOLDER`), and imports the standard
 library only, unless it makes one.
 """

@@ -2,7 +2,7 @@
 
 A dataset is an overlay of the sandbox's own, so no other process's opening of the same files is among its events. The
 sandbox cannot see, hold or stop what is heard here, and only hears are asked for: no event waits for an answer. The
-queue is the kernel's and bounded; what does not fit is said as such. Each event comes with an open file, which is
+queue is the kernel's and bounded; an overflow is reported. Each event comes with an open file, which is
 closed at once and never read. Needs CAP_SYS_ADMIN. Standard library and core only.
 """
 
@@ -45,9 +45,9 @@ class DatasetWatch:
         self._mounts = dict(mounts)
         self.partial = partial
         self.overflowed = False
-        """The queue was full: more was opened than is said."""
+        """The queue was full: events are missing."""
         self.elsewhere = 0
-        """What was opened at a path that is none of the datasets' in the sandbox."""
+        """How many files were opened by a path outside of the datasets."""
         self.fd = _call("fanotify_init", ctypes.c_uint(_CLOEXEC | _NONBLOCK), ctypes.c_uint(_FLAGS))
         self._own: set[int] = set()
         """The mounts on this side, by their numbers: what comes through them is of this machine's own processes."""

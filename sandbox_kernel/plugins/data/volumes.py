@@ -104,7 +104,7 @@ class Volumes:
                 try:
                     fd = self._open(folder, name, os.O_RDONLY)
                 except EngineError:
-                    continue  # removed just now, or no file of ours: whoever names it is told
+                    continue  # removed just now, or no volume: using its name is an error
                 with _closing(fd):
                     found.append(Volume(name, os.fstat(fd).st_size, _used(fd), users(fd)))
         return tuple(found)

@@ -117,7 +117,7 @@ def check(reply: dict[str, Any], file: str) -> dict[str, Any]:
 FIRST_WAIT, LONGEST_WAIT, SHARED_WAIT = 0.2, 1.0, 0.05
 """Seconds a cell waits for a command: the first one, the later ones, and any while another request stands in line."""
 REQUEST_SECONDS = 60.0
-"""What a cell of ours may take at most; an honest one needs milliseconds."""
+"""Most seconds of an internal cell; an honest sandbox needs milliseconds."""
 DEFAULTS = {"idle_timeout": "24h"}
 """A model may think for longer than people do, and a sandbox that ended has lost the files of its sample."""
 
@@ -296,7 +296,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
             raise SandboxUnavailableError(self._lost)
 
     async def _run(self, code: str, reads: str) -> str:
-        """Run a cell of ours and return what it printed."""
+        """Run an internal cell and return its output."""
         from ...sdk.client import run_for
 
         self._check_there()

@@ -1,7 +1,7 @@
 """The tools of an MCP server as functions of cells: `Sandbox(tools=McpTools("my-server"))`.
 
 The server is connected to when the tools are made, on a loop of its own in a thread, so that they serve blocking and
-awaited sandboxes. What it says of its tools is text for whoever reads it, and arguments are checked by their schema.
+awaited sandboxes. Its descriptions of tools are untrusted text, and arguments are checked by their schema.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class ClusterApi:
         connector = aiohttp.TCPConnector(
             limit=0,  # each sandbox has a connection of its own
             ssl=theirs._ssl,  # type: ignore[union-attr]  # noqa: SLF001 (what the file says of certificates)
-            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,  # else one whose answer nobody waits for is closed by nobody
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,  # else a connection with an unread answer stays open
         )
         self._own = aiohttp.ClientSession(connector=connector, trace_configs=[traces])
 
@@ -350,7 +350,7 @@ def parsed(text: bytes) -> dict[str, Any] | None:
 
 
 def listed(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the objects of a list. Raises `EngineError` for what is none: nobody is told then that all are gone."""
+    """Return the objects of a list. Raises `EngineError` if it is no list: pods must not look gone then."""
     found = answer.get("items") or []
     metadata = answer.get("metadata")
     is_one = isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str)
@@ -362,14 +362,14 @@ def listed(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def known(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of the cluster's. Raises `EngineError` for what is none."""
+    """Return an object of the cluster's. Raises `EngineError` if the answer is none."""
     if not _is_object(answer):
         raise _unknown("an object of the cluster's is none")
     return answer
 
 
 def _event(line: bytes) -> dict[str, Any]:
-    """Return an event of a watch. Raises `EngineError` for what is none."""
+    """Return an event of a watch. Raises `EngineError` for another line."""
     event = parsed(line)
     if event is None or not isinstance(event.get("object"), dict) or not isinstance(event.get("type"), str):
         raise _unknown("an event of a watch is none")

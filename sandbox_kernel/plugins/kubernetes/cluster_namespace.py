@@ -86,7 +86,7 @@ class Cluster:
 
     async def _close(self) -> None:
         await self._tasks.close()
-        await self.api.close()  # first: a watch that is cancelled leaves its connection to be closed by nobody
+        await self.api.close()  # first: a cancelled watch would leave its connection open
         await self.watch.close()
         await self.claimed.close()
 
@@ -186,7 +186,7 @@ def row(pod: Mapping[str, Any]) -> Listed:
 
 
 def _age(began: str) -> int:
-    """Return the seconds since a time of the cluster's, 0 for what is none: nothing is deleted for its age then."""
+    """Return the seconds since a time of the cluster's, 0 for a text that is no time: its pod stays."""
     try:
         return max(0, int(time.time() - datetime.fromisoformat(began).timestamp()))
     except (ValueError, OverflowError):

@@ -27,7 +27,7 @@ AT_ONCE = 8
 
 
 class PodReaper:
-    """Deletes what has ended in one namespace, whoever made it."""
+    """Deletes ended pods of one namespace, of any owner."""
 
     def __init__(self, cluster: Cluster, told: Callable[[str], None]) -> None:
         self._cluster, self._told = cluster, told

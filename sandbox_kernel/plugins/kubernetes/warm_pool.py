@@ -29,7 +29,7 @@ POOL = "pool"
 
 
 def waiting(spec: SandboxSpec) -> SandboxSpec | None:
-    """Return what a pool's pod is of which a session could take one; None if it asks for something of its own."""
+    """Return the spec of a pool's pod that would suit a session; None if the session has parts of its own."""
     made_of = spec.made_of
     if made_of is None or made_of.inside is not None or made_of.variables or spec.environment or spec.attached:
         return None

@@ -22,7 +22,7 @@ from ...core.model import Settings
 from .settings import MonitorSettings
 
 MAX_WAITING = 100
-"""Alerts that wait to be sent; of one more, it is said that it was lost."""
+"""Most alerts that wait to be sent; a further one is reported as lost."""
 TRIES, FIRST_PAUSE = 5, 1.0
 """The pause doubles: an alert is given up after 15 s of pauses and five tries."""
 TRY_SECONDS = 10.0

@@ -7,7 +7,7 @@ asks for it.
 - `settings`: How the network is written: rules, where secrets are found, and the host's own proxy.
 - `codes`: Why a connection, a request or an answer is refused.
 - `session_network`: What one session's sandboxes have of the network, and what serves their connections.
-- `connection_reporter`: What is said of a connection: to the audit, to the person, to the caller.
+- `connection_reporter`: Reports of a connection: to the audit, to the person, to the caller.
 - `interfaces`: Protocols: a connection as four methods, an HTTP request and its answer, and who looks at them.
 - `secret_value`: The value of a secret: read once on the host, and shown to nobody.
 - `secret_finder`: Finds values in a text, also in codings that lie in each other.

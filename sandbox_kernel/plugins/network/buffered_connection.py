@@ -48,7 +48,7 @@ class Buffered:
         return bool(self._kept)
 
     async def head(self) -> bytes:
-        """Return the next head with its empty line. Raises Refused for what is none, or too large."""
+        """Return the next head with its empty line. Raises Refused if it is malformed or too large."""
         data = bytearray(await self.receive())
         if not _FIRST.match(data):
             raise RefusedConnection(NetworkCode.NOT_HTTP.note())

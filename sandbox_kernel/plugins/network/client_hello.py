@@ -115,7 +115,7 @@ class HelloReader:
 
 
 def parse(body: bytes) -> ClientHello:
-    """Return what a hello says, of which `body` is all but its first four bytes. Raises Refused."""
+    """Parse a client hello; `body` is all of it but its first four bytes. Raises Refused."""
     reader = _Bytes(body)
     reader.take(2 + 32)
     if len(reader.vector(1)) > 32:

@@ -1,4 +1,4 @@
-"""What is said of the connections of a session: a line of its audit, a line for the person, a call for the caller."""
+"""Reports of a session's connections: a line of its audit, a line for the person, a call for the caller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reporter(Protocol):
 
 
 class SessionReporter:
-    """The `Reporter` of one session, of which the caller hears what was denied."""
+    """The `Reporter` of one session. It tells the caller of denied connections."""
 
     def __init__(self, session: SessionHandle, heard: Heard | None = None) -> None:
         self._emit = session.emit

@@ -1,6 +1,6 @@
 """Names into addresses: the resolver of the system, in threads, a few at a time and each for a bounded time.
 
-Decides nothing: whoever asks holds every address against the rules, and dials what was checked.
+Decides nothing: the caller compares every address with the rules, and dials the checked address.
 """
 
 from __future__ import annotations

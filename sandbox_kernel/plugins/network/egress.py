@@ -100,7 +100,7 @@ LINGER_SECONDS = 2.0
 LINGER_BYTES = 1 << 20
 """How long, and for how much, a client that still sends is listened to, so that it reads why nobody wants that."""
 MAX_TOLD = 100
-"""Hosts of which a cell is told."""
+"""Most reports on connections that one cell is told."""
 CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -343,7 +343,7 @@ class _Connection:
         self._egress.refused(note, self._cell, self._target, **self._figures())
         await self._client.send(refusal(note) if spoken is None else spoken)
 
-    # --- what is said of it ---
+    # --- reports ---
 
     def _request_passed(self, passed: Passed) -> None:
         """Note one request of a relay."""

@@ -1,4 +1,4 @@
-"""HTTP requests of one connection, one after another: each is decided anew, and every byte is written anew.
+"""HTTP requests of one connection, one after another: each is decided by itself, parsed and written again.
 
 Neither side's bytes reach the other: h11 reads them, and h11 writes what was read. So both ends of what goes out mean
 the same by it. Works on any `Duplex`, plain or within TLS, and knows neither sockets nor names of the network's.

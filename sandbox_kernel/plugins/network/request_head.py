@@ -27,7 +27,7 @@ HOP_BY_HOP = frozenset(
         b"content-length", b"host",
     )
 )  # fmt: skip
-"""Of one connection, or written anew; and so is whatever begins with `proxy-`, or is named by a Connection header."""
+"""Headers of one connection, or written by us: dropped, as are `proxy-...` and those that a Connection header names."""
 
 METHOD_HEADERS = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
 """In which many frameworks take another method than that of the request."""

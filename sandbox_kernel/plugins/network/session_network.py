@@ -48,7 +48,7 @@ _BUNDLES = (
 )
 """Each is read by somebody who reads none of the others."""
 _MANNERS = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""No question that nobody can answer, and no request that nobody asked for."""
+"""pip and git ask nothing, and pip looks for no newer version of itself."""
 _NO_METADATA = {"AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true"}
 """For boto3 and google-auth, which ask for a machine's credentials where code has none: a violation nobody meant."""
 _METADATA = ("169.254.169.254", "metadata.google.internal")

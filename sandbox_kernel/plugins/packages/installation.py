@@ -58,7 +58,7 @@ MAX_METADATA = 8 * MIB
 
 
 def check_wheel(path: Path, name: str, version: str, limit: int) -> int:
-    """Return how many bytes a wheel takes unpacked. Raises `ConfigurationError` for one that is none, or too large."""
+    """Return how many bytes a wheel takes unpacked. Raises `ConfigurationError` if it is no wheel, or too large."""
     try:
         if canonicalize_name(parse_wheel_filename(path.name)[0]) != canonicalize_name(name):
             raise _improper(path, "it has the name of another package")
@@ -135,7 +135,7 @@ _ARCHITECTURES = frozenset({"x86_64", "aarch64"})
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """What a sandbox has, as it says itself: one that lies gets what it does not fit."""
+    """The packages of a sandbox, by its own word. A sandbox that lies gets wheels that do not fit."""
 
     target: WheelTarget
     versions: Mapping[str, str]
@@ -455,13 +455,13 @@ def line() -> str:
 
 
 def question(**fields: object) -> str:
-    """Return a cell of ours that asks what is inside, and prints the answer."""
+    """Return an internal cell that asks what is installed, and prints the answer."""
     source = f"{source_inside()}\nanswer({json.dumps(fields)!r})\n"
     return f"exec({source!r}, {{'__name__': {MODULE!r}}})"
 
 
 INSIDE_SECONDS = 120.0
-"""What the sandbox may take to say what it has, and to unpack what came."""
+"""Most seconds of a sandbox to list its packages, and to unpack wheels."""
 
 
 class Packages:
@@ -493,7 +493,7 @@ class Packages:
         """Return what the sandbox says, None if that is no answer."""
 
         async def hear(kind: str, value: object) -> None:
-            """Nobody wants to hear of anything before the end."""
+            """Ignore all messages before the end."""
 
         execution = await self._instance.run(code, INSIDE_SECONDS, False, frozenset(), hear, reads="")
         with suppress(AnswerError):

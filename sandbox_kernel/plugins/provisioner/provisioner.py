@@ -63,7 +63,7 @@ class SandboxProvisioner(LocalProvisioner):
         argv, name = self.kernel_spec.argv, self._manager.kernel_name
         try:
             values: dict[str, Any] = {}
-            if is_ours(argv):  # it is started with what it says, and not within a second kernel of ours
+            if is_ours(argv):  # use its own settings, and start no kernel within a kernel
                 values = values_in(argv)
             elif self.kernel_spec.language.lower() != PYTHON:
                 values = {"kernel": name}

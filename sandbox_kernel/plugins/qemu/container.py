@@ -173,7 +173,7 @@ class QemuContainer(Hibernation):
         return {module for number, module in enumerate(modules, 2) if number in drew}
 
     def claim(self) -> None:
-        """Tell an agent that waits, and is a copy, that it has an owner: it begins anew, and shows what it is."""
+        """Tell an agent that waits, and is a copy, that it has an owner: it resets itself, and reports."""
         self._nonce = secrets.token_hex(16)
         claim = json.dumps({"op": "claim", "nonce": self._nonce}).encode()
         data = b"".join(wire.encode(wire.AGENT, [claim]))

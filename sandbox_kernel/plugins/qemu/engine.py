@@ -89,7 +89,7 @@ NICENESS = 15
 PATIENCE = 5.0
 """How many times as long that one may take to start."""
 UNFIT = frozenset({EndCode.ENGINE_FAILED, EndCode.ENGINE_SILENT})
-"""What is said of a machine whose state cannot be read, or does not come to life."""
+"""The codes of a machine whose state cannot be read, or does not start."""
 
 
 class QemuEngine(BubblewrapEngine):

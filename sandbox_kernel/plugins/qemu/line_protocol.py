@@ -13,7 +13,7 @@ from ...core.descriptors import send_fds
 READ_BYTES = 65536
 LINE_BYTES = 256 << 10
 MAX_BYTES = 8 << 20
-"""What is read without a question of ours in between: a channel that says more than this has nothing to say."""
+"""Most bytes that are read between two of our questions: a channel with more is broken."""
 
 
 class LineChannel:

@@ -1,6 +1,6 @@
 """QEMU's monitor (QMP), which only the host reaches: standing still, going on, and writing a machine's state down.
 
-QEMU says nothing there before it is asked. What it answers is read as the work of whoever has taken QEMU over.
+QEMU writes nothing there unasked. Its answers are parsed as an attacker's, who may control QEMU.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class QmpMonitor:
     async def write_down(self, fd: int, most: int) -> None:
         """Write the machine's state to a file; the machine stands still afterwards. Raises `EngineError`.
 
-        Whoever has taken QEMU over writes what it likes: more than `most` bytes are no state, and not waited for.
+        A QEMU that an attacker controls may write without end: more than `most` bytes are an error.
         """
         seconds = seconds_for(most)
         try:

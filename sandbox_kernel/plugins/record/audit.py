@@ -81,7 +81,7 @@ class EventCounters:
             self._files[way].append({"path": event.path[:MAX_PATH], "bytes": size, "sha256": sha256})
 
     def take(self) -> dict[str, Any]:
-        """Return what was counted as fields of a line, and begin anew."""
+        """Return the counts as fields of a line, and reset them."""
         fields: dict[str, Any] = {
             "codes": dict(self._codes),
             "files_in": self._files["in"],
@@ -209,8 +209,8 @@ class Audit:
         """Append one line: the time, the session, `event`, and the fields.
 
         How many there are is bounded for each event, or for each `room` that is named. `first` says what the line is
-        about: a word of ours, of which each cell has its first line whatever else there is, and a name that a cell may
-        have invented, of which the first line takes no room from the second.
+        about, as (category, name). Each cell has the first line of each category. A cell may have invented names, so
+        the first lines of names have a bound of their own.
         """
         if self._file is None:
             return

@@ -36,7 +36,7 @@ class RecordCode(Code):
     AUDIT_ALTERED = "violation", "the file had been altered before a session continued it", _COMPARE
     AUDIT_UNREADABLE = "failure", "the audit cannot be read", "Name the file that the setting `audit` names."
 
-    # --- what happens to an audit without anybody's fault, and is said ---
+    # --- accidents of an audit ---
     LINE_TORN = "notice", "a line was cut off while it was written, and the next one says so", _NOTHING
     END_TORN = "notice", "the last line is incomplete: cut off while it was written, or added", _NOTHING
     LINES_LOST = "notice", "lines could not be written, and their number is given", "Check the host's disk."

@@ -102,7 +102,7 @@ def check_key(path: str) -> Path:
 
 
 def parse_public(text: str) -> str | None:
-    """Return a public key that is written as text, None for what is none."""
+    """Return a public key that is written as text, None for any other text."""
     match = _PUBLIC.fullmatch(text)
     return match[1].lower() if match else None
 

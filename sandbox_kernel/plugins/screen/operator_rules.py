@@ -1,6 +1,6 @@
 """An operator's file of rules: TOML that adds rules, weighs them, switches them off, and lists modules.
 
-Pure: it is given the text. What is wrong with it is said, with the place in the file.
+Pure: it is given the text. Errors name the place in the file.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def _variables(settings: Settings) -> list[str]:
 
 
 def as_tried(settings: Settings, results: Path) -> Settings:
-    """Return the settings with a folder of ours, with nobody to be alerted, and with room for many attacks."""
+    """Return the settings with a folder for results, without alerts, and with room for many attacks."""
     limits = settings.limits
     limits = replace(
         limits,

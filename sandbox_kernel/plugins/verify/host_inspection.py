@@ -63,7 +63,7 @@ def processes(container: str, shown: Shown) -> list[SandboxProcess]:
 def members(container: str, shown: Shown) -> set[int]:
     """Return the numbers of its processes, found by its identity in their control groups, and by its engine."""
     found = set(shown.inside)
-    if _IDENTITY.fullmatch(container):  # one that is none has no members
+    if _IDENTITY.fullmatch(container):  # a name that is no container id has no members
         found |= {pid for pid, groups in _everybody() if container in groups}
     return found - shown.own
 

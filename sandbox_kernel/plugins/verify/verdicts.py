@@ -80,7 +80,7 @@ def of_attacks(
     openings: Mapping[str, str] = NOTHING,
     differences: Mapping[str, str] = NOTHING,
 ) -> ProbeFinding:
-    """Judge what the sandbox says of a probe's attacks. One that got out, or of which nothing is said, fails it.
+    """Judge a sandbox's reports on a probe's attacks. An attack that got out, or has no report, fails the probe.
 
     `openings` are attacks that find something with this engine, and why that is no way out; `differences` are those
     that it refuses in another word.
@@ -125,7 +125,7 @@ def _some(texts: list[str], between: str = ", ") -> str:
 def complete(found: Iterable[ProbeFinding], wanted: Iterable[Probe] = PROBES) -> list[ProbeFinding]:
     """Return a finding for each probe that was wanted, in the order of the table; one without any has failed.
 
-    Of several, one that failed counts: what the host saw is not taken back by what a sandbox says.
+    Of several, one that failed counts: a sandbox's report never overrides the host's.
     """
     by_code: dict[str, ProbeFinding] = {}
     for one in found:

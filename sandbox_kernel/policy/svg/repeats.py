@@ -156,7 +156,7 @@ def declarations(text: str) -> Iterator[tuple[str, str]]:
 
 
 def length(value: str | None) -> float | None:
-    """Return a length in CSS pixels, None for what is none, or depends on something else."""
+    """Return a length in CSS pixels, None for another text, and for a length that depends on something else."""
     found = _LENGTH.fullmatch(value) if value else None
     return float(found[1]) * _UNITS.get(found[2] or "px", 1.0) if found else None
 

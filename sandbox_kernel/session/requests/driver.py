@@ -433,7 +433,7 @@ class Requests:
                 await step()
             except SandboxError as failure:
                 self._go(self.machine.step_failed, request, failure)
-            except Exception as defect:  # the last step: one before it met a defect of ours
+            except Exception as defect:  # the last step: an earlier one met a bug
                 self._defect("the end of a cell", defect)
                 self._go(self.machine.step_failed, request, SandboxError(EndCode.PLATFORM_FAILED, repr(defect)))
             finally:

@@ -1,6 +1,6 @@
 """The states of one request, from its arrival to its reply, and what may follow what.
 
-Pure: one table. What is not in it is a defect of ours, and refused. Callers check the state first.
+Pure: one table. A transition that is not in it is a bug, and refused. Callers check the state first.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def with_more(
 
 @contextmanager
 def lent(home: Path) -> Iterator[int | None]:
-    """Let nobody write to a folder while root lets code of packages run, and nobody's it is not afterwards."""
+    """Give a folder to the user `nobody` while root runs code of packages, and take it back afterwards."""
     if os.geteuid() != 0:
         yield None
         return

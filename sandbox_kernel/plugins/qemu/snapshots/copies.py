@@ -140,6 +140,6 @@ async def _saved(sandbox: Instance, fd: int) -> dict[str, Any]:
 
 @cache
 def reseeding() -> str:
-    """Return a cell of ours by which a copy of a kernel draws random numbers of its own, before its first cell."""
+    """Return an internal cell that reseeds a copied kernel before its first cell."""
     source = (PACKAGE / "plugins" / "qemu" / "inside" / "reseed.py").read_text(encoding="utf-8")
     return packed_line(f"{source}\nreseed()\n", "reseed")

@@ -57,7 +57,7 @@ def _say(text: str) -> None:
 
 
 def _spec(about: Any) -> dict[str, str]:
-    """Return what is said of its sandbox, as far as that is text."""
+    """Return the fields of its sandbox's spec that are text."""
     spec = about.get("spec") if isinstance(about, dict) else None
     given = spec if isinstance(spec, dict) else {}
     return {name: str(given[name])[:200] for name in ("engine", "image") if isinstance(given.get(name), str)}

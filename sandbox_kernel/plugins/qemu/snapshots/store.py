@@ -177,7 +177,7 @@ class Store:
             raise FileRefused(SnapshotCode.SNAPSHOT_NO_ROOM.note(why="the disk is full"), limit=f"{free} that are free")
 
     def _tidy(self, folder: Folder) -> int:
-        """Remove what is too old, and drafts that nobody holds. The lock is held."""
+        """Remove old snapshots, and drafts without an owner. The caller holds the lock."""
         count = 0
         for name in names(folder, every=True):
             with suppress(OSError):  # what cannot be removed is no reason to refuse the others

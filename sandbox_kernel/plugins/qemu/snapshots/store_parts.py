@@ -38,7 +38,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @contextmanager
 def said(path: str) -> Iterator[None]:
-    """Say what the system refuses, in words of ours."""
+    """Translate errors of the system into `FileRefused`."""
     try:
         yield
     except OSError as error:
@@ -210,7 +210,7 @@ def remove(folder: Folder, name: str) -> bool:
     """Remove a snapshot or a draft, and of it our own two files; return whether there was one.
 
     What is no folder goes by itself, a link without what it leads to. A file that somebody else has put beside ours
-    stays, and its folder with it: nobody's snapshot any more, and in nobody's way but a new one's of that name.
+    stays, and its folder with it. It is no snapshot any more, and only a new one of that name meets it.
     """
     try:
         place = os.open(name, FOLDER, dir_fd=folder.handle)
