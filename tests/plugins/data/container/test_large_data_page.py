@@ -64,7 +64,7 @@ def test_the_example_with_a_volume_runs_and_leaves_none(tmp_path: Path) -> None:
     """The lines of the page in their order, by their own programs, for an account that has nothing yet."""
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     begin = text.index("    sandbox-kernel volumes create")
-    lines = text[begin : text.index("The room stays reserved", begin)]
+    lines = text[begin : text.index("- **Modes.**", begin)]
     names = {name: f"{name}-of-{os.getpid()}" for name in ("models", "copy")}  # the folder is this user's own
     for name, other in names.items():
         lines = re.sub(rf"(?<![./]){name}(?=[ \"/])|(?<=volumes/){name}", other, lines)
