@@ -408,6 +408,7 @@ MERGED_PAGES = {
     "librechat": "chat",
     "limits": "outputs",
     "measurements": "figures",
+    "notebooks": "batch",
     "open-webui": "chat",
     "packages": "images",
     "provisioner": "jupyterlab",

@@ -119,7 +119,7 @@ def test_nbclient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path)
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share/jupyter"))
     monkeypatch.chdir(tmp_path)
-    example("docs/notebooks.md")
+    example("docs/batch.md")
     [done] = nbformat.read("done.ipynb", as_version=4).cells
     assert done.outputs[0].text == "42\n"
     assert not containers_of(os.getpid())
