@@ -18,6 +18,7 @@ import pytest
 import sandbox_kernel
 from sandbox_kernel import __version__, cli, server_extension
 from sandbox_kernel.cli.program import parse, parser
+from sandbox_kernel.cli.subcommands import MERGED_PAGES
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import errors
 from sandbox_kernel.core.codes import TABLE, Code
@@ -108,6 +109,13 @@ def test_links_lead_from_the_readme_to_every_page() -> None:
         found = {os.path.normpath(Path(name).parent / link) for link in links if "://" not in link}
         ahead += sorted(found - reached - set(ahead))
     assert set(PAGES) <= reached
+
+
+def test_a_merged_page_is_found_by_the_name_that_it_had(capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in MERGED_PAGES.items():
+        assert (f"docs/{old}.md" in PAGES, f"docs/{new}.md" in PAGES) == (False, True), old
+    assert cli.main(["docs", "docs/limits.md"]) == 0
+    assert capsys.readouterr().out == read("docs/outputs.md")
 
 
 def sandbox_commands() -> list[str]:
