@@ -5,6 +5,7 @@
 - `heap`: Memory that large messages took, kept for the next one.
 - `peer_check`: Who may connect to the kernel's sockets: this user's processes, judged before their first frame.
 - `kept_ports`: The sockets on which clients knock, open from one kernel process to the next.
+- `fork_server`: A process that has loaded what kernels load, and forks itself into each of them.
 - `front_sockets`: The five ZMQ sockets: binding, reading from asyncio, and signatures, of which none counts twice.
 - `file_messages`: Files of scratch over the control channel, chunk by chunk.
 - `large_outputs`: What a page does not bear: a file of scratch, and its end shown.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolve
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError, wrong_argument
+from ..core.kernel_command import PROVISIONER
 from ..core.model import Settings, format_bytes
 from ..core.package_files import PACKAGE, brought
 from ..core.version import __version__
@@ -181,6 +182,9 @@ def install(
     python = sys.executable
     language = seen.language if seen else None
     spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python), language=language)
+    if prefix is not None and Path(prefix).resolve() == Path(sys.prefix).resolve():
+        # Only here does each Jupyter that lists the kernel have the provisioner, without which it could not start it.
+        spec["metadata"]["kernel_provisioner"] = {"provisioner_name": PROVISIONER}
     with tempfile.TemporaryDirectory(prefix="sandbox-kernel-") as scratch:
         source = Path(scratch, "kernelspec")
         shutil.copytree(brought("kernelspec"), source)

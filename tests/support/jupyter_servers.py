@@ -26,6 +26,8 @@ from tests.support.kernels import eventually, install
 EXTENSION = "--ServerApp.jpserver_extensions={'sandbox_kernel.server_extension': True}"
 EXAMPLE = ROOT / "docs/examples/server_client.py"
 
+FORK_SERVER = "sandbox_kernel.kernel.fork_server"
+
 
 class Server:
     """A Jupyter Server on loopback, and what it was started with."""
@@ -34,7 +36,13 @@ class Server:
         self.process, self.url, self.token = process, url, token
 
     def kernels(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
+        """Return the processes of its kernels: its own children, and those of its fork servers."""
+        children = psutil.Process(self.process.pid).children()
+        servers = [one for one in children if FORK_SERVER in one.cmdline()]
+        return [
+            *(one for one in children if one not in servers),
+            *(one for server in servers for one in server.children()),
+        ]
 
 
 def listens(port: int) -> bool:

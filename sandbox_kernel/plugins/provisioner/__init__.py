@@ -1,5 +1,6 @@
 """A provisioner for Jupyter: it starts any kernelspec of a machine as a kernel in a sandbox.
 
 - `provisioner`: What jupyter_client asks for in place of its own, which starts the command of the kernelspec.
+- `forked_process`: Kernel processes from a fork server of the process that asks, as `subprocess.Popen` has them.
 - `plugin`: What this plugin adds: an entry point for jupyter_client, and no command.
 """

@@ -7,10 +7,14 @@ kernelspec's own command is never started, and there is no other way to a proces
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
+import subprocess
 import sys
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
@@ -18,8 +22,15 @@ from ...config.sources import by_name
 from ...config.table import NAME
 from ...core.errors import ConfigurationError
 from ...core.kernel_command import is_own
+from ...core.model import Settings
 from ...setup.install import check, is_ours, isolation_flags, kernel_spec, values_in
+from .forked_process import SERVERS, ForkedProcess
 
+if TYPE_CHECKING:
+    from jupyter_client.connect import KernelConnectionInfo
+
+FORKED_WITH = {"cwd", "env", "extra_arguments", "kernel_id", "stderr", "stdout"}
+"""Of what `subprocess.Popen` takes, what a fork server's process can have as well."""
 PYTHON = "python"
 """The language of kernelspecs for which our own kernel is started, whatever their names are."""
 
@@ -58,9 +69,48 @@ class SandboxProvisioner(LocalProvisioner):
         command = [connection_file if word == "{connection_file}" else word for word in self._argv]
         return launch | {"cmd": [*command, *added]}
 
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Start the kernel: from the fork server of this process where there is one, else as a local kernel."""
+        with contextlib.ExitStack() as files:
+            forked = await asyncio.to_thread(self._forked, cmd, kwargs, files)
+        if forked is None:
+            return await super().launch_kernel(cmd, **kwargs)
+        self.process = cast("subprocess.Popen[bytes]", forked)
+        self.pid = self.pgid = forked.pid
+        self.cwd = kwargs.get("cwd") or Path.cwd()
+        return self.connection_info
+
+    def _forked(self, cmd: list[str], kwargs: Mapping[str, Any], files: contextlib.ExitStack) -> ForkedProcess | None:
+        """Return a process of the fork server; None if there is none, or more was asked than it can do."""
+        env, cwd = kwargs.get("env"), str(kwargs.get("cwd") or Path.cwd())
+        if env is None or kwargs.keys() - FORKED_WITH or not (is_own(cmd) and Path(cwd).is_dir()):
+            return None
+        nothing = os.open(os.devnull, os.O_RDWR)
+        files.callback(os.close, nothing)
+        streams = [nothing]
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            wanted = kwargs.get(name)
+            if wanted is None or wanted == subprocess.DEVNULL:
+                streams.append(number if wanted is None else nothing)
+            elif hasattr(wanted, "fileno"):
+                streams.append(wanted.fileno())
+            else:
+                return None
+        at = cmd.index("sandbox_kernel")
+        return SERVERS.fork(
+            cmd[: at - 1],
+            cmd[at + 1 :],
+            env=env | {"JPY_PARENT_PID": str(os.getpid())},
+            cwd=cwd,
+            streams=streams,
+            variables=self.kernel_spec.env,
+        )
+
     def _ours(self) -> dict[str, Any]:
         """Return the kernelspec that `sandbox-kernel install` would write."""
-        argv, name = self.kernel_spec.argv, self._manager.kernel_name
+        argv, name = list(self.kernel_spec.argv), self._manager.kernel_name
+        own = is_own(argv)
+        isolation = argv[1 : argv.index("-m")] if own and argv[0] == sys.executable else _isolation()
         try:
             values: dict[str, Any] = {}
             if is_ours(argv):  # use its own settings, and start no kernel within a kernel
@@ -70,8 +120,10 @@ class SandboxProvisioner(LocalProvisioner):
             if NAME.fullmatch(shown := self.kernel_spec.display_name):
                 values = {"display_name": shown} | values  # for `sandbox-kernel ps`
             values = by_name(values | self._settings)
-            return kernel_spec(values, check(values), python=sys.executable, isolation=_isolation())
+            return kernel_spec(values, check(values), python=sys.executable, isolation=isolation)
         except ConfigurationError as error:
+            if own and not self._settings:  # this kernel says in each cell what is wrong
+                return kernel_spec({}, Settings(), python=sys.executable, isolation=isolation) | {"argv": argv}
             words = f"{error.message}, for the kernelspec {name}"
             raise ConfigurationError(
                 error.code, words, limit=error.limit, value=error.value, setting=error.setting
