@@ -27,7 +27,7 @@ PUBLISHED_SECONDS = 0.2
 REPLY_SECONDS = 60.0
 INSTALL_SECONDS = 60.0
 
-STOCK, TWIN, SANDBOX, TRUSTED = "stock", "no history", "sandbox", "trusted"
+STOCK, TWIN, SANDBOX, TRUSTED, FORKED = "stock", "no history", "sandbox", "trusted", "forked"
 
 MARK = "SANDBOX_KERNEL_BENCHMARK"
 """An environment variable that the processes of one kernel inherit, so that all of them are found."""
@@ -42,6 +42,11 @@ def write_kernelspecs(folder: Path, settings: Sequence[str]) -> KernelSpecManage
     specs = write_stock(folder)
     for name, extra in ((SANDBOX, []), (TRUSTED, ["--outputs", "trusted"])):
         write_sandbox(folder, name, [*settings, *extra])
+    write_sandbox(folder, FORKED, settings)
+    path = folder / "share" / "jupyter" / "kernels" / spec_name(FORKED) / "kernel.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec["metadata"]["kernel_provisioner"] = {"provisioner_name": "sandbox-kernel"}  # as in an environment of its own
+    path.write_text(json.dumps(spec), encoding="utf-8")
     return specs
 
 
@@ -104,6 +109,11 @@ class Kernel:
         except BaseException:
             self.stop()
             raise
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether a fork server made its process."""
+        return type(vars(self.manager.provisioner).get("process")).__name__ == "ForkedProcess"
 
     def wait_until_ready(self) -> None:
         if not self.lingers:

@@ -145,7 +145,7 @@ def test_what_was_installed_meanwhile_is_not_mixed_with_what_is_loaded(tmp_path:
     """What runs goes on; the control is the same file as before."""
     path = tmp_path / "module.py"
     path.touch()
-    module = f"sys.modules['sandbox_kernel.core.version'].__file__ = {str(path)!r}"
+    module = f"sys.modules['sandbox_kernel.core.errors'].__file__ = {str(path)!r}"
     with served(module) as (server, ours):
         running, other = asked(ours, SLEEP), asked(ours, "pass")
         assert other.wait(30) == 0
