@@ -13,7 +13,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,11 +38,18 @@ class Server:
     def kernels(self) -> list[psutil.Process]:
         """Return the processes of its kernels: its own children, and those of its fork servers."""
         children = psutil.Process(self.process.pid).children()
-        servers = [one for one in children if FORK_SERVER in one.cmdline()]
+        servers = [one for one in children if is_fork_server(one)]
         return [
             *(one for one in children if one not in servers),
             *(one for server in servers for one in server.children()),
         ]
+
+
+def is_fork_server(process: psutil.Process) -> bool:
+    """Return whether a process makes those of kernels, and has not ended."""
+    with suppress(psutil.Error):
+        return FORK_SERVER in process.cmdline()
+    return False
 
 
 def listens(port: int) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from sandbox_kernel.plugins.provisioner import forked_process
 from sandbox_kernel.plugins.provisioner.forked_process import ForkedProcess, ForkServers
 from tests.plugins.provisioner.specs import manager
-from tests.support.jupyter_servers import FORK_SERVER
+from tests.support.jupyter_servers import is_fork_server
 from tests.support.kernels import Kernel, close_all, connect, containers_of, eventually, install
 
 Start = Callable[..., Kernel]
@@ -24,7 +24,7 @@ Start = Callable[..., Kernel]
 
 def fork_servers(parent: int | None = None) -> list[psutil.Process]:
     """Return the fork servers of a process, of this one unless it is named."""
-    return [one for one in psutil.Process(parent).children() if FORK_SERVER in one.cmdline()]
+    return [one for one in psutil.Process(parent).children() if is_fork_server(one)]
 
 
 def process_of(kernel: Kernel) -> Any:
