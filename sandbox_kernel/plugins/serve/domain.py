@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
-from ..mcp.web_server import HostPort, Names, authority, refuse
 from .codes import ServeCode
 from .requests import error
+from .web_server import HostPort, Names, authority, refuse
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"(?=.{{1,180}}\Z)(?:{_LABEL}\.)+(?!\d+\Z){_LABEL}")

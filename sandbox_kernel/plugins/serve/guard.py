@@ -16,7 +16,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...core.errors import SandboxError
 from ...session.requests.queue import caller
-from ..mcp.web_server import admitted, refuse
 from .codes import ServeCode
 from .metrics import wire_of
 from .replicas import Locus, asking, is_question
@@ -25,6 +24,7 @@ from .signed_tokens import Signers
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS, Tokens
 from .turns import paced
+from .web_server import admitted, refuse
 
 WhereIs = Callable[[Any, Any], "Locus | None"]
 """Says where the sandbox of a request is that `who` found somebody for; None if the request is for none."""

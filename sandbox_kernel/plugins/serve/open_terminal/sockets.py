@@ -19,12 +19,12 @@ from starlette.websockets import WebSocket
 
 from ....core.errors import SandboxError
 from ....sdk.commands import PtySize
-from ...mcp.web_server import admitted, known
 from ..codes import ServeCode
 from ..guard import RouteGuard
 from ..requests import Refusal, answer, improper
 from ..tenants import Tenant, Tenants
 from ..turns import paced
+from ..web_server import admitted, known
 from .user import Box, UserRequest, Users, header
 
 MAX_TERMINALS = 8

@@ -15,7 +15,6 @@ import pytest
 
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.guard import Guarded
 from sandbox_kernel.plugins.serve.librechat import files as librechat_files
@@ -33,6 +32,7 @@ from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.streams import Download, begun
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from tests.plugins.serve.unit.test_routes import StandIn
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40

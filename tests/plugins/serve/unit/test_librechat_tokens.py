@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.signed_tokens import signers_of
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import METRICS, Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from tests.plugins.serve.unit.test_librechat import ROUTES, UNKNOWN
 
 MINE, THEIRS, SLASHED, FIGURES = "e2b_" + "a" * 40, "e2b_" + "b" * 40, "ab/cd+ef==/gh~1234", "e2b_" + "c" * 40

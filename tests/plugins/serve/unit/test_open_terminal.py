@@ -22,7 +22,6 @@ from sandbox_kernel import __version__
 from sandbox_kernel.core.errors import CommandExitException
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import PACKAGE
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.home import HOME
 from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal_commands
@@ -37,6 +36,7 @@ from sandbox_kernel.plugins.serve.open_terminal.user import PREFIX, Users
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.folder_entries import FileType
 from tests.plugins.serve.unit.test_routes import StandIn
 

@@ -19,7 +19,6 @@ import httpx2
 import pytest
 
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.e2b import cells as e2b_cells
 from sandbox_kernel.plugins.serve.e2b import control as e2b_control
@@ -29,6 +28,7 @@ from sandbox_kernel.plugins.serve.e2b import processes as e2b_processes
 from sandbox_kernel.plugins.serve.requests import MAX_JSON, Refusal
 from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.folder_entries import FilesystemEvent, FilesystemEventType
 from sandbox_kernel.sdk.values import SandboxInfo
 

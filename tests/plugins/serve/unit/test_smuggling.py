@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp import web_server
-from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
+from sandbox_kernel.plugins.serve import web_server
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names, WebServer
 from tests.support.patience import within
 
 TOKEN = "e2b_" + "a" * 40
