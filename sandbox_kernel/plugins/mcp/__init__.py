@@ -7,7 +7,7 @@ runs. Over HTTP it is a wire of the plugin `serve`.
 - `codes`: What the server refuses of its clients.
 - `output_store`: Outputs that are too large for an answer, and the addresses of resources.
 - `answer_writer`: From an execution to text, images and links for a model.
-- `clients`: Clients, the sessions of each, and their ends.
+- `clients`: A client, its sessions, and their ends.
 - `tool_descriptions`: What a model is told before it calls anything.
 - `tool_functions`: What the tools take, do and give back.
 - `server`: Tools and resources for whoever is connected, without a transport.

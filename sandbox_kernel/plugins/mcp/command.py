@@ -84,8 +84,7 @@ def serve(options: argparse.Namespace) -> int:
     if not 1000 <= options.text_limit <= 10_000_000:
         raise ConfigurationError(EndCode.WRONG_SETTING, "text-limit must be 1,000 to 10,000,000", setting="text-limit")
     limits = ServerLimits(
-        sessions=options.sessions,
-        sessions_per_client=options.sessions_per_client,
+        sessions_per_client=min(options.sessions_per_client, options.sessions),
         text_characters=options.text_limit,
         away_seconds=seconds(1)("away-timeout", options.away_timeout),
     )
@@ -98,18 +97,18 @@ def _over_http(options: argparse.Namespace, limits: ServerLimits) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     if serve.add_options is not None:
         serve.add_options(parser)
-    given = {**vars(options), "mcp": limits, "sandboxes": limits.sessions, "sandboxes_per_tenant": limits.sessions}
+    given = {**vars(options), "mcp": limits, "sandboxes": options.sessions, "sandboxes_per_tenant": options.sessions}
     return serve.run(parser.parse_args([], argparse.Namespace(**given)))
 
 
 async def _stdio(settings: Settings, limits: ServerLimits) -> int:
     from mcp.server.stdio import stdio_server
 
-    from .clients import Clients
+    from .clients import McpClient, own_sandbox
     from .server import make_server
 
-    clients = Clients(settings, limits)
-    server = make_server(settings, limits, clients, http=False)
+    client = McpClient(limits, lambda _: own_sandbox(settings))
+    server = make_server(settings, limits, lambda _: client, http=False)
 
     async def run() -> None:
         async with stdio_server() as (read, write):
@@ -118,7 +117,7 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
     serving = asyncio.create_task(run())
     stopping = asyncio.create_task(asked_to_end().wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await closed_in_time(clients.close())
+    await closed_in_time(client.leave())
     if serving.done() and (error := serving.exception()) is not None:
         say(f"the client was lost: {error!r}")
     # A thread of the transport may be waiting for stdin still, and would hold up an orderly end for ever.

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -28,9 +30,9 @@ from ...core import json_memory
 from ...core.codes import Code
 from ...core.model import MIB
 from ...sdk.client import AsyncSandbox
-from ..mcp.clients import Clients, RefusedCall, ServerLimits
+from ..mcp.clients import McpClient, RefusedCall, ServerLimits
 from ..mcp.codes import McpCode
-from ..mcp.server import make_server
+from ..mcp.server import Context, make_server
 from ..mcp.tool_descriptions import CALL_BYTES
 from .guard import RouteGuard
 from .replicas import asking
@@ -56,20 +58,17 @@ class McpWire:
         self._last: dict[str, Request] = {}
         """By tenant: a request with its credentials, with which peers are asked."""
         # What a model is told of datasets is told to all, so those of some tenants alone are not in it.
-        settings, most = tenants.settings_for(None, tenants.templates[TEMPLATE]), tenants.limits
-        if limits is None:
-            limits = ServerLimits(sessions=most.sandboxes, sessions_per_client=most.sandboxes_per_tenant)
-        self._clients = Clients(settings, limits, self._make)
+        settings = tenants.settings_for(None, tenants.templates[TEMPLATE])
+        self._limits = limits or ServerLimits(sessions_per_client=tenants.limits.sandboxes_per_tenant)
         manager = StreamableHTTPSessionManager(
-            make_server(settings, limits, self._clients, http=True),
+            make_server(settings, self._limits, self._client, http=True),
             # What it would compare itself, by how a text begins, the filter of requests compares as values.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             session_idle_timeout=settings.limits.idle_timeout,
             max_request_body_size=BODY_BYTES,
             max_sessions=None,
         )
-        app = PlainAnswers(StreamableHTTPASGIApp(manager))
-        self._connections = Connections(app, self._clients.lost, limits.away_seconds)
+        self._connections = Connections(PlainAnswers(StreamableHTTPASGIApp(manager)), self._limits.away_seconds)
         self.run = manager.run
 
     def routes(self, guard: RouteGuard) -> Iterable[BaseRoute]:
@@ -95,7 +94,20 @@ class McpWire:
 
         return app
 
-    async def _make(self, owner: str, name: str) -> AsyncSandbox:
+    def _client(self, context: Context) -> McpClient:
+        """Return whose call this is: the manager has checked the connection's id and that it goes with the tenant."""
+        request = context.request
+        connection = None if request is None else self._connections.find(request)
+        if request is None or connection is None:
+            raise RefusedCall(McpCode.CONNECTION_CLOSED, "The connection was closed.")
+        if connection.client is None:
+            make = partial(self._make, request.user.username, secrets.token_hex(4))
+            connection.client = McpClient(self._limits, make)
+            # The place that is meant for it; a handler has no public way to it.
+            context.session._connection.exit_stack.push_async_callback(connection.client.leave)  # noqa: SLF001
+        return connection.client
+
+    async def _make(self, owner: str, client: str, name: str) -> AsyncSandbox:
         tenants = self._tenants
         settings, lifetime = tenants.settings_for(owner, tenants.templates[TEMPLATE]), tenants.limits.lifetime
 
@@ -104,17 +116,22 @@ class McpWire:
 
         try:
             with asking(self._last[owner], owner):  # what runs here is no request's
-                return (await tenants.named(tenants.tenant(owner), f"mcp/{name}", lifetime, make=make)).sandbox
+                lease = await tenants.named(tenants.tenant(owner), f"mcp/{client}/{name}", lifetime, make=make)
         except Refusal as refusal:
             raise RefusedCall(refusal.code, str(refusal)) from None
+        return lease.sandbox
 
     async def close(self) -> None:
         """End the sessions of all clients. Idempotent."""
-        await self._clients.close()
+        await asyncio.gather(*(client.leave() for client in self._connections.clients()), return_exceptions=True)
 
 
 @dataclass(slots=True, eq=False)
-class _Connection:
+class Connection:
+    """One connection of a tenant, or a request that may open one."""
+
+    client: McpClient | None = None
+    """Whose it is, once it has called something."""
     requests: int = 0
     """Under way."""
     listened: bool = False
@@ -126,15 +143,19 @@ class _Connection:
         if self.timer is not None:
             self.timer.cancel()
 
+    def miss(self) -> None:
+        self.listened = False
+        if self.client is not None:
+            self.client.lose("its client was away for too long")
+
 
 class Connections:
-    """Bounds the connections of each tenant, and reports one that listened and has had no request for too long."""
+    """Bounds the connections of each tenant, and ends the sessions of one that listened and is away for too long."""
 
-    def __init__(self, app: ASGIApp, gone: Callable[[str], None], grace_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, grace_seconds: float) -> None:
         self._app = app
-        self._gone = gone
         self._grace = grace_seconds
-        self._of: dict[str, OrderedDict[object, _Connection]] = {}
+        self._of: dict[str, OrderedDict[object, Connection]] = {}
         """By tenant: each connection, and each request that may open one; the last used at the end."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,7 +170,7 @@ class Connections:
         elif key not in known:  # it is another's, or not there any more
             await self._app(scope, receive, send)
             return
-        connection = known.setdefault(key, _Connection())
+        connection = known.setdefault(key, Connection())
         known.move_to_end(key)
         connection.requests += 1
         connection.stop()
@@ -175,13 +196,18 @@ class Connections:
                 known.pop(key, None)
             elif connection.listened and not connection.requests and known.get(key) is connection:
                 loop = asyncio.get_running_loop()
-                connection.timer = loop.call_later(self._grace, self._missing, key, connection)
+                connection.timer = loop.call_later(self._grace, connection.miss)
 
-    def _missing(self, key: str, connection: _Connection) -> None:
-        connection.listened = False
-        self._gone(key)
+    def find(self, request: Request) -> Connection | None:
+        """Return the connection of a request; None for one that is closed."""
+        known = self._of.get(request.user.username, OrderedDict())
+        return known.get(request.headers[MCP_SESSION_ID_HEADER])
 
-    async def _make_room(self, scope: Scope, known: OrderedDict[object, _Connection]) -> bool:
+    def clients(self) -> Iterator[McpClient]:
+        """Yield those who have called something."""
+        return (one.client for known in self._of.values() for one in known.values() if one.client is not None)
+
+    async def _make_room(self, scope: Scope, known: OrderedDict[object, Connection]) -> bool:
         """End the connection of a tenant that was not used for the longest time; return whether there was one."""
         oldest = next((key for key, connection in known.items() if not connection.requests), None)
         if oldest is None:

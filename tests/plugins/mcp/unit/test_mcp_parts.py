@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
 import orjson
 import pytest
@@ -21,7 +20,7 @@ from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import server as catalogue
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
-from sandbox_kernel.plugins.mcp.clients import Clients, RefusedCall, ServerLimits
+from sandbox_kernel.plugins.mcp.clients import McpClient, RefusedCall, ServerLimits
 from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
 from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
 from sandbox_kernel.sdk.client import AsyncSandbox
@@ -264,39 +263,40 @@ def test_a_wrong_argument_is_one_clear_sentence(line: str, refused: dict[str, tu
     assert "Traceback" not in said
 
 
-def test_a_session_that_is_ended_while_another_server_makes_its_sandbox_leaves_none() -> None:
-    class Made(AsyncSandbox):
-        killed = False
+async def test_a_session_has_one_sandbox_and_leaves_none_if_it_is_ended_while_that_starts() -> None:
+    """Whoever lists files meanwhile waits for it: once, that made another one, which nobody ended."""
+    may, begun, given_up = asyncio.Event(), [], []
 
-        async def kill(self, **service: Any) -> bool:
-            self.killed = True
-            return await super().kill(**service)
-
-    async def tried() -> None:
-        begun, may = asyncio.Event(), asyncio.Event()
-        made = Made(Settings())
-
-        async def make(owner: str, name: str) -> AsyncSandbox:
-            begun.set()
+    async def make(name: str) -> AsyncSandbox:
+        begun.append(name)
+        try:
             await may.wait()
-            return made
+        except asyncio.CancelledError:
+            given_up.append(name)
+            raise
+        return AsyncSandbox(Settings())
 
-        clients = Clients(Settings(), ServerLimits(), make)
-        client = clients.client("key", "owner")
+    client = McpClient(ServerLimits(), make)
 
-        async def use() -> None:
-            async with client.use("main"):
-                raise AssertionError("there is no session any more")
+    async def use(name: str, *, make: bool = True) -> AsyncSandbox:
+        async with client.use(name, make=make) as (session, _):
+            return session.sandbox
 
-        using = asyncio.create_task(use())
-        await begun.wait()
-        await client.end("main")
-        may.set()
+    using = asyncio.create_task(use("main"))
+    await asyncio.sleep(0)  # the session is there
+    looking = asyncio.create_task(use("main", make=False))
+    await asyncio.sleep(0)  # it has begun
+    await client.end("main")
+    for one in (using, looking):
         with pytest.raises(RefusedCall, match="ended while it started"):
-            await using
-        assert made.killed
-        async with client.use("other") as (session, _):  # the control
-            assert session.sandbox is made
-        await clients.close()
-
-    asyncio.run(tried())
+            await one
+    assert begun == given_up == ["main"]
+    waiting = [asyncio.create_task(use("other")), asyncio.create_task(use("other"))]
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # which takes nothing from the other call
+    may.set()
+    assert isinstance(await waiting[1], AsyncSandbox)  # the control
+    await client.leave()
+    assert begun == ["main", "other"]
+    with pytest.raises(RefusedCall, match="closed"):
+        await use("third")

@@ -149,7 +149,7 @@ async def test_all_clients_together_have_a_limit_and_one_that_leaves_makes_room(
             for client in (one, two):
                 full = await run(client, "1", session="more")
                 assert full.is_error
-                assert "its limit, all clients taken together" in text_of(full)
+                assert "You have 3 sandboxes, and the limit is 3" in text_of(full)
 
         async def room() -> bool:
             return not (await run(one, "1", session="c")).is_error
