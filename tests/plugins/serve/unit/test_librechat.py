@@ -77,30 +77,6 @@ def served() -> Served:
     return Served()
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_tenant_s_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
-    for key, headers in (
-        (None, {}),
-        ("", {}),
-        (MINE[:-1], {}),
-        (None, {"Authorization": f"Basic {MINE}"}),
-        (None, {"Cookie": f"X-API-Key={MINE}"}),
-    ):
-        assert (await served.ask(method, path, key, headers=headers)).status_code == 401
-    for headers in ({"X-API-Key": MINE}, {"Authorization": f"Bearer {MINE}"}):
-        assert (await served.ask(method, path, None, headers=headers)).status_code in {400, 404}
-    twice = [("X-API-Key", MINE), ("X-API-Key", THEIRS)]
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(served.app), base_url="http://localhost") as client:
-        assert (await client.request(method, PREFIX + path, headers=twice)).status_code == 400
-
-
-async def test_a_page_of_another_site_is_refused_even_with_the_token(served: Served) -> None:
-    assert (await served.ask("GET", f"/files/{UNKNOWN}", url="http://evil.example")).status_code == 421
-    for origin in ("http://evil.example", "null"):
-        answer = await served.ask("POST", "/exec", headers={"Origin": origin}, json={"lang": "py", "code": "1"})
-        assert answer.status_code == 403
-
-
 # --- files ---
 
 

@@ -27,7 +27,6 @@ from sandbox_kernel.plugins.serve.home import HOME
 from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal_commands
 from sandbox_kernel.plugins.serve.open_terminal import files as open_terminal_files
 from sandbox_kernel.plugins.serve.open_terminal import sockets as open_terminal_sockets
-from sandbox_kernel.plugins.serve.open_terminal import wire as open_terminal
 from sandbox_kernel.plugins.serve.open_terminal.commands import UserCommand, follow, unescaped
 from sandbox_kernel.plugins.serve.open_terminal.files import lines, replaced
 from sandbox_kernel.plugins.serve.open_terminal.page import page
@@ -41,10 +40,6 @@ from sandbox_kernel.sdk.folder_entries import FileType
 from tests.plugins.serve.unit.test_routes import StandIn
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
-ROUTES = [
-    (method, path.replace("{path:path}", "home/user/a").replace("{port}", "80").replace("{process_id}", "p1"))
-    for method, path, _ in open_terminal.ROUTES
-]
 
 
 class Computer(StandIn):
@@ -98,21 +93,6 @@ class Served:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return Served(monkeypatch)
-
-
-def test_the_list_of_routes_is_not_empty() -> None:
-    assert len(ROUTES) == 45
-
-
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_tenant_s_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
-    for key in (None, "", MINE[:-1], MINE + "x"):
-        answer = await served.ask(method, path, key, headers=[("X-User-Id", "u1")])
-        assert answer.status_code == 401, key
-    assert (await served.ask(method, path, None, headers=[("Cookie", f"token={MINE}")])).status_code == 401
-    assert (await served.ask(method, path, url="http://evil.example")).status_code == 421
-    assert (await served.ask(method, path, headers=[("Origin", "http://evil.example")])).status_code == 403
-    assert served.made == []
 
 
 async def test_control_what_is_the_same_for_everybody_is_open(served: Served) -> None:
