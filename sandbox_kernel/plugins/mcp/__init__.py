@@ -9,6 +9,7 @@ runs. Over HTTP it is a wire of the plugin `serve`.
 - `answer_writer`: From an execution to text, images and links for a model.
 - `clients`: A client, its sessions, and their ends.
 - `tool_descriptions`: What a model is told before it calls anything.
+- `schemas`: The schema of a model, said plainly.
 - `tool_functions`: What the tools take, do and give back.
 - `server`: Tools and resources for whoever is connected, without a transport.
 - `server_process`: What commands that serve have in common: signals, a bounded end, what they print.

@@ -48,6 +48,7 @@ from .answer_writer import AnswerLimits
 from .clients import McpClient, RefusedCall, ServerLimits
 from .codes import McpCode
 from .output_store import Address, file_address, output_address, parse
+from .schemas import plain_schema
 
 Run = Callable[[tool_functions.ToolCall, Any], Awaitable[CallToolResult]]
 
@@ -70,7 +71,7 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
             name=name,
             title=title,
             description=description,
-            input_schema=_schema(arguments),
+            input_schema={"required": [], **plain_schema(arguments), "additionalProperties": False},
             output_schema=output,
             annotations=hints.model_copy(update={"title": title}),
         )
@@ -133,25 +134,6 @@ _SESSIONS = _object(
         ),
     }
 )
-
-
-def _schema(arguments: type[tool_functions.Arguments]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments as plainly as it can be said.
-
-    Without the titles that repeat names, and without `anyOf` for what may be left out: not every host knows it.
-    """
-    schema = arguments.model_json_schema()
-    properties = {}
-    for name, one in schema.get("properties", {}).items():
-        kinds = [kind for kind in one.pop("anyOf", ()) if kind != {"type": "null"}]
-        said = one if not kinds else {key: value for key, value in one.items() if key != "default"} | kinds[0]
-        properties[name] = {key: value for key, value in said.items() if key != "title"}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": schema.get("required", []),
-        "additionalProperties": False,
-    }
 
 
 RESOURCE_BYTES = 64 * MIB

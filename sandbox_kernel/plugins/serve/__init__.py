@@ -14,6 +14,7 @@ runs.
 - `lease_files`: What outlives the server of the sandboxes that do.
 - `turns`: How long the turns of each tenant are, in the event loop that serves all.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
+- `bodies`: What requests carry, as types.
 - `replicas`: Several servers, each of which has sandboxes of its own.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
 - `streams`: Answers that are sent piece by piece.

@@ -18,7 +18,7 @@ from . import files as open_terminal_files
 from . import notebooks as open_terminal_notebooks
 from . import sockets as open_terminal_sockets
 from .page import page
-from .user import PREFIX, UserRequest, Users, missing
+from .user import PREFIX, UserRequest, Users, Work, missing
 
 _PROMPT = (
     "You have access to a computer: a sandbox that runs Linux, with bash and Python. Your files are in {home}, which "
@@ -67,7 +67,7 @@ async def not_offered(asked: UserRequest) -> Response:
 
 PUBLIC = (("/health", _health), ("/api/config", _config), ("/openapi.json", _page))
 """What anybody may ask: it is the same for everybody."""
-ROUTES = (
+ROUTES: tuple[tuple[str, str, Work], ...] = (
     ("GET", "/system", system),
     ("GET", "/skills", none),
     ("GET", "/skills/read", no_skill),

@@ -27,6 +27,7 @@ from sandbox_kernel.plugins.serve.home import HOME
 from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal_commands
 from sandbox_kernel.plugins.serve.open_terminal import files as open_terminal_files
 from sandbox_kernel.plugins.serve.open_terminal import sockets as open_terminal_sockets
+from sandbox_kernel.plugins.serve.open_terminal.bodies import Chunk
 from sandbox_kernel.plugins.serve.open_terminal.commands import UserCommand, follow, unescaped
 from sandbox_kernel.plugins.serve.open_terminal.files import lines, replaced
 from sandbox_kernel.plugins.serve.open_terminal.page import page
@@ -262,9 +263,9 @@ def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
 
 def test_a_replacement_is_exact_or_refused() -> None:
     text = "a\nb\na\n"
-    assert replaced(text, {"target": "b", "replacement": "c"}) == "a\nc\na\n"
-    assert replaced(text, {"target": "a", "replacement": "c", "start_line": 2}) == "a\nb\nc\n"
-    assert replaced(text, {"target": "a", "replacement": "", "allow_multiple": True}) == "\nb\n\n"
+    assert replaced(text, Chunk.of({"target": "b", "replacement": "c"})) == "a\nc\na\n"
+    assert replaced(text, Chunk.of({"target": "a", "replacement": "c", "start_line": 2})) == "a\nb\nc\n"
+    assert replaced(text, Chunk.of({"target": "a", "replacement": "", "allow_multiple": True})) == "\nb\n\n"
     for wrong in (
         {"target": "a", "replacement": "c"},
         {"target": "z", "replacement": "c"},
@@ -275,7 +276,7 @@ def test_a_replacement_is_exact_or_refused() -> None:
         {"target": "a", "replacement": "c" * (9 << 20), "allow_multiple": True},
     ):
         with pytest.raises(Refusal):
-            replaced(text, wrong)
+            replaced(text, Chunk.of(wrong))
 
 
 async def test_replacements_look_through_so_much_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
