@@ -103,13 +103,13 @@ class RequestFilter:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if _values(scope, b"content-length") and _values(scope, b"transfer-encoding"):
+        if header_values(scope, b"content-length") and header_values(scope, b"transfer-encoding"):
             # A proxy may have read one, and we the other: what follows is part of this request, or another one.
             ended = {"Connection": "close"}
             await refuse(Response("Content-Length and Transfer-Encoding", 400, ended), scope, receive, send)
-        elif not self._known.host(_values(scope, b"host")):
+        elif not self._known.host(header_values(scope, b"host")):
             await refuse(Response("Invalid Host header", 421), scope, receive, send)
-        elif not self._known.origin(_values(scope, b"origin")):
+        elif not self._known.origin(header_values(scope, b"origin")):
             await refuse(Response("Invalid Origin header", 403), scope, receive, send)
         else:
             await self._pass(scope, receive, send)
@@ -196,8 +196,9 @@ def known(socket: WebSocket) -> None:
         widen()
 
 
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for given, value in scope["headers"] if given.lower() == name]
+def header_values(scope: Scope, name: bytes) -> list[str]:
+    """Return all values of a header, by its name in small letters."""
+    return [value.decode("latin-1") for given, value in scope.get("headers", ()) if given.lower() == name]
 
 
 class WebServer(uvicorn.Server):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from functools import wraps
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
@@ -26,7 +25,7 @@ from ..codes import ServeCode
 from ..forms import FormFile, form_of
 from ..guard import RouteGuard
 from ..replicas import Locus
-from ..requests import Refusal, answer, improper, refusal_of, while_there
+from ..requests import Refusal, answer, improper, while_there
 from ..streams import Download, begun
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 from . import cells
@@ -321,22 +320,12 @@ def _hint(body: InConversation) -> str:
     return hint and f"{WIRE}/{hashlib.sha256(hint.encode(errors='backslashreplace')).hexdigest()[:32]}"
 
 
-def _said(handler: Handler) -> Handler:
-    """Return a handler whose refusal of too much is told in LibreChat's own words, which it shows its model."""
-
-    @wraps(handler)  # with what our page says of it
-    async def handle(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
-        try:
-            return await handler(request, tenants, tenant)
-        except (Refusal, SandboxError) as error:
-            refusal = error if isinstance(error, Refusal) else refusal_of(error)
-            if refusal.status != 429:
-                raise
-            tenant.figures.refused[refusal.code.code] += 1
-            words = {"code": 429, "message": str(refusal), "error": "rate_limited"}
-            return answer(words | {"retry_after_seconds": RETRY_SECONDS}, 429)
-
-    return handle
+def _said(refusal: Refusal) -> Response:
+    """Tell a refusal: that of too much in LibreChat's own words, which it shows its model."""
+    if refusal.status != 429:
+        return refusal.response()
+    words = {"code": 429, "message": str(refusal), "error": "rate_limited", "retry_after_seconds": RETRY_SECONDS}
+    return answer(words, 429)
 
 
 def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
@@ -353,4 +342,4 @@ def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
         ("GET", "/sessions/{session_id}/objects/{file_id}", wire.show),
         ("DELETE", "/sessions/{session_id}/objects/{file_id}", wire.remove),
     ):
-        yield guard.route(method, PREFIX + path, _said(reading(handler)), guard.signed, where=wire.where)
+        yield guard.route(method, PREFIX + path, reading(handler), guard.signed, where=wire.where, form=_said)

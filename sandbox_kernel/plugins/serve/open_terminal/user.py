@@ -15,14 +15,14 @@ from typing import Any
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from ....core.errors import FileNotThere, SandboxError
+from ....core.errors import FileNotThere
 from ....sdk.folder_entries import EntryInfo, FileType
 from ....sdk.sandbox_paths import folder_of
 from ..bodies import reading
 from ..codes import ServeCode
 from ..home import HOME
 from ..replicas import Locus
-from ..requests import Refusal, answer, improper, one_header, refusal_of
+from ..requests import Refusal, answer, improper, one_header
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 
 WIRE = "open-terminal"
@@ -139,17 +139,14 @@ class Users:
         return [box for (name, _), box in self._boxes.items() if name == tenant.name and box.lease.is_there]
 
     def handler(self, work: Work) -> Handler:
-        """Return a handler, which answers as Open Terminal does also where something is refused."""
+        """Return a handler that finds the sandbox of the user who asks."""
         whole = reading(work)
 
         @wraps(whole)  # with what our page says of it
         async def handle(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
-            try:
-                chat = header(request, "X-Session-Id")
-                box = await self.box(request, tenants, tenant)
-                return await whole(UserRequest(request=request, tenants=tenants, box=box, chat=chat))
-            except (Refusal, SandboxError) as error:
-                return refused(error, tenant)
+            chat = header(request, "X-Session-Id")
+            box = await self.box(request, tenants, tenant)
+            return await whole(UserRequest(request=request, tenants=tenants, box=box, chat=chat))
 
         return handle
 
@@ -160,11 +157,9 @@ def _user_of(request: HTTPConnection) -> tuple[str, str]:
     return user, hashlib.sha256(f"{len(user)}:{user}{context}".encode()).hexdigest()[:32]
 
 
-def refused(error: Refusal | SandboxError, tenant: Tenant) -> Response:
-    refusal = error if isinstance(error, Refusal) else refusal_of(error)
-    tenant.figures.refused[refusal.code.code] += 1
-    words = {"detail": str(refusal), "error": refusal.code.code}
-    return answer(words, refusal.status)
+def refused(refusal: Refusal) -> Response:
+    """Tell a refusal as Open Terminal does."""
+    return answer({"detail": str(refusal), "error": refusal.code.code}, refusal.status)
 
 
 def missing(what: str) -> Refusal:
