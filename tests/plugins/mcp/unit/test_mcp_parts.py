@@ -12,11 +12,13 @@ import sys
 import orjson
 import pytest
 
+from sandbox_kernel.cli import main
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import Survived
 from sandbox_kernel.core.errors import CellTimeout, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import server as catalogue
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
@@ -300,3 +302,11 @@ async def test_a_session_has_one_sandbox_and_leaves_none_if_it_is_ended_while_th
     assert begun == ["main", "other"]
     with pytest.raises(RefusedCall, match="closed"):
         await use("third")
+
+
+def test_over_http_it_says_that_the_plugin_serve_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index, "is_here", lambda name: name != "serve")
+    assert main(["mcp", "--http"]) == 2
+    assert "the plugin serve is not a part of this installation" in capsys.readouterr().err

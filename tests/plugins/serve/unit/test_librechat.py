@@ -33,9 +33,9 @@ from sandbox_kernel.plugins.serve.streams import Download, begun
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import Names
-from tests.plugins.serve.unit.test_routes import StandIn
+from tests.plugins.serve.unit import test_routes
+from tests.plugins.serve.unit.test_routes import MINE, THEIRS, StandIn
 
-MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
 PREFIX = "/librechat/v1"
 UNKNOWN = "V1StGXR8_Z5jdHi6B-myT"  # the same for each worker of a run, in whose names of tests it is
 ROUTES = [
@@ -51,19 +51,17 @@ ROUTES = [
 ]
 
 
-class Served:
-    """The application, whose files may have a MiB."""
+class Served(test_routes.Served):
+    """The application without sandboxes, whose files may have a MiB."""
 
     def __init__(self, **limits: Any) -> None:
         settings = Settings(limits=replace(Settings().limits, file_limit=1 << 20))
         self.tenants = Tenants({"base": settings}, ServeLimits(**limits))
         self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
 
-    async def ask(self, method: str, path: str, key: str | None = MINE, **given: Any) -> httpx2.Response:
-        base = given.pop("url", "http://localhost:8809")
-        headers = {**({} if key is None else {"X-API-Key": key}), **given.pop("headers", {})}
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=base) as client:
-            return await client.request(method, PREFIX + path, headers=headers, **given)
+    async def ask(self, method: str, path: str, key: str = MINE, **given: Any) -> httpx2.Response:
+        headers = {"X-API-Key": key, **given.pop("headers", {})}
+        return await super().ask(method, PREFIX + path, headers=headers, **given)
 
     async def uploaded(self, name: str = "a.csv", content: bytes = b"1,2\n") -> tuple[str, str]:
         answer = await self.ask("POST", "/upload", files={"file": (name, content)}, data={"kind": "user", "id": "u"})

@@ -38,9 +38,8 @@ from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.folder_entries import FileType
-from tests.plugins.serve.unit.test_routes import StandIn
-
-MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
+from tests.plugins.serve.unit import test_routes
+from tests.plugins.serve.unit.test_routes import MINE, THEIRS, StandIn
 
 
 class Computer(StandIn):
@@ -68,7 +67,7 @@ class Computer(StandIn):
         self.asked.append(path)
 
 
-class Served:
+class Served(test_routes.Served):
     """The application, where each new sandbox is a stand-in."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
@@ -85,10 +84,8 @@ class Served:
         return lease
 
     async def ask(self, method: str, path: str, key: str | None = MINE, **given: Any) -> httpx2.Response:
-        base, headers = given.pop("url", "http://localhost:8809"), list(given.pop("headers", []))
-        headers += [] if key is None else [("Authorization", f"Bearer {key}")]
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=base) as client:
-            return await client.request(method, PREFIX + path, headers=headers, **given)
+        headers = [*given.pop("headers", []), *([] if key is None else [("Authorization", f"Bearer {key}")])]
+        return await super().ask(method, PREFIX + path, headers=headers, **given)
 
 
 @pytest.fixture
