@@ -80,7 +80,7 @@ NOT_RUN = {
 GOES_ON = {
     "sandbox-kernel serve": "for clients of Open Terminal",
     "sandbox-kernel broker": "listening at",
-    "sandbox-kernel mcp --http": "tokens?: ",
+    "sandbox-kernel mcp --http": "for clients of Open Terminal",
     "jupyter lab": "is running at",
     "jupyter server": "is running at",
     "jupyter kernel ": "Connection file",

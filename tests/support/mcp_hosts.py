@@ -4,75 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psutil
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, ResourceLink, TextContent
 
-from tests.support.kernels import arguments_of, containers_of, eventually
+from tests.support.kernels import arguments_of, eventually
 
 COMMAND = [sys.executable, "-m", "sandbox_kernel", "mcp"]
-START_SECONDS = 30
 
 
 def over_stdio(*arguments: str, mode: str = "auto", env: dict[str, str] | None = None) -> Client:
     """Return the official client with a server of its own, which ends with it; `env` is added to its environment."""
     return Client(StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *arguments], env=env), mode=mode)
-
-
-class HttpServer:
-    """A server on a free port of loopback."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, "--http", "--port", "0", *arguments], stderr=subprocess.PIPE, text=True
-        )
-        assert self.process.stderr is not None
-        guard = threading.Timer(START_SECONDS, self.process.kill)
-        guard.start()
-        self.url = self.process.stderr.readline().strip()
-        said = self.process.stderr.readline().strip()
-        guard.cancel()
-        assert self.url.startswith("http://127.0.0.1:"), self.url
-        self.token = said.removeprefix("token: ")
-        self.log: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(line)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @asynccontextmanager
-    async def client(self, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
-        headers = {"Authorization": f"Bearer {token or self.token}"}
-        async with (
-            create_mcp_http_client(headers=headers) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
-        ):
-            yield client
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(20)
-        self._reader.join(5)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        eventually(lambda: not containers_of(self.pid), 10, "its containers are gone")
 
 
 async def run(client: Client, code: str, **arguments: Any) -> CallToolResult:

@@ -444,7 +444,7 @@ def test_benchmarks_and_fuzzers_import_what_is_there() -> None:
 
 WALL_CLOCK = re.compile(r"asyncio\.(?:timeout|wait_for)\(")
 EXPECTED_TO_RUN_OUT = {
-    "plugins/mcp/container/test_mcp_connections.py",
+    "plugins/serve/container/test_web_server.py",
     "support/patience.py",
     "plugins/batch/unit/test_run_parts.py",
 }

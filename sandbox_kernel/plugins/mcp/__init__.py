@@ -1,20 +1,17 @@
 """Sandboxes for hosts that speak the Model Context Protocol.
 
-Imports nothing, so that it costs nothing: the package `mcp` and its web server are an extra, and what needs them is
-imported when the command runs.
+Imports nothing, so that it costs nothing: the package `mcp` is an extra, and what needs it is imported when the command
+runs. Over HTTP it is a wire of the plugin `serve`.
 
 - `plugin`: What this plugin adds: the command `mcp`, and its codes.
-- `codes`: What the server refuses, of its clients and at its start.
+- `codes`: What the server refuses of its clients.
 - `output_store`: Outputs that are too large for an answer, and the addresses of resources.
 - `answer_writer`: From an execution to text, images and links for a model.
-- `clients`: Clients, the sessions of each, and their ends.
+- `clients`: A client, its sessions, and their ends.
 - `tool_descriptions`: What a model is told before it calls anything.
+- `schemas`: The schema of a model, said plainly.
 - `tool_functions`: What the tools take, do and give back.
 - `server`: Tools and resources for whoever is connected, without a transport.
-- `connection_limits`: What each user may have of the connections over HTTP.
-- `web_server`: A web server that others reach: checks of requests, clocks of connections, the address to listen on.
-- `web_sockets`: A WebSocket of that server, and its end.
-- `http_server`: The server over HTTP: its path, its tokens, the ends of connections.
 - `server_process`: What commands that serve have in common: signals, a bounded end, what they print.
 - `command`: `sandbox-kernel mcp`: its options, start and end.
 """

@@ -1,16 +1,16 @@
-"""Who uses the server, and the sessions of each: named by the client, limited in number, ended when idle.
+"""A client and its sessions: named by the client, limited in number, gone when their sandboxes are.
 
-A session of a client is found through that client alone, so that no name of a session means anything to another.
+A session is found through its client alone, so that no name of a session means anything to another. It is there from
+the moment that its sandbox is asked for. Whoever uses it meanwhile waits for that one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
@@ -42,8 +42,6 @@ class ServerLimits:
     """What clients may have of one server."""
 
     sessions_per_client: int = 4
-    sessions: int = 16
-    """Of all clients together."""
     calls_per_session: int = 8
     """Calls that run or wait in one session."""
     away_seconds: float = 60.0
@@ -52,7 +50,8 @@ class ServerLimits:
     """One text in an answer; the whole of a longer one is a resource."""
 
 
-Make = Callable[[str, str], Awaitable[AsyncSandbox]]
+Make = Callable[[str], Coroutine[Any, Any, AsyncSandbox]]
+"""Returns a running sandbox for the session of a name, and leaves none behind when it fails or is cancelled."""
 
 
 class RefusedCall(Exception):
@@ -66,21 +65,34 @@ class RefusedCall(Exception):
 class SandboxSession:
     """One session of one client."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, making: asyncio.Task[AsyncSandbox]) -> None:
         self.name = name
-        self.take(AsyncSandbox(settings))
+        self._making = making
         self.outputs = OutputStore(name)
-        self.started = False
         self.since = self.used = time.monotonic()
         self.busy = 0
         """Calls that run or wait."""
         self.cells = 0
         self._uploads: OrderedDict[str, BinaryIO] = OrderedDict()
 
-    def take(self, sandbox: AsyncSandbox) -> None:
-        """Have this sandbox from now on."""
-        self.sandbox = sandbox
-        session_of(sandbox).hints.audience = AUDIENCE
+    @property
+    def sandbox(self) -> AsyncSandbox:
+        """Its sandbox, once it has `started`."""
+        return self._making.result()
+
+    @property
+    def started(self) -> bool:
+        return self._making.done() and not self._making.cancelled() and self._making.exception() is None
+
+    async def start(self) -> None:
+        """Wait for its sandbox. Raises `RefusedCall` if the session is ended meanwhile, and what refused a sandbox."""
+        try:
+            await asyncio.shield(self._making)
+        except asyncio.CancelledError:
+            if self._making.cancelled():
+                words = f"Session {self.name!r} was ended while it started."
+                raise RefusedCall(McpCode.NO_SUCH_SESSION, words) from None
+            raise
 
     def part(self, path: str, offset: int, data: bytes) -> BinaryIO | None:
         """Add a part to a file that comes in parts; None if it does not follow what is there.
@@ -107,26 +119,28 @@ class SandboxSession:
             file.close()
 
     async def close(self) -> None:
+        """End its sandbox, also one that starts."""
         for path in list(self._uploads):
             self.forget_part(path)
-        await self.sandbox.kill()
+        self._making.cancel()
+        await asyncio.wait({self._making})
+        if self.started:
+            with suppress(SandboxError):  # its pipe is closed then, and with it the container
+                await self.sandbox.kill()
 
 
 class McpClient:
-    """One client: a process at the other end of stdio, or one connection over HTTP."""
+    """One client: the process at the other end of stdio, or one connection over HTTP."""
 
-    def __init__(self, clients: Clients, owner: str) -> None:
-        self._clients = clients
-        self._owner = owner
-        self._id = secrets.token_hex(4)
-        """Part of the names under which others know its sandboxes."""
+    def __init__(self, limits: ServerLimits, make: Make) -> None:
+        """Have no session yet; `make` brings the sandbox of each."""
+        self._limits = limits
+        self._make = make
         self.sessions: dict[str, SandboxSession] = {}
         self._ends: OrderedDict[str, str] = OrderedDict()
         """Why sessions ended that were not ended by the client."""
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self.gone = False
-        self.bound = False
-        """Whether the end of its connection ends its sessions."""
+        self._tasks = Tasks()
+        self._gone = False
 
     def find(self, name: str) -> SandboxSession:
         """Return a session that is there. Raises `RefusedCall`."""
@@ -136,6 +150,12 @@ class McpClient:
             why = f": it ended because {reason}" if reason else ". run_code and upload_file start one"
             raise RefusedCall(McpCode.NO_SUCH_SESSION, f"There is no session {name!r}{why}.")
         return self.sessions[name]
+
+    async def find_started(self, name: str) -> SandboxSession:
+        """Return a session that is there, once it has its sandbox. Raises what `use` raises."""
+        session = self.find(name)
+        await session.start()
+        return session
 
     def alive(self) -> list[SandboxSession]:
         """Return the sessions that are there."""
@@ -150,36 +170,36 @@ class McpClient:
         Raises `RefusedCall`, and `SandboxError` if no sandbox can be started.
         """
         session, notes = self._find_or_make(name) if make else (self.find(name), [])
-        if session.busy >= self._clients.limits.calls_per_session:
+        if session.busy >= self._limits.calls_per_session:
             raise RefusedCall(
                 McpCode.SESSION_BUSY,
                 f"Session {name!r} is busy with {session.busy} calls. Wait for one of them, or interrupt it.",
             )
         session.busy += 1
-        self._stop_timer(name)
         try:
-            if make:
-                await self._start(session)
+            await session.start()
             yield session, notes
         finally:
             session.busy -= 1
             session.used = time.monotonic()
-            if not session.busy and self.sessions.get(name) is session:
-                self._start_timer(name)
+            if not session.busy and not session.started and self.sessions.get(name) is session:
+                self._end_soon(name)
 
     async def end(self, name: str, reason: str | None = None) -> None:
         """End a session; with a reason, the client is told when it uses the name again."""
-        self._stop_timer(name)
-        session = self.sessions.pop(name, None)
-        if reason is not None:
-            self._remember(name, reason)
-        if session is not None:
+        if (session := self._forget(name, reason)) is not None:
             await session.close()
 
+    def lose(self, reason: str) -> None:
+        """End all sessions of a client that seems to be gone; should it come back, it is told."""
+        for name in list(self.sessions):
+            self._end_soon(name, reason)
+
     async def leave(self) -> None:
-        """End all sessions; the client is gone."""
-        self.gone = True
+        """End all sessions; the client is gone. Idempotent."""
+        self._gone = True
         await asyncio.gather(*(self.end(name) for name in list(self.sessions)), return_exceptions=True)
+        await self._tasks.close(CLOSE_SECONDS)
 
     def _find_or_make(self, name: str) -> tuple[SandboxSession, list[str]]:
         if not SESSION_NAME.fullmatch(name):
@@ -187,123 +207,53 @@ class McpClient:
                 McpCode.SESSION_NAME_IMPROPER,
                 "The name of a session is 1 to 64 letters, digits, dots, dashes and underscores.",
             )
-        if self.gone:
+        if self._gone:
             raise RefusedCall(McpCode.CONNECTION_CLOSED, "The connection was closed.")
-        self._bury(name)
+        if len(there := self.alive()) >= self._limits.sessions_per_client and name not in self.sessions:
+            names = ", ".join(sorted(session.name for session in there))
+            raise RefusedCall(
+                McpCode.TOO_MANY_SESSIONS,
+                f"You have {len(there)} sessions, which is the limit: {names}. Use one of them, or end one "
+                "with end_session.",
+            )
         if name in self.sessions:
             return self.sessions[name], []
-        self._clients.check_limits(self)
-        session = self.sessions[name] = SandboxSession(name, self._clients.settings)
+        making = self._tasks.hold(self._made(name), "the start of a session")
+        session = self.sessions[name] = SandboxSession(name, making)
         if reason := self._ends.pop(name, None):
             lost = "Its variables and files are gone"
             return session, [f"session {name!r} is new: the one before it ended because {reason}. {lost}"]
         return session, [f"session {name!r} is new: it has no variables and no files yet"]
 
-    async def _start(self, session: SandboxSession) -> None:
-        try:
-            if self._clients.make is None:
-                await session.sandbox.start()
-            elif not session.started:
-                session.take(await self._clients.make(self._owner, f"{self._id}/{session.name}"))
-                if self.sessions.get(session.name) is not session:  # it was ended before there was anything to end
-                    await session.close()
-                    raise RefusedCall(McpCode.NO_SUCH_SESSION, f"Session {session.name!r} was ended while it started.")
-        except BaseException:
-            if self.sessions.get(session.name) is session and not session.started and session.busy == 1:
-                self._clients.keep(self.end(session.name))
-            raise
-        session.started = True
+    async def _made(self, name: str) -> AsyncSandbox:
+        sandbox = await self._make(name)
+        session_of(sandbox).hints.audience = AUDIENCE
+        return sandbox
 
     def _bury(self, name: str) -> None:
         """Forget a session whose sandbox ended by itself; its next use starts another one, and says so."""
         session = self.sessions.get(name)
         if session is not None and session.started and not session.sandbox.is_alive and not session.busy:
-            del self.sessions[name]
-            self._stop_timer(name)
-            self._remember(name, "its sandbox was lost or was idle for too long")
-            self._clients.keep(session.close())
+            self._end_soon(name, "its sandbox was lost or was idle for too long")
 
-    def _remember(self, name: str, reason: str) -> None:
-        self._ends[name] = reason
-        while len(self._ends) > REMEMBERED:
-            self._ends.popitem(last=False)
+    def _end_soon(self, name: str, reason: str | None = None) -> None:
+        if (session := self._forget(name, reason)) is not None:
+            self._tasks.start(session.close(), "the end of a session")
 
-    def _start_timer(self, name: str) -> None:
-        self._stop_timer(name)
-        seconds = self._clients.settings.limits.idle_timeout
-        self._timers[name] = asyncio.get_running_loop().call_later(seconds, self._idle, name)
-
-    def _stop_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _idle(self, name: str) -> None:
-        session = self.sessions.get(name)
-        if session is not None and not session.busy:
-            seconds = self._clients.settings.limits.idle_timeout
-            self._clients.keep(self.end(name, f"it was not used for {seconds:g} s"))
+    def _forget(self, name: str, reason: str | None) -> SandboxSession | None:
+        if reason is not None:
+            self._ends[name] = reason
+            while len(self._ends) > REMEMBERED:
+                self._ends.popitem(last=False)
+        return self.sessions.pop(name, None)
 
 
-class Clients:
-    """All clients of a server."""
-
-    def __init__(self, settings: Settings, limits: ServerLimits, make: Make | None = None) -> None:
-        """`make` returns a running sandbox of an owner, by a name. None: they are this server's own."""
-        self.settings = settings
-        self.limits = limits
-        self.make = make
-        self._clients: dict[Hashable, McpClient] = {}
-        self._tasks = Tasks()
-        self._closed = False
-
-    def client(self, key: Hashable, owner: str = "") -> McpClient:
-        """Return the client of a key, which must be one that no other client can know or choose.
-
-        `owner` is whose sandboxes its are, if they are not ours.
-        """
-        if self._closed:
-            raise RefusedCall(McpCode.CONNECTION_CLOSED, "The server stops.")
-        return self._clients.setdefault(key, McpClient(self, owner))
-
-    async def leave(self, key: Hashable) -> None:
-        client = self._clients.pop(key, None)
-        if client is not None:
-            await client.leave()
-
-    def lost(self, key: Hashable) -> None:
-        """End the sessions of a client that seems to be gone; should it come back, it is told."""
-        if (client := self._clients.get(key)) is not None:
-            for name in list(client.sessions):
-                self.keep(client.end(name, "its client was away for too long"))
-
-    async def close(self) -> None:
-        """End all sessions of all clients. Idempotent."""
-        self._closed = True
-        await asyncio.gather(*(self.leave(key) for key in list(self._clients)), return_exceptions=True)
-        await self._tasks.close(CLOSE_SECONDS)
-
-    def check_limits(self, client: McpClient) -> None:
-        """Raise `RefusedCall` if a client, or the server, has as many sessions as it may have."""
-        if len(client.sessions) >= self.limits.sessions_per_client:
-            names = ", ".join(sorted(client.sessions))
-            raise RefusedCall(
-                McpCode.TOO_MANY_SESSIONS,
-                f"You have {len(client.sessions)} sessions, which is the limit: {names}. Use one of them, or end one "
-                "with end_session.",
-            )
-        if sum(len(other.sessions) for other in self._clients.values()) >= self.limits.sessions:
-            raise RefusedCall(
-                McpCode.TOO_MANY_SESSIONS,
-                f"The server has {self.limits.sessions} sessions, which is its limit, all clients taken together. "
-                "Use a session that you have, or try again later.",
-            )
-
-    def keep(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Run the end of a session, for which nobody waits."""
-        self._tasks.start(_quietly(ending), "the end of a session")
-
-
-async def _quietly(ending: Coroutine[Any, Any, None]) -> None:
-    with suppress(SandboxError):  # its pipe is closed then, and with it the container
-        await ending
+async def own_sandbox(settings: Settings) -> AsyncSandbox:
+    """Return a running sandbox of this process."""
+    sandbox = AsyncSandbox(settings)
+    try:
+        await sandbox.start()
+    except BaseException:
+        await asyncio.shield(sandbox.kill())
+        raise
+    return sandbox

@@ -1,4 +1,4 @@
-"""The codes of this plugin: what the MCP server refuses, of its clients and at its start."""
+"""The codes of this plugin: what the MCP server refuses of its clients."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from ...core.codes import Code
 
 _LIST = "Ask for the list of tools or resources."
 _PARTS = "Send or read it in parts, with offset."
-_SERVER = "See docs/mcp.md on a server that others reach."
 
 
 @unique
 class McpCode(Code):
-    """What the MCP server refuses, of its clients and at its start."""
+    """What the MCP server refuses of its clients."""
 
     NO_SUCH_TOOL = "failure", "there is no such tool", _LIST
     NO_SUCH_SESSION = "failure", "there is no such session", "Begin one with run_code or upload_file."
@@ -26,6 +25,4 @@ class McpCode(Code):
     PART_MISPLACED = "failure", "a part of a file does not follow the one before", "Begin again with offset 0."
     RESOURCE_TOO_LARGE = "limit", "the resource is too large for one answer", _PARTS
     OUTPUT_NOT_KEPT = "limit", "an output is too large to be kept", "Show less, or write it to a file in /mnt/data."
-    SERVER_EXPOSED = "failure", "the server would be open to others", _SERVER
-    TOKENS_UNFIT = "failure", "the token file cannot be used", _SERVER
     CALL_BYTES = "limit", "one call carries too much: send it in parts, with offset and final", _PARTS

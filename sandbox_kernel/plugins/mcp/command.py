@@ -7,35 +7,38 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...config.forms import seconds
 from ...config.sources import from_files_for_all, resolve
-from ...core.codes import EndCode, UsageCode
+from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
+from .. import index
 from .server_process import asked_to_end, closed_in_time, count, require_packages, say
 
 if TYPE_CHECKING:
     from .clients import ServerLimits
-    from .web_server import ListenAddress
 
-NEEDED = ("mcp", "mcp_types", "pydantic", "starlette", "uvicorn")
+NEEDED = ("mcp", "mcp_types", "pydantic")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--http", action="store_true", help="serve streamable HTTP; without it, stdin and stdout")
+    parser.add_argument(
+        "--http",
+        action="store_true",
+        help="serve streamable HTTP, with the server of `sandbox-kernel serve`; without it, stdin and stdout",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=count, default=8808, help="the port; 0 for any free port (default: %(default)s)")
     parser.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="the tokens that clients may use, one on each line. A missing file is created with a new token. Without "
-        "this option, a new token is created for this run and printed",
+        help="who may use the server: a name and a token on each line. A missing file is created with a new token. "
+        "Without this option, it is that of `sandbox-kernel serve`",
     )
     parser.add_argument("--allow-remote", action="store_true", help="allow an address that others can reach")
     parser.add_argument(
@@ -68,13 +71,10 @@ def serve(options: argparse.Namespace) -> int:
     """Serve sandboxes to hosts of language models (Model Context Protocol), over stdio or HTTP.
 
     Each session of a client is its own sandbox, with the settings below. The sessions of a client end with its
-    connection, and all sessions end with the server. It needs the packages mcp and uvicorn. docs/mcp.md shows how to
-    set up hosts.
+    connection, and all sessions end with the server. It needs the package mcp, and over HTTP those of
+    `sandbox-kernel serve`. docs/mcp.md shows how to set up hosts.
     """
-    files = from_files_for_all()
-    if options.http:
-        files.pop("downloads", None)  # of kernels: here all clients would share it
-    settings = resolve(files | options.values)
+    settings = resolve(from_files_for_all() | options.values)
     require_packages(NEEDED, "mcp", "the MCP server")
     from .clients import ServerLimits
 
@@ -84,40 +84,31 @@ def serve(options: argparse.Namespace) -> int:
     if not 1000 <= options.text_limit <= 10_000_000:
         raise ConfigurationError(EndCode.WRONG_SETTING, "text-limit must be 1,000 to 10,000,000", setting="text-limit")
     limits = ServerLimits(
-        sessions=options.sessions,
-        sessions_per_client=options.sessions_per_client,
+        sessions_per_client=min(options.sessions_per_client, options.sessions),
         text_characters=options.text_limit,
         away_seconds=seconds(1)("away-timeout", options.away_timeout),
     )
-    if not options.http:
-        return asyncio.run(_stdio(settings, limits))
-    from .http_server import new_token, tokens_of
-    from .web_server import ListenAddress
+    return _over_http(options, limits) if options.http else asyncio.run(_stdio(settings, limits))
 
-    if settings.downloads is not None:
-        raise ConfigurationError(
-            UsageCode.NOT_TOGETHER,
-            "downloads is one folder, where clients would replace each other's files: it goes with stdio only",
-            setting="downloads",
-        )
-    if options.port > 65535:
-        raise ConfigurationError(EndCode.WRONG_SETTING, "port must be 0 to 65535", setting="port")
-    place = ListenAddress(
-        host=options.host, port=options.port, names=tuple(options.allowed_host), remote=options.allow_remote
-    )
-    tokens = [new_token()] if options.token_file is None else tokens_of(options.token_file)
-    said = f"token: {tokens[0]}" if options.token_file is None else f"tokens: in {options.token_file}"
-    return asyncio.run(_http(settings, limits, place, tokens, said))
+
+def _over_http(options: argparse.Namespace, limits: ServerLimits) -> int:
+    """Start the server of the plugin `serve`, with what these options mean to it. Raises `ConfigurationError`."""
+    serve = next(one for one in index.plugin("serve", setting="http").commands if one.name == "serve")
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    if serve.add_options is not None:
+        serve.add_options(parser)
+    given = {**vars(options), "mcp": limits, "sandboxes": options.sessions, "sandboxes_per_tenant": options.sessions}
+    return serve.run(parser.parse_args([], argparse.Namespace(**given)))
 
 
 async def _stdio(settings: Settings, limits: ServerLimits) -> int:
     from mcp.server.stdio import stdio_server
 
-    from .clients import Clients
+    from .clients import McpClient, own_sandbox
     from .server import make_server
 
-    clients = Clients(settings, limits)
-    server = make_server(settings, limits, clients, http=False)
+    client = McpClient(limits, lambda _: own_sandbox(settings))
+    server = make_server(settings, limits, lambda _: client, http=False)
 
     async def run() -> None:
         async with stdio_server() as (read, write):
@@ -126,31 +117,8 @@ async def _stdio(settings: Settings, limits: ServerLimits) -> int:
     serving = asyncio.create_task(run())
     stopping = asyncio.create_task(asked_to_end().wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await closed_in_time(clients.close())
+    await closed_in_time(client.leave())
     if serving.done() and (error := serving.exception()) is not None:
         say(f"the client was lost: {error!r}")
     # A thread of the transport may be waiting for stdin still, and would hold up an orderly end for ever.
     os._exit(0)
-
-
-async def _http(settings: Settings, limits: ServerLimits, place: ListenAddress, tokens: list[str], said: str) -> int:
-    from .clients import Clients
-    from .http_server import PATH, application
-    from .server import make_server
-    from .web_server import WebServer
-
-    clients = Clients(settings, limits)
-    server = make_server(settings, limits, clients, http=True)
-    listener = place.listen()
-    host, port = listener.getsockname()[:2]
-    web = WebServer(application(server, clients, tokens, place))
-    stop = asked_to_end()
-    serving = asyncio.create_task(web.serve(sockets=[listener]))
-    say(f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}\n{said}")
-    await asyncio.wait({serving, waiting := asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # each stream that is cut is a traceback to it
-    web.should_exit = True
-    await closed_in_time(clients.close())
-    await serving
-    return 0

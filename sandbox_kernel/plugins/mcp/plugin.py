@@ -19,7 +19,7 @@ PLUGIN = Plugin(
             group="Running code without a front end",
             examples={
                 "sandbox-kernel mcp": "over stdin and stdout, for a host that starts it on this machine",
-                "sandbox-kernel mcp --http --token-file mcp-token --memory 1G": "over HTTP, with tokens from a file",
+                "sandbox-kernel mcp --http --token-file mcp-token --memory 1G": "over HTTP, as `sandbox-kernel serve`",
             },
         ),
     ),

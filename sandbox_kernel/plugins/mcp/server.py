@@ -14,7 +14,6 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
@@ -46,9 +45,10 @@ from ...core.errors import SandboxError
 from ...core.model import MIB, Settings, format_bytes
 from . import tool_descriptions, tool_functions
 from .answer_writer import AnswerLimits
-from .clients import Clients, McpClient, RefusedCall, ServerLimits
+from .clients import McpClient, RefusedCall, ServerLimits
 from .codes import McpCode
 from .output_store import Address, file_address, output_address, parse
+from .schemas import plain_schema
 
 Run = Callable[[tool_functions.ToolCall, Any], Awaitable[CallToolResult]]
 
@@ -71,7 +71,7 @@ def handlers(settings: Settings, limits: ServerLimits) -> list[ToolHandler]:
             name=name,
             title=title,
             description=description,
-            input_schema=_schema(arguments),
+            input_schema={"required": [], **plain_schema(arguments), "additionalProperties": False},
             output_schema=output,
             annotations=hints.model_copy(update={"title": title}),
         )
@@ -136,39 +136,19 @@ _SESSIONS = _object(
 )
 
 
-def _schema(arguments: type[tool_functions.Arguments]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments as plainly as it can be said.
-
-    Without the titles that repeat names, and without `anyOf` for what may be left out: not every host knows it.
-    """
-    schema = arguments.model_json_schema()
-    properties = {}
-    for name, one in schema.get("properties", {}).items():
-        kinds = [kind for kind in one.pop("anyOf", ()) if kind != {"type": "null"}]
-        said = one if not kinds else {key: value for key, value in one.items() if key != "default"} | kinds[0]
-        properties[name] = {key: value for key, value in said.items() if key != "title"}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": schema.get("required", []),
-        "additionalProperties": False,
-    }
-
-
 RESOURCE_BYTES = 64 * MIB
 """What one reading of a resource gives; more is read in parts."""
 RESOURCES_PER_PAGE = 500
 HTTP_ANSWER_BYTES = 950_000
 """The answer of a cell: after a notification of progress it is an event, and clients take events of up to 1 MiB."""
-LOCAL = "stdio"
-"""The key of the only client at the other end of stdio."""
-
 Context = ServerRequestContext[Any, Any]
+ClientOf = Callable[[Context], McpClient]
+"""Says whose call something is, as the transport knows it. Raises `RefusedCall` for a connection that was closed."""
 
 
-def make_server(settings: Settings, limits: ServerLimits, clients: Clients, *, http: bool) -> Server[Any]:
+def make_server(settings: Settings, limits: ServerLimits, client_of: ClientOf, *, http: bool) -> Server[Any]:
     """Return the server for one of the transports."""
-    service = _Service(settings, limits, clients, http=http)
+    service = _Service(settings, limits, client_of, http=http)
     server: Server[Any] = Server(
         "sandbox-kernel",
         version=__version__,
@@ -208,9 +188,8 @@ async def _refuse_without_connection(ctx: Context, call_next: CallNext) -> Handl
 
 
 class _Service:
-    def __init__(self, settings: Settings, limits: ServerLimits, clients: Clients, *, http: bool) -> None:
-        self._clients = clients
-        self._http = http
+    def __init__(self, settings: Settings, limits: ServerLimits, client_of: ClientOf, *, http: bool) -> None:
+        self._client = client_of
         most = HTTP_ANSWER_BYTES if http else AnswerLimits().answer_bytes
         self._answers = AnswerLimits(text_characters=limits.text_characters, answer_bytes=most)
         self._handlers = {handler.tool.name: handler for handler in handlers(settings, limits)}
@@ -236,7 +215,7 @@ class _Service:
     async def list_resources(self, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
         start = _page(params)
         found: list[Resource] = []
-        for session in self._client(context).alive():
+        for session in (one for one in self._client(context).alive() if one.started):
             for output in reversed(session.outputs.all()):
                 uri = output_address(session.name, output.name)
                 title = f"output {output.name} of session {session.name}"
@@ -308,19 +287,6 @@ class _Service:
                 f"{address.name} is larger than {most}: read it in parts, with ?offset=0&length={MIB}.",
             )
         return tool_functions.mime_of(address.name), data, {"sandbox-kernel/size": size}
-
-    def _client(self, context: Context) -> McpClient:
-        """Return whose call this is; over HTTP the manager has checked the id and that it goes with the token."""
-        if not self._http:
-            return self._clients.client(LOCAL)
-        assert context.request is not None  # noqa: S101 (without it nobody is known, and nothing is served)
-        key = context.request.headers[MCP_SESSION_ID_HEADER]
-        client = self._clients.client(key, getattr(context.request.user, "username", ""))
-        if not client.bound:
-            client.bound = True
-            # The place that is meant for it; a handler has no public way to it.
-            context.session._connection.exit_stack.push_async_callback(self._clients.leave, key)  # noqa: SLF001
-        return client
 
 
 def _failed(code: Code, text: str) -> CallToolResult:

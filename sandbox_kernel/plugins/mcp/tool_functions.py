@@ -268,14 +268,14 @@ async def list_sessions(call: ToolCall, given: Nothing) -> CallToolResult:
 
 
 async def interrupt(call: ToolCall, given: OfSession) -> CallToolResult:
-    session = call.client.find(given.session)
+    session = await call.client.find_started(given.session)
     if not await session.sandbox.interrupt():
         return _said(f"Nothing runs in session {given.session!r}.")
     return _said(f"Session {given.session!r} was interrupted: KeyboardInterrupt in its code, state is kept.")
 
 
 async def reset(call: ToolCall, given: OfSession) -> CallToolResult:
-    session = call.client.find(given.session)
+    session = await call.client.find_started(given.session)
     await session.sandbox.restart()
     return _said(f"Python was started again in session {given.session!r}: variables are gone, files are kept.")
 

@@ -14,6 +14,7 @@ runs.
 - `lease_files`: What outlives the server of the sandboxes that do.
 - `turns`: How long the turns of each tenant are, in the event loop that serves all.
 - `requests`: What a request must be before it is looked at: whose, how large, of which form.
+- `bodies`: What requests carry, as types.
 - `replicas`: Several servers, each of which has sandboxes of its own.
 - `guard`: Whose a request is, how many there are, and what refuses it: before every route of every wire.
 - `streams`: Answers that are sent piece by piece.
@@ -21,9 +22,11 @@ runs.
 - `e2b`, `jupyter`, `librechat`, `open_terminal`: The wires, a folder each.
 - `domain`: A domain of the operator, below which clients find sandboxes by names.
 - `certificates`: Certificates for a domain of this machine.
-- `mcp_wire`: MCP, for the tenants of this server and with their sandboxes.
+- `mcp_wire`: MCP with its connections, for the tenants of this server and with their sandboxes.
 - `forms`: Forms of several parts: files that come, and fields beside them.
-- `place`: Where the server listens.
+- `web_server`: A web server that others reach: checks of requests, clocks of connections.
+- `web_sockets`: A WebSocket of that server, and its end.
+- `place`: Where the server listens, and under which names.
 - `openapi`: What the server speaks, as a page that is made from its routes.
 - `application`: All wires behind the checks that they share.
 - `dashboard_command`: `sandbox-kernel dashboard`: the page, about an engine or a broker.

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ...core.prometheus_text import CONTENT_TYPE
-from ..mcp.web_server import Names, RequestFilter
+from ..mcp.clients import ServerLimits
 from . import dashboard, metrics, openapi
 from .address_token import AddressToken
 from .codes import ServeCode
@@ -29,6 +29,7 @@ from .replicas import Questions
 from .requests import answer, error
 from .tenants import Tenant, Tenants
 from .token_file import METRICS, Tokens
+from .web_server import Names, RequestFilter
 
 WIRES: tuple[Callable[[RouteGuard], Iterable[BaseRoute]], ...] = (
     e2b.routes,
@@ -39,10 +40,10 @@ WIRES: tuple[Callable[[RouteGuard], Iterable[BaseRoute]], ...] = (
 """What the server speaks, each with its routes."""
 
 
-def application(tenants: Tenants, tokens: Tokens, known: Names) -> Starlette:
+def application(tenants: Tenants, tokens: Tokens, known: Names, mcp_limits: ServerLimits | None = None) -> Starlette:
     """Return the web application. `known` are the names under which it is reached."""
     tenants.names = set(tokens.names) - {METRICS}
-    guard, mcp = RouteGuard(tenants, tokens), McpWire(tenants)
+    guard, mcp = RouteGuard(tenants, tokens), McpWire(tenants, mcp_limits)
     refused: Any = {HTTPException: _refused}
     inside = Starlette(routes=list(e2b.in_sandboxes(guard)), exception_handlers=refused)
 

@@ -115,6 +115,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long a sandbox may be asked to last (default: %(default)s)",
     )
+    parser.set_defaults(
+        mcp=None, allow_remote=None
+    )  # of `mcp --http`, which starts this server with options of its own
     parser.add_argument(
         "--idle-makes-room",
         metavar="SECONDS",
@@ -190,7 +193,6 @@ def datasets_of(given: list[str], settings: Settings, names: Collection[str]) ->
 
 
 async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limits: ServeLimits) -> int:
-    from ..mcp.web_server import WebServer
     from .application import application
     from .domain import checked
     from .jupyter.front import front_of
@@ -200,6 +202,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
     from .signed_tokens import signers_of
     from .tenants import Tenants
     from .token_file import METRICS
+    from .web_server import WebServer
 
     domain = None if options.domain is None else checked(options.domain)
     place = ServerAddress(
@@ -209,6 +212,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
         tls=options.tls_cert is not None or domain is not None,
         token_file=options.token_file is not None,
         domain=domain,
+        remote=options.allow_remote,
     )
     room_for_files()
     context = tls(options.tls_cert, options.tls_key)
@@ -226,7 +230,7 @@ async def _serve(options: argparse.Namespace, offered: dict[str, Settings], limi
         trust = ssl.create_default_context() if context else None
         tenants.replicas = Replicas(parsed(options.peers, listener.getsockname()[1]), trust)
     tenants.on_lease.append(front_of)  # what is asked by other wires is in the notebook of a sandbox, too
-    web = WebServer(application(tenants, tokens, place.known()), sockets=True, **context)
+    web = WebServer(application(tenants, tokens, place.known(), options.mcp), sockets=True, **context)
     found = await tenants.take_over(tokens.names)  # with the tools of its wires
     stop = asked_to_end()
     serving = asyncio.create_task(web.serve(sockets=[listener]))

@@ -50,12 +50,12 @@ async def _serve(port: int, settings: Settings) -> None:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
 
-    from ..mcp.web_server import RequestFilter, WebServer
     from .dashboard import routes
     from .guard import RouteGuard
     from .place import ServerAddress
     from .tenants import ServeLimits, Tenants
     from .token_file import METRICS, Tokens, new_token
+    from .web_server import RequestFilter, WebServer
 
     engine = await make_engine_of_all(settings)
     place = ServerAddress(host="127.0.0.1", port=port)

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
-from ..mcp.web_server import HostPort, Names, authority, refuse
 from .codes import ServeCode
 from .requests import error
+from .web_server import HostPort, Names, authority, header_values, refuse
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"(?=.{{1,180}}\Z)(?:{_LABEL}\.)+(?!\d+\Z){_LABEL}")
@@ -66,18 +66,14 @@ class SandboxHosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         known = self._known
-        named = known.sandbox(_values(scope, b"host")) if isinstance(known, DomainNames) else None
+        named = known.sandbox(header_values(scope, b"host")) if isinstance(known, DomainNames) else None
         if named is None:
             await self._app(scope, receive, send)
             return
         said = ((b"e2b-sandbox-id", named.identity), (b"e2b-sandbox-port", named.port))
-        if any(value != own for name, own in said for value in _values(scope, name)):
+        if any(value != own for name, own in said for value in header_values(scope, name)):
             words = "The headers name another sandbox, or another port of it, than the host does"
             await refuse(error(400, ServeCode.REQUEST_IMPROPER, words), scope, receive, send)
             return
-        headers = [*scope["headers"], *((name, own.encode()) for name, own in said if not _values(scope, name))]
+        headers = [*scope["headers"], *((name, own.encode()) for name, own in said if not header_values(scope, name))]
         await self._inside({**scope, "headers": headers}, receive, send)
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for given, value in scope.get("headers", ()) if given.lower() == name]

@@ -16,7 +16,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...core.errors import SandboxError
 from ...session.requests.queue import caller
-from ..mcp.web_server import admitted, refuse
 from .codes import ServeCode
 from .metrics import wire_of
 from .replicas import Locus, asking, is_question
@@ -25,11 +24,14 @@ from .signed_tokens import Signers
 from .tenants import Lease, Tenant, Tenants
 from .token_file import METRICS, Tokens
 from .turns import paced
+from .web_server import admitted, refuse
 
 WhereIs = Callable[[Any, Any], "Locus | None"]
 """Says where the sandbox of a request is that `who` found somebody for; None if the request is for none."""
 Who = Callable[[Any], Any]
 """Finds out whose a request is: a `Tenant`, or a `Lease` of one. Raises `Refusal`."""
+Form = Callable[[Refusal], ASGIApp]
+"""Makes a refusal an answer in the form of a wire."""
 SCHEMES = ("bearer", "token")
 
 
@@ -87,14 +89,18 @@ class RouteGuard:
         *,
         scheme: str = "token",
         where: WhereIs | None = None,
+        form: Form = Refusal.response,
     ) -> Route:
         """Return a route whose handler takes the request, all tenants, and what `who` found: the tenant by default.
 
         `where` says which sandbox a tenant's request is for, which another replica may have.
 
-        The handler returns a response, or raises `Refusal` or `SandboxError`. `scheme` says on our page what opens it.
+        The handler returns a response, or raises `Refusal` or `SandboxError`, which `form` makes an answer. `scheme`
+        says on our page what opens it.
         """
-        return Route(path, Guarded(self.tenants, who or self.tenant, handler, scheme, where), methods=[method])
+        return Route(
+            path, Guarded(self.tenants, who or self.tenant, handler, where, scheme=scheme, form=form), methods=[method]
+        )
 
     def socket(
         self,
@@ -198,12 +204,15 @@ class Guarded(_Shared):
         tenants: Tenants,
         who: Who,
         handler: Callable[..., Awaitable[Any]],
-        scheme: str = "token",
         where: WhereIs | None = None,
+        *,
+        scheme: str = "token",
+        form: Form = Refusal.response,
     ) -> None:
         super().__init__(tenants, who, handler, where)
         self.handler = handler
         self.scheme = scheme
+        self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -229,7 +238,7 @@ class Guarded(_Shared):
         try:
             return await self._handler(request, self._tenants, found)
         except (Refusal, SandboxError) as error:
-            return self._refused(error, tenant).response()
+            return self._form(self._refused(error, tenant))
 
 
 class _GuardedSocket(_Shared):

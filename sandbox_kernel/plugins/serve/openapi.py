@@ -10,53 +10,21 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from ... import __version__
+from ..mcp.schemas import plain_schema
+from .bodies import Query
 from .guard import Guarded
 from .metrics import wire_of
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
-_YES: Schema = {"type": "boolean"}
-_TEXTS: Schema = {"type": "object", "additionalProperties": _TEXT}
-_SECONDS: Schema = {"type": "number", "minimum": 0, "description": "up to the operator's limit"}
-_COUNT: Schema = {"type": "integer", "minimum": 1}
 
 
 def _object(*required: str, **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
-_CREATE = _object(
-    "templateID", templateID=_TEXT, timeout=_SECONDS, metadata=_TEXTS, envVars=_TEXTS, secure=_YES,
-    allow_internet_access=_YES, network={"type": "object"}, autoPause=_YES,
-)  # fmt: skip
-_PATH = _object("path", path=_TEXT)
-_PROCESS = _object("process", process={"type": "object"})
-BODIES: dict[str, Schema] = {
-    "/sandboxes": _CREATE,
-    "/v2/sandboxes": _CREATE,
-    "/sandboxes/{sandbox_id}/connect": _object("timeout", timeout=_SECONDS),
-    "/v2/sandboxes/{sandbox_id}/connect": _object("timeout", timeout=_SECONDS),
-    "/sandboxes/{sandbox_id}/timeout": _object("timeout", timeout=_SECONDS),
-    "/sandboxes/{sandbox_id}/refreshes": _object(duration=_SECONDS),
-    "/sandboxes/{sandbox_id}/snapshots": _object(name=_TEXT, memory=_YES),
-    "/sandboxes/{sandbox_id}/fork": _object(count=_COUNT, timeout=_SECONDS),
-    "/execute": _object("code", code=_TEXT, context_id=_TEXT, language=_TEXT, env_vars=_TEXTS),
-    "/contexts": _object(language=_TEXT, cwd=_TEXT),
-    "/filesystem.Filesystem/Move": _object("source", "destination", source=_TEXT, destination=_TEXT),
-    "/filesystem.Filesystem/ListDir": _object("path", path=_TEXT, depth=_COUNT),
-    "/process.Process/Start": _object(
-        "process",
-        process=_object("cmd", cmd=_TEXT, args={"type": "array", "items": _TEXT}, envs=_TEXTS, cwd=_TEXT),
-        stdin=_YES,
-    ),
-    "/jupyter/api/kernels": _object(name=_TEXT),
-    "/librechat/v1/exec": _object("code", "lang", code=_TEXT, lang=_TEXT, session_id=_TEXT),
-}
-"""Fields of bodies that are JSON; other bodies are objects of any fields."""
-_OF_PREFIX = {"/filesystem.Filesystem/": _PATH, "/process.Process/": _PROCESS}
 _CONVERTER = re.compile(r":[a-z]+}")
 """What Starlette adds to the name of a part of a path."""
-_STREAMS = re.compile(r"/(?:process\.Process/(?:Start|Connect|StreamInput)|filesystem\.Filesystem/WatchDir)")
 _UPLOADS = re.compile(r"/files|/librechat/v1/upload(?:/batch)?")
 SCHEMES: dict[str, Schema] = {
     "token": {"type": "http", "scheme": "bearer", "description": "The token of a line of the token file"},
@@ -94,15 +62,12 @@ def page(routes: Iterable[BaseRoute]) -> Schema:
 
 
 def _operation(method: str, path: str, guarded: Guarded) -> Schema:
-    parameters: list[Schema] = [
-        {"name": name, "in": "path", "required": True, "schema": _TEXT} for name in re.findall(r"{(\w+)", path)
-    ]
     wire = wire_of(path)
     in_sandbox = guarded.scheme in {"access", "traffic"}
     found: Schema = {
         "summary": (inspect.getdoc(guarded.handler) or "").partition("\n")[0],
         "tags": [wire],
-        "parameters": parameters + (_OF_SANDBOX if in_sandbox else []),
+        **operation(path, guarded.handler),
         "security": [{guarded.scheme: []}] if in_sandbox else [{"token": []}, {"key": []}],
         "responses": {
             "2XX": {"description": "As the wire has it"},
@@ -112,15 +77,30 @@ def _operation(method: str, path: str, guarded: Guarded) -> Schema:
             },
         },
     }
-    if method in {"POST", "PUT", "PATCH"}:
-        found["requestBody"] = {"content": _body(path)}
+    if in_sandbox:
+        found["parameters"] += _OF_SANDBOX
+    if _UPLOADS.fullmatch(path) and method == "POST":
+        found["requestBody"] = {"content": {"multipart/form-data": {"schema": {"type": "object"}}}}
+    elif method in {"POST", "PUT", "PATCH"}:
+        found.setdefault("requestBody", {"content": {"application/json": {"schema": {"type": "object"}}}})
     return found
 
 
-def _body(path: str) -> Schema:
-    if _UPLOADS.fullmatch(path):
-        return {"multipart/form-data": {"schema": {"type": "object"}}}
-    if _STREAMS.fullmatch(path):
-        return {"application/connect+json": {"schema": {"type": "string", "format": "binary"}}}
-    of_prefix = (schema for prefix, schema in _OF_PREFIX.items() if path.startswith(prefix))
-    return {"application/json": {"schema": BODIES.get(path) or next(of_prefix, {"type": "object"})}}
+def operation(path: str, handler: Any) -> Schema:
+    """Return what a handler takes: of its path, of the rest of its address, and its body."""
+    parameters: list[Schema] = [
+        {"name": name, "in": "path", "required": True, "description": name.replace("_", " "), "schema": _TEXT}
+        for name in re.findall(r"{(\w+)", path)
+    ]
+    found: Schema = {"parameters": parameters}
+    for kind in getattr(handler, "takes", ()):
+        schema, media = plain_schema(kind), handler.media
+        if issubclass(kind, Query):
+            for name, one in schema["properties"].items():
+                row = {"name": name, "in": "query", "required": name in schema.get("required", ())}
+                parameters.append({**row, "description": one.pop("description", ""), "schema": one})
+            continue
+        if media != "application/json":  # objects of this schema, each in an envelope
+            schema = {"type": "string", "format": "binary"}
+        found["requestBody"] = {"required": "required" in schema, "content": {media: {"schema": schema}}}
+    return found

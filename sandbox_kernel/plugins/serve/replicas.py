@@ -34,9 +34,9 @@ from ...core import json_memory
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.tasks import Tasks
-from ..mcp.web_server import admitted, known
 from .codes import ServeCode
 from .requests import Refusal
+from .web_server import admitted, known
 
 MAX_PEERS = 32
 """Addresses that are asked, all names of `--peers` together."""

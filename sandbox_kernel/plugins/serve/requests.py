@@ -149,13 +149,13 @@ def _too_large(limit: int) -> Refusal:
     return Refusal(413, ServeCode.BODY_TOO_LARGE, f"The body of this request may have {limit:,} bytes")
 
 
-async def json_of(request: Request) -> Body:
+async def json_of(request: Request) -> dict[str, Any]:
     """Return a body that is an object of JSON; none is an empty one. Raises `Refusal`."""
     content = b"".join([piece async for piece in pieces_of(request, MAX_JSON)])
     value = object_of(content) if content else {}
     if value is None:
         raise Refusal(400, ServeCode.REQUEST_IMPROPER, "The body of this request is an object in JSON")
-    return Body(value)
+    return value
 
 
 def object_of(content: bytes, memory: int = MAX_JSON_MEMORY) -> dict[str, Any] | None:
@@ -167,48 +167,6 @@ def object_of(content: bytes, memory: int = MAX_JSON_MEMORY) -> dict[str, Any] |
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None
-
-
-class Body:
-    """An object of JSON whose fields are looked at one by one. Methods raise `Refusal`."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.fields = fields
-
-    def text(self, name: str) -> str | None:
-        """Return a text; None and an empty one are the same."""
-        value = self.fields.get(name)
-        if value is None or isinstance(value, str):
-            return value or None
-        raise improper(name, "is text")
-
-    def seconds(self, name: str, most: float) -> float | None:
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if type(value) not in {int, float} or not 0 <= value <= most:
-            raise improper(name, f"is 0 to {most:g} seconds")
-        return float(value)
-
-    def texts(self, name: str) -> dict[str, str]:
-        value = self.fields.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise improper(name, "maps text to text")
-        return value
-
-    def text_list(self, name: str) -> list[str]:
-        value = self.fields.get(name) or []
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise improper(name, "is a list of texts")
-        return value
-
-    def refuse(self, name: str, *allowed: object) -> None:
-        """Refuse a field that asks for something which is not offered; none, and `allowed`, ask for nothing."""
-        value = self.fields.get(name)
-        if value and value not in allowed:
-            raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer {name}")
 
 
 def page_of(request: Request, found: Sequence[T]) -> tuple[Sequence[T], dict[str, str]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import os
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...core.errors import ConfigurationError
-from ..mcp.web_server import token_lines
+from ...files.host_paths import open_file, open_parent, usable
 from .codes import ServeCode
 from .signed_tokens import Signers
 
@@ -20,6 +22,8 @@ FIRST_NAME = "default"
 """Whose token it is that a new file has."""
 LOOK_SECONDS = 1.0
 """From one look at the file to the next."""
+FILE_BYTES = 64 << 10
+"""Bytes of a token file."""
 METRICS = "metrics"
 """The name whose token opens the figures of all tenants, and nothing else."""
 
@@ -59,7 +63,7 @@ async def follow(path: Path, tokens: Tokens, tell: Callable[[str], None]) -> Non
         seen = now
         try:
             if now is None:
-                raise ConfigurationError(ServeCode.SERVE_TOKENS_UNFIT, f"{path} is gone", setting="token-file")
+                raise _unfit(f"{path} is gone")
             read = tokens_of(path)
         except ConfigurationError as error:
             tell(f"the tokens stay as they were: {error}")
@@ -87,16 +91,44 @@ def tokens_of(path: Path) -> Tokens:
 
     Raises `ConfigurationError`, also for a file that others may read or write.
     """
-    found = [
-        _LINE.fullmatch(line)
-        for line in token_lines(path, ServeCode.SERVE_TOKENS_UNFIT, lambda: f"{FIRST_NAME} {new_token()}")
-    ]
+    found = [_LINE.fullmatch(line) for line in _lines(path)]
     pairs = [(match[1], match[2]) for match in found if match is not None]
     if not pairs or len(pairs) != len(found) or len({token for _, token in pairs}) != len(pairs):
-        raise ConfigurationError(
-            ServeCode.SERVE_TOKENS_UNFIT,
-            f"{path} must hold lines of a name and a token, no token twice: a name of up to 64 letters, digits and any "
-            "of ._-, a space, and 16 to 512 letters, digits and any of ._~+/=-",
-            setting="token-file",
+        raise _unfit(
+            f"{path} must hold lines of a name and a token (NAME TOKEN), no token twice: a name of up to 64 letters, "
+            "digits and any of ._-, a space, and 16 to 512 letters, digits and any of ._~+/=-"
         )
     return Tokens(pairs)
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a token file, without comments; if there is no file, make it with a first line."""
+    with usable(ServeCode.SERVE_TOKENS_UNFIT, f"{path} cannot be made", setting="token-file"):
+        folder, name = open_parent(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, 0o600, dir_fd=folder.handle)
+        except FileExistsError:
+            return _read(path)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        line = f"{FIRST_NAME} {new_token()}"
+        file.write(line + "\n")
+    return [line]
+
+
+def _read(path: Path) -> list[str]:
+    with usable(ServeCode.SERVE_TOKENS_UNFIT, f"{path} cannot be read", setting="token-file"):
+        descriptor = open_file(path)
+    status = os.fstat(descriptor)
+    with os.fdopen(descriptor, "rb") as file:
+        if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
+            raise _unfit(f"{path} can be read or changed by others: `chmod 600 {shlex.quote(str(path))}`")
+        content = file.read(FILE_BYTES + 1)
+    if len(content) > FILE_BYTES:
+        raise _unfit(f"{path} is larger than a token file may be, {FILE_BYTES:,} bytes")
+    lines = content.decode("utf-8", "replace").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _unfit(words: str) -> ConfigurationError:
+    return ConfigurationError(ServeCode.SERVE_TOKENS_UNFIT, words, setting="token-file")

@@ -20,25 +20,19 @@ from ....sdk.output_text import OutputMessage
 from ....sdk.result import Result
 from ....sdk.values import Context
 from .. import home
-from ..codes import ServeCode
 from ..home import HOME
-from ..requests import Refusal, answer, json_of
+from ..requests import Refusal, answer
 from ..streams import Piece, Put, StreamForm, TaskResponse
 from ..tenants import Lease, Tenants
+from .bodies import Cell, NewContext
 
 PORT = "49999"
 
-Handler = Callable[[Request, Tenants, Lease], Awaitable[Any]]
 
-
-async def execute(request: Request, tenants: Tenants, lease: Lease) -> Any:
+async def execute(request: Request, tenants: Tenants, lease: Lease, body: Cell) -> Any:
     """Run a cell. A client that goes interrupts it."""
-    body = await json_of(request)
-    code = body.fields.get("code")
-    if not isinstance(code, str):
-        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "code is text")
-    context, envs = body.text("context_id"), body.texts("env_vars") or None
-    language = None if context is not None else body.text("language")
+    context = body.context_id or None
+    language = None if context is not None else body.language or None
 
     async def work(put: Put) -> None:
         async def said(message: OutputMessage) -> None:
@@ -57,14 +51,14 @@ async def execute(request: Request, tenants: Tenants, lease: Lease) -> Any:
 
         await home.settle(lease, context, language)
         execution = await lease.sandbox.run_code(
-            code,
+            body.code,
             on_stdout=said,
             on_stderr=said,
             on_result=shown,
             on_error=failed,
             language=language,
             context=context,
-            envs=envs,
+            envs=body.env_vars or None,
         )
         await put({"type": "number_of_executions", "execution_count": execution.execution_count})
 
@@ -125,13 +119,12 @@ def _described(context: Context) -> dict[str, str]:
     return {"id": context.id, "language": context.language, "cwd": cwd}
 
 
-async def make_context(request: Request, tenants: Tenants, lease: Lease) -> Response:
+async def make_context(request: Request, tenants: Tenants, lease: Lease, body: NewContext) -> Response:
     """Start a kernel more."""
-    body = await json_of(request)
-    cwd = body.text("cwd")
-    if cwd is not None and (cwd == HOME or cwd.startswith(f"{HOME}/")):
+    cwd = body.cwd
+    if cwd == HOME or cwd.startswith(f"{HOME}/"):
         cwd = SCRATCH + cwd[len(HOME) :]
-    return answer(_described(await lease.sandbox.create_context(body.text("language"), cwd)))
+    return answer(_described(await lease.sandbox.create_context(body.language or None, cwd or None)))
 
 
 async def contexts(request: Request, tenants: Tenants, lease: Lease) -> Response:
@@ -152,7 +145,7 @@ async def restart_context(request: Request, tenants: Tenants, lease: Lease) -> R
     return Response(status_code=204)
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
+ROUTES: tuple[tuple[str, str, Callable[..., Awaitable[Any]]], ...] = (
     ("POST", "/execute", execute),
     ("POST", "/contexts", make_context),
     ("GET", "/contexts", contexts),

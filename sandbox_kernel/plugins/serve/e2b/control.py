@@ -20,73 +20,56 @@ from ....core.model import Settings
 from ....sdk.values import SandboxQuery
 from ..codes import ServeCode
 from ..replicas import is_forwarded
-from ..requests import Body, Refusal, answer, improper, json_of, number_of, page_of
+from ..requests import Refusal, answer, improper, number_of, page_of
 from ..tenants import DEFAULT_SECONDS, OUTSIDE, TEMPLATE, Lease, Tenant, Tenants, narrowed
 from . import snapshots as e2b_snapshots
+from .bodies import Connect, Fork, Network, NetworkChange, NewSandbox, Pause, Stay, Timeout
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
 METRICS_SECONDS = 5.0
 """How old a row may be that is the one of now: clients ask in whole seconds, and E2B's rows are so far apart."""
 CLIENT_ID = "sandbox-kernel"
+COPY_SECONDS = 15.0
+"""How long a copy lasts if its client does not say, as on E2B."""
 EVERYTHING = ("0.0.0.0/0",)
 """What denying all destinations is to E2B."""
 
-Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
 
-
-async def create(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def create(request: Request, tenants: Tenants, tenant: Tenant, body: NewSandbox) -> Response:
     """Make a sandbox. What is asked for and not offered is refused by its name."""
-    body = await json_of(request)
-    template = body.text("templateID") or ""
-    for name in ("mcp", "iam", "volumeMounts"):
-        body.refuse(name)
-    if type(pauses := body.fields.get("autoPause") or False) is not bool:
-        raise improper("autoPause", "is true or false")
-    if pauses and body.fields.get("autoPauseMemory") is False:
+    if body.auto_pause and not body.auto_pause_memory:
         words = "This server does not offer autoPauseMemory: a paused sandbox keeps its memory"
         raise Refusal(400, ServeCode.NOT_OFFERED, words)
-    body.refuse("autoResume", {"enabled": False})
-    lifetime = body.seconds("timeout", tenants.limits.lifetime)
-    lifetime = max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime)
-    given: dict[str, Any] = {"metadata": body.texts("metadata"), "envs": body.texts("envVars"), "pauses": pauses}
-    if template not in tenants.templates:
-        usual = tenants.templates[TEMPLATE]
-        body.refuse("network")  # policies of a snapshot are the operator's
-        if _network(body, usual)[0] != usual:
-            words = (
-                "This server does not offer allow_internet_access=False for a snapshot: its network is the operator's"
-            )
+    lifetime, template = lasting(body.timeout, tenants), body.template
+    given: dict[str, Any] = {"metadata": body.metadata, "envs": body.env_vars, "pauses": body.auto_pause}
+    usual = tenants.templates.get(template)
+    settings, hosts = _network(body, tenants.templates[TEMPLATE] if usual is None else usual)
+    if usual is None:
+        if body.network or settings != tenants.templates[TEMPLATE]:
+            words = "This server does not offer network or allow_internet_access for a snapshot: its operator says"
             raise Refusal(400, ServeCode.NOT_OFFERED, words)
         if (copy := await e2b_snapshots.begun_from(tenants, tenant, template, lifetime, **given)) is not None:
             return answer(_credentials(copy), 201)
         words = f"Template {template[:100]!r} was not found; this server has {', '.join(tenants.templates)}"
         raise Refusal(404, ServeCode.TEMPLATE_UNKNOWN, words)
-    settings, hosts = _network(body, tenants.templates[template])
     settings = replace(settings, charts=True, home=True)
     lease = await tenants.create(tenant, template, settings, lifetime, hosts=hosts, **given)
     return answer(_credentials(lease), 201)
 
 
-def _network(body: Body, settings: Settings) -> tuple[Settings, list[str]]:
+def _network(body: NewSandbox, settings: Settings) -> tuple[Settings, list[str]]:
     """Return settings with what a client asks of the network, and the hosts that it named, each of which is allowed.
 
     As on E2B, what it allows comes before what it denies. Here all else is denied then. That the internet is allowed is
     no wish: clients before 2.51 say it of every sandbox, and the operator says what of it there is.
     """
-    asked = body.fields.get("network") or {}
-    if not isinstance(asked, dict):
-        raise improper("network", "is an object")
-    internet = body.fields.get("allow_internet_access")
-    if internet is not None and type(internet) is not bool:
-        raise improper("allow_internet_access", "is true or false")
-    allowed, denied = (_texts(asked, name) for name in ("allowOut", "denyOut"))
-    rest = {
-        name for name, value in asked.items() if value and name not in {"allowOut", "denyOut", "allowPublicTraffic"}
-    }
-    if asked.get("allowPublicTraffic") is True:
+    asked = body.network or Network()
+    allowed, denied = asked.allow_out, asked.deny_out
+    rest = {name for name, value in (asked.model_extra or {}).items() if value}
+    if asked.allow_public_traffic is True:
         rest.add("allowPublicTraffic")
-    off = internet is False or any(one in EVERYTHING for one in denied)
+    off = not body.allow_internet_access or any(one in EVERYTHING for one in denied)
     if denied and not off and not allowed and settings.has_way_out:
         rest.add(f"denyOut ({denied[0][:100]!r}; name what is left in allowOut)")
     if not rest and allowed:
@@ -98,13 +81,6 @@ def _network(body: Body, settings: Settings) -> tuple[Settings, list[str]]:
         words = f"This server does not offer {', '.join(sorted(rest))}: its operator says which hosts cells may reach"
         raise Refusal(400, ServeCode.NOT_OFFERED, words)
     return (settings.without(*OUTSIDE) if off else settings), []
-
-
-def _texts(asked: dict[str, Any], name: str) -> list[str]:
-    value = asked.get(name) or []
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise improper(name, "is a list of texts")
-    return value
 
 
 def _credentials(lease: Lease) -> dict[str, Any]:
@@ -138,9 +114,9 @@ def _described(lease: Lease) -> dict[str, Any]:
     }
 
 
-async def show(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def show(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Say what a sandbox is."""
-    return answer(_described(_found(request, tenants, tenant)))
+    return answer(_described(lease))
 
 
 async def every(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
@@ -178,51 +154,45 @@ def _moment(text: str | None) -> datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-async def end(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def end(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """End a sandbox."""
-    await tenants.end(_found(request, tenants, tenant))
+    await tenants.end(lease)
     return Response(status_code=204)
 
 
-async def connect(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def connect(request: Request, tenants: Tenants, lease: Lease, body: Connect) -> Response:
     """Give the tokens of a sandbox again; one that is paused goes on. Its time is made longer, and not shorter."""
-    body, lease = await json_of(request), _found(request, tenants, tenant)
-    seconds = body.seconds("timeout", tenants.limits.lifetime)
-    if body.fields.get("memory") is False:
-        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a paused sandbox keeps its own")
-    if lease.pauses_at is None:
-        body.refuse("autoPause")
+    return await _connected(lease, tenants, body)
+
+
+async def _connected(lease: Lease, tenants: Tenants, body: Connect) -> Response:
+    seconds = lasting(body.timeout, tenants)
+    if body.auto_pause and lease.pauses_at is None:
+        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer autoPause for a sandbox that is there")
     paused = lease.sandbox.is_paused and await lease.sandbox.resume()
-    await tenants.stay(lease, max(1.0, DEFAULT_SECONDS if seconds is None else seconds))
+    await tenants.stay(lease, seconds)
     return answer(_credentials(lease), 201 if paused else 200)
 
 
-async def set_timeout(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def set_timeout(request: Request, tenants: Tenants, lease: Lease, body: Timeout) -> Response:
     """Have a sandbox end some seconds from now on, or be paused if that is what its client wanted."""
-    body, lease = await json_of(request), _found(request, tenants, tenant)
-    seconds = body.seconds("timeout", tenants.limits.lifetime)
-    if seconds is None:
-        raise improper("timeout", "is missing")
-    if seconds < 1 and lease.pauses_at is None:
+    lasting(body.timeout, tenants)
+    if body.timeout < 1 and lease.pauses_at is None:
         await tenants.end(lease)
     else:
-        await tenants.last(lease, seconds)
+        await tenants.last(lease, body.timeout)
     return Response(status_code=204)
 
 
-async def pause(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def pause(request: Request, tenants: Tenants, lease: Lease, body: Pause) -> Response:
     """Freeze a sandbox, with its memory."""
-    body, lease = await json_of(request), _found(request, tenants, tenant)
-    if body.fields.get("memory") is False:
-        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a paused sandbox keeps its own")
     if not await lease.sandbox.pause():
         raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"Sandbox {lease.id!r} is paused already")
     return Response(status_code=204)
 
 
-async def metrics(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def metrics(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Say what a sandbox uses now: one row."""
-    lease = _found(request, tenants, tenant)
     asked, now = request.query_params, datetime.now(UTC).timestamp()
     begin, end = number_of(asked.get("start"), 0), number_of(asked.get("end"), 0)
     if begin > now or 0 < end < now - METRICS_SECONDS:
@@ -246,33 +216,30 @@ async def metrics(request: Request, tenants: Tenants, tenant: Tenant) -> Respons
     )
 
 
-async def resume(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def resume(request: Request, tenants: Tenants, lease: Lease, body: Connect) -> Response:
     """Have a sandbox go on that is paused. Raises `Refusal` for one that runs."""
-    lease = _found(request, tenants, tenant)
     if not lease.sandbox.is_paused:
         raise Refusal(409, UsageCode.WRONG_ARGUMENT, f"Sandbox {lease.id!r} runs already")
-    return await connect(request, tenants, tenant)
+    return await _connected(lease, tenants, body)
 
 
-async def stay(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def stay(request: Request, tenants: Tenants, lease: Lease, body: Stay) -> Response:
     """Have a sandbox last for some seconds from now on, or longer if it does already."""
-    body, lease = await json_of(request), _found(request, tenants, tenant)
-    seconds = body.seconds("duration", tenants.limits.lifetime)
-    if seconds:
-        await tenants.stay(lease, seconds)
+    lasting(body.duration, tenants)
+    if body.duration:
+        await tenants.stay(lease, body.duration)
     return Response(status_code=204)
 
 
-async def fork(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
-    """Make copies of a sandbox: all of them, or none."""
-    copies = await e2b_snapshots.fork(request, tenants, tenant)
+async def fork(request: Request, tenants: Tenants, lease: Lease, body: Fork) -> Response:
+    """Make copies of a sandbox that go on from where it is: all of them, or none."""
+    copies = await tenants.fork(lease, body.count, lasting(body.timeout, tenants, COPY_SECONDS))
     return answer([{"sandbox": _credentials(copy)} for copy in copies], 201)
 
 
-async def network(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def network(request: Request, tenants: Tenants, lease: Lease, body: NetworkChange) -> Response:
     """Take what asks for less network than a sandbox has not: what it may reach is settled when it is made."""
-    body, lease = await json_of(request), _found(request, tenants, tenant)
-    asked = {name for name, value in body.fields.items() if value and name != "denyOut"}
+    asked = {name for name, value in (body.model_extra or {}).items() if value}
     if lease.sandbox.settings.has_way_out:
         asked.add("network")
     if asked:
@@ -281,11 +248,14 @@ async def network(request: Request, tenants: Tenants, tenant: Tenant) -> Respons
     return Response(status_code=204)
 
 
-def _found(request: Request, tenants: Tenants, tenant: Tenant) -> Lease:
-    return tenants.find(tenant, request.path_params["sandbox_id"])
+def lasting(seconds: float | None, tenants: Tenants, usual: float = DEFAULT_SECONDS) -> float:
+    """Return for how many seconds a sandbox is to last, one at least. Raises `Refusal` for more than the limit."""
+    if seconds is not None and seconds > tenants.limits.lifetime:
+        raise improper("A sandbox", f"lasts for up to {tenants.limits.lifetime:g} seconds")
+    return max(1.0, usual if seconds is None else seconds)
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
+ROUTES: tuple[tuple[str, str, Callable[..., Awaitable[Response]]], ...] = (
     ("POST", "/sandboxes", create),
     ("POST", "/v2/sandboxes", create),
     ("GET", "/sandboxes", every),
@@ -305,4 +275,4 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/sandboxes/{sandbox_id}/pause", pause),
     ("GET", "/sandboxes/{sandbox_id}/metrics", metrics),
 )
-"""Each with what a tenant's token opens."""
+"""Each with what a tenant's token opens; one whose path names a sandbox takes that."""

@@ -27,10 +27,11 @@ from ....sdk.sandbox_paths import folder_of
 from ..codes import ServeCode
 from ..home import HOME
 from ..home import USER as OWNER
-from ..requests import Refusal, improper
+from ..requests import Refusal
 from ..streams import Piece, Put
 from ..tenants import Lease
 from . import metadata as e2b_metadata
+from .bodies import ListDir, Move, OfPath, OfWatcher, Watch
 from .rpc import RpcCall, streamed, unary
 
 MAX_WATCHERS = 16
@@ -74,43 +75,40 @@ def described(lease: Lease, entry: EntryInfo) -> Piece:
     return found
 
 
-async def stat(asked: RpcCall) -> Piece:
+async def stat(asked: RpcCall[OfPath]) -> Piece:
     """Say what an entry is."""
-    if not folder_of(asked.path()):
+    path = asked.body.path
+    if not folder_of(path):
         return {"entry": _HOME}
-    return {"entry": described(asked.lease, await asked.lease.sandbox.files.get_info(asked.path()))}
+    return {"entry": described(asked.lease, await asked.lease.sandbox.files.get_info(path))}
 
 
-async def list_dir(asked: RpcCall) -> Piece:
+async def list_dir(asked: RpcCall[ListDir]) -> Piece:
     """List a folder, one level deep unless more are asked for."""
-    depth = asked.body.fields.get("depth") or 1
-    if type(depth) is not int or depth < 1:
-        raise improper("depth", "is a number from 1 on")
-    found = await asked.lease.sandbox.files.list(asked.path(), depth)
+    found = await asked.lease.sandbox.files.list(asked.body.path, asked.body.depth or 1)
     return {"entries": [described(asked.lease, entry) for entry in found]}
 
 
-async def make_dir(asked: RpcCall) -> Piece:
+async def make_dir(asked: RpcCall[OfPath]) -> Piece:
     """Make a folder and those above it."""
-    path, files = asked.path(), asked.lease.sandbox.files
+    path, files = asked.body.path, asked.lease.sandbox.files
     if not folder_of(path) or not await files.make_dir(path):
         raise Refusal(409, ServeCode.REQUEST_IMPROPER, f"{path[:200]!r} is there already")
     return {"entry": described(asked.lease, await files.get_info(path))}
 
 
-async def move(asked: RpcCall) -> Piece:
+async def move(asked: RpcCall[Move]) -> Piece:
     """Move an entry."""
-    source, destination = asked.path("source"), asked.path("destination")
-    entry = await asked.lease.sandbox.files.rename(source, destination)
-    e2b_metadata.moved(asked.lease, folder_of(source), entry.path)
+    entry = await asked.lease.sandbox.files.rename(asked.body.source, asked.body.destination)
+    e2b_metadata.moved(asked.lease, folder_of(asked.body.source), entry.path)
     return {"entry": described(asked.lease, entry)}
 
 
-async def remove(asked: RpcCall) -> Piece:
+async def remove(asked: RpcCall[OfPath]) -> Piece:
     """Remove an entry, and what is in it; nothing of that name is fine."""
     with suppress(FileNotThere):
-        await asked.lease.sandbox.files.remove(asked.path(), recursive=True)
-    e2b_metadata.removed(asked.lease, folder_of(asked.path()))
+        await asked.lease.sandbox.files.remove(asked.body.path, recursive=True)
+    e2b_metadata.removed(asked.lease, folder_of(asked.body.path))
     return {}
 
 
@@ -211,7 +209,7 @@ def _event(lease: Lease, event: FilesystemEvent) -> Piece:
     return found if event.entry is None else {**found, "entry": described(lease, event.entry)}
 
 
-async def create_watcher(asked: RpcCall) -> Piece:
+async def create_watcher(asked: RpcCall[Watch]) -> Piece:
     """Watch a folder, until the watcher is removed."""
     watchers = asked.lease.watchers
     if sum(not one.startswith(_FOLLOWED) for one in watchers) >= MAX_WATCHERS:
@@ -228,30 +226,28 @@ async def create_watcher(asked: RpcCall) -> Piece:
     return {"watcherId": identity}
 
 
-async def _watching(asked: RpcCall) -> Watching:
-    fields = asked.body.fields
+async def _watching(asked: RpcCall[Watch]) -> Watching:
+    body = asked.body
     return await asked.lease.sandbox.files.watching(
-        asked.path(),
-        recursive=fields.get("recursive") is True,
-        include_entry=fields.get("includeEntry") is True,
+        body.path, recursive=body.recursive, include_entry=body.include_entry
     )
 
 
-def _watcher(asked: RpcCall) -> tuple[str, Watcher]:
-    identity = asked.body.text("watcherId") or ""
+def _watcher(asked: RpcCall[OfWatcher]) -> tuple[str, Watcher]:
+    identity = asked.body.watcher_id
     watcher = asked.lease.watchers.get(identity)
     if not isinstance(watcher, Watcher) or identity.startswith(_FOLLOWED):
         raise Refusal(404, ServeCode.REQUEST_IMPROPER, "There is no such watcher")
     return identity, watcher
 
 
-async def watcher_events(asked: RpcCall) -> Piece:
+async def watcher_events(asked: RpcCall[OfWatcher]) -> Piece:
     """Return what has happened since the last call."""
     _, watcher = _watcher(asked)
     return {"events": [_event(asked.lease, event) for event in await watcher.taken()]}
 
 
-async def remove_watcher(asked: RpcCall) -> Piece:
+async def remove_watcher(asked: RpcCall[OfWatcher]) -> Piece:
     """Watch a folder no more."""
     identity, watcher = _watcher(asked)
     del asked.lease.watchers[identity]
@@ -260,7 +256,7 @@ async def remove_watcher(asked: RpcCall) -> Piece:
     return {}
 
 
-async def watch_dir(asked: RpcCall, put: Put) -> None:
+async def watch_dir(asked: RpcCall[Watch], put: Put) -> None:
     """Tell of what happens in a folder, as long as the client listens."""
     watcher = Watcher(await _watching(asked), asked.lease.watchers, asked.lease.sent)
     identity = _FOLLOWED + secrets.token_hex(8)

@@ -17,10 +17,11 @@ from ....sdk.commands import AsyncCommandHandle, PtySize
 from ....sdk.values import UsualSeconds
 from .. import home
 from ..codes import ServeCode
-from ..requests import Body, Refusal, improper
+from ..requests import Refusal
 from ..streams import Piece, Put
 from ..tenants import Lease
-from .rpc import RpcCall, bytes_of, streamed, taken, unary
+from .bodies import Nothing, OfProcess, Pty, SendInput, SendSignal, Start, StreamData, StreamStart, Update
+from .rpc import RpcCall, streamed, taken, unary
 
 KEEP_ALIVE: Piece = {"event": {"keepalive": {}}}
 SHELLS = ("/bin/bash", "bash")
@@ -65,30 +66,21 @@ async def _follow(handle: AsyncCommandHandle, heard: Heard, put: Put, lease: Lea
     await put({"event": {"end": end if code == 0 else {**end, "error": f"exit status {code}"}}})
 
 
-def _inner(body: Body, name: str) -> Body:
-    found = body.fields.get(name) or {}
-    if not isinstance(found, dict):
-        raise improper(name, "is an object")
-    return Body(found)
-
-
-async def start(asked: RpcCall, put: Put) -> None:
+async def start(asked: RpcCall[Start], put: Put) -> None:
     """Start a command, or a shell with a terminal, and follow it."""
-    asked.body.refuse("tag")
-    config = _inner(asked.body, "process")
-    cmd, args = config.text("cmd") or "", config.text_list("args")
-    heard, cwd = Heard(put), config.text("cwd")
+    config, pty, heard = asked.body.process, asked.body.pty, Heard(put)
+    cmd, args, cwd = config.cmd, config.args, config.cwd or None
     more: dict[str, Any] = {
-        "envs": {**home.working_folder(cwd), **config.texts("envs")} or None,
+        "envs": {**home.working_folder(cwd), **config.envs} or None,
         "cwd": cwd,
         "timeout": None if asked.seconds is None else UsualSeconds(asked.seconds),
     }
     sandbox = asked.lease.sandbox
     await home.settle(asked.lease)  # commands have the variables of the sandbox's own kernel
-    if asked.body.fields.get("pty"):
+    if pty is not None:
         if cmd not in SHELLS or args not in _TERMINALS:
             raise Refusal(400, ServeCode.NOT_OFFERED, "This server offers a terminal for bash alone")
-        handle = await sandbox.pty.create(_size(asked), heard.on("pty"), **more)
+        handle = await sandbox.pty.create(_size(pty), heard.on("pty"), **more)
         asked.lease.terminals.add(handle.pid)
     else:
         line = args[-1] if cmd in SHELLS and args[:-1] in _LINES else shlex.join([cmd, *args])
@@ -97,7 +89,7 @@ async def start(asked: RpcCall, put: Put) -> None:
             background=True,
             on_stdout=heard.on("stdout"),
             on_stderr=heard.on("stderr"),
-            stdin=asked.body.fields.get("stdin") is not False,
+            stdin=asked.body.stdin,
             retain_output=False,
             **more,
         )
@@ -105,24 +97,13 @@ async def start(asked: RpcCall, put: Put) -> None:
     await _follow(handle, heard, put, asked.lease)
 
 
-def _size(asked: RpcCall) -> PtySize:
-    size = _inner(_inner(asked.body, "pty"), "size").fields
-    rows, cols = size.get("rows"), size.get("cols")
-    if type(rows) is not int or type(cols) is not int or not (0 < rows < 10_000 and 0 < cols < 10_000):
-        raise improper("size", "is rows and cols, each 1 to 9999")
-    return PtySize(rows, cols)
+def _size(pty: Pty) -> PtySize:
+    return PtySize(pty.size.rows, pty.size.cols)
 
 
-def _pid(body: Body) -> int:
-    pid = _inner(body, "process").fields.get("pid")
-    if type(pid) is not int:
-        raise improper("process", "is named by its pid")
-    return pid
-
-
-async def connect(asked: RpcCall, put: Put) -> None:
+async def connect(asked: RpcCall[OfProcess], put: Put) -> None:
     """Follow a command from now on."""
-    pid, heard = _pid(asked.body), Heard(put)
+    pid, heard = asked.body.process.pid, Heard(put)
     sandbox = asked.lease.sandbox
     handle = await (
         sandbox.pty.connect(pid, heard.on("pty"), timeout=None)
@@ -134,7 +115,7 @@ async def connect(asked: RpcCall, put: Put) -> None:
     await _follow(handle, heard, put, asked.lease)
 
 
-async def every(asked: RpcCall) -> Piece:
+async def every(asked: RpcCall[Nothing]) -> Piece:
     """List the commands that run."""
     return {
         "processes": [
@@ -152,43 +133,39 @@ async def every(asked: RpcCall) -> Piece:
     }
 
 
-def _input(found: Body) -> bytes:
-    given = _inner(found, "input").fields
-    return bytes_of(given.get("stdin") or given.get("pty"))
-
-
-async def send_input(asked: RpcCall) -> Piece:
+async def send_input(asked: RpcCall[SendInput]) -> Piece:
     """Write to a command, or type into a shell."""
-    await asked.lease.sandbox.commands.send_stdin(_pid(asked.body), _input(asked.body))
+    given = asked.body.input
+    await asked.lease.sandbox.commands.send_stdin(asked.body.process.pid, given.stdin or given.pty)
     return {}
 
 
-async def stream_input(asked: RpcCall, pieces: AsyncIterator[Piece]) -> None:
+async def stream_input(asked: RpcCall[StreamStart], pieces: AsyncIterator[Piece]) -> None:
     """Write to a command as pieces come; the first says to which."""
-    pid = _pid(_inner(asked.body, "start"))
+    pid = asked.body.start.process.pid
     async for piece in pieces:
-        if piece.get("data"):
-            await asked.lease.sandbox.commands.send_stdin(pid, _input(_inner(Body(piece), "data")))
+        if (data := StreamData.of(piece).data) is not None:
+            await asked.lease.sandbox.commands.send_stdin(pid, data.input.stdin or data.input.pty)
 
 
-async def close_stdin(asked: RpcCall) -> Piece:
+async def close_stdin(asked: RpcCall[OfProcess]) -> Piece:
     """End what a command reads."""
-    await asked.lease.sandbox.commands.close_stdin(_pid(asked.body))
+    await asked.lease.sandbox.commands.close_stdin(asked.body.process.pid)
     return {}
 
 
-async def send_signal(asked: RpcCall) -> Piece:
+async def send_signal(asked: RpcCall[SendSignal]) -> Piece:
     """End a command at once; no other signal is offered."""
-    if asked.body.fields.get("signal") not in ("SIGNAL_SIGKILL", 9):  # a client may send what no set takes
+    if asked.body.signal not in ("SIGNAL_SIGKILL", 9):  # a client may send what no set takes
         raise Refusal(501, ServeCode.NOT_OFFERED, "This server offers SIGKILL alone")
-    if not await asked.lease.sandbox.commands.kill(_pid(asked.body)):
+    if not await asked.lease.sandbox.commands.kill(asked.body.process.pid):
         raise Refusal(404, EndCode.COMMAND_GONE)
     return {}
 
 
-async def update(asked: RpcCall) -> Piece:
+async def update(asked: RpcCall[Update]) -> Piece:
     """Change the size of a terminal."""
-    await asked.lease.sandbox.pty.resize(_pid(asked.body), _size(asked))
+    await asked.lease.sandbox.pty.resize(asked.body.process.pid, _size(asked.body.pty))
     return {}
 
 

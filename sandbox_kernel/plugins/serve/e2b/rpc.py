@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import orjson
 from starlette.requests import Request
@@ -17,9 +17,10 @@ from starlette.responses import Response
 
 from ....core.codes import EndCode
 from ....core.errors import CellTimeout, SandboxError, SandboxPaused
+from ..bodies import Body, described
 from ..codes import ServeCode
 from ..home import check_user
-from ..requests import MAX_JSON, Body, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
+from ..requests import MAX_JSON, Refusal, answer, improper, json_of, object_of, one_header, pieces_of, refusal_of
 from ..streams import Piece, Put, StreamForm, TaskResponse
 from ..tenants import Lease, Tenants
 
@@ -42,24 +43,20 @@ _WORDS = {
 _LAST = 2
 """The flag of an envelope that ends a stream."""
 
+B = TypeVar("B", bound=Body)
 Handler = Callable[[Request, Tenants, Lease], Awaitable[Any]]
-Call = Callable[["RpcCall"], Awaitable[Piece]]
-Work = Callable[["RpcCall", Put], Awaitable[None]]
 
 
-class RpcCall:
+class RpcCall(Generic[B]):
     """One call: what is asked, and of which sandbox."""
 
-    def __init__(self, tenants: Tenants, lease: Lease, body: Body, request: Request) -> None:
+    def __init__(self, tenants: Tenants, lease: Lease, body: B, request: Request) -> None:
         self.tenants = tenants
         self.lease = lease
         self.body = body
         check_user(_user(request))
         self.seconds = _seconds(request)
         """How long the client waits; None is without end."""
-
-    def path(self, name: str = "path") -> str:
-        return self.body.text(name) or ""
 
 
 def _user(request: Request) -> str | None:
@@ -90,43 +87,52 @@ def envelope(piece: Piece, flags: int = 0) -> bytes:
 _END = envelope({}, _LAST)
 
 
-def _named(handler: Handler, call: Callable[..., Any]) -> Handler:
+def _kind(call: Callable[..., Any]) -> type[Any]:
+    """Return what the body of a call is, as its signature says: `RpcCall[kind]`."""
+    kind: type[Any] = get_args(get_type_hints(call)["asked"])[0]
+    return kind
+
+
+def _named(handler: Handler, call: Callable[..., Any], media: str) -> Handler:
     handler.__doc__ = call.__doc__  # for our page
-    return handler
+    return described(handler, _kind(call), media=media)
 
 
-def unary(call: Call) -> Handler:
+def unary(call: Callable[[RpcCall[B]], Awaitable[Piece]]) -> Handler:
     """Return the handler of a call with one answer."""
+    kind = _kind(call)
 
     async def handler(request: Request, tenants: Tenants, lease: Lease) -> Response:
         try:
             _check_type(request, UNARY)
-            return answer(await call(RpcCall(tenants, lease, await json_of(request), request)))
+            return answer(await call(RpcCall(tenants, lease, kind.of(await json_of(request)), request)))
         except (SandboxError, Refusal) as error:
             refusal = _counted(error, lease)
             return answer(_said(refusal), 503 if refusal.status == 502 else refusal.status)
 
-    return _named(handler, call)
+    return _named(handler, call, UNARY)
 
 
-def streamed(work: Work, keep_alive: Piece) -> Handler:
+def streamed(work: Callable[[RpcCall[B], Put], Awaitable[None]], keep_alive: Piece) -> Handler:
     """Return the handler of a call whose answer is a stream; `keep_alive` is a piece that means nothing in it."""
+    kind = _kind(work)
     form = StreamForm(media_type=STREAMED, encode=envelope, keep_alive=keep_alive, failed=_failed, end=_END)
 
     async def handler(request: Request, tenants: Tenants, lease: Lease) -> Any:
         try:
             _check_type(request, STREAMED)
             [fields] = [piece async for piece in envelopes(pieces_of(request, MAX_JSON + 5), most=1)]
-            asked = RpcCall(tenants, lease, Body(fields), request)
+            asked = RpcCall(tenants, lease, kind.of(fields), request)
             return TaskResponse(tenants, lease, lambda put: work(asked, put), form)
         except (SandboxError, Refusal) as error:
             return Response(_failed(_counted(error, lease)), media_type=STREAMED)
 
-    return _named(handler, work)
+    return _named(handler, work, STREAMED)
 
 
-def taken(call: Callable[[RpcCall, AsyncIterator[Piece]], Awaitable[None]]) -> Handler:
+def taken(call: Callable[[RpcCall[B], AsyncIterator[Piece]], Awaitable[None]]) -> Handler:
     """Return the handler of a call that is a stream, with one answer; the first piece of the stream is its body."""
+    kind = _kind(call)
 
     async def handler(request: Request, tenants: Tenants, lease: Lease) -> Response:
         try:
@@ -135,12 +141,12 @@ def taken(call: Callable[[RpcCall, AsyncIterator[Piece]], Awaitable[None]]) -> H
             nothing: Piece = {}
             first = await anext(pieces, nothing)
             with lease.calling(tenants.limits.calls_per_sandbox):
-                await call(RpcCall(tenants, lease, Body(first), request), pieces)
+                await call(RpcCall(tenants, lease, kind.of(first), request), pieces)
         except (SandboxError, Refusal) as error:
             return Response(_failed(_counted(error, lease)), media_type=STREAMED)
         return Response(envelope({}) + _END, media_type=STREAMED)
 
-    return _named(handler, call)
+    return _named(handler, call, STREAMED)
 
 
 def _check_type(request: Request, wanted: str) -> None:

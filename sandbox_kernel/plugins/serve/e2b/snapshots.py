@@ -19,15 +19,13 @@ from ....config.table import SETTINGS
 from ....core.codes import UsageCode
 from ....core.model import Settings
 from ....sdk.client import AsyncSandbox
-from ....sdk.snapshots import MAX_FORKS
 from ....sdk.values import Snapshot
 from ... import index
 from ..codes import ServeCode
-from ..requests import Refusal, answer, improper, json_of, page_of
+from ..requests import Refusal, answer, improper, page_of
 from ..tenants import Lease, Tenant, Tenants
+from .bodies import NewSnapshot
 
-DEFAULT_SECONDS = 15.0
-"""How long a copy lasts if its client does not say, as on E2B."""
 MAX_SNAPSHOTS = 64
 """Of one tenant."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
@@ -55,12 +53,10 @@ def _settings(tenants: Tenants) -> Settings:
     return next(iter(tenants.templates.values()))
 
 
-async def take(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+async def take(request: Request, tenants: Tenants, lease: Lease, body: NewSnapshot) -> Response:
     """Write a sandbox down; it goes on."""
-    body, lease = await json_of(request), tenants.find(tenant, request.path_params["sandbox_id"])
-    if body.fields.get("memory") is False:
-        raise Refusal(400, ServeCode.NOT_OFFERED, "This server does not offer memory: a snapshot has it")
-    name = body.text("name") or f"snapshot-{secrets.token_hex(6)}"
+    tenant = lease.tenant
+    name = body.name or f"snapshot-{secrets.token_hex(6)}"
     if not _NAME.fullmatch(name):
         raise improper("name", 'is up to 32 letters, digits, ".", "-" and "_"')
     async with tenant.making.setdefault(_TAKING, asyncio.Lock()):  # else two would find the same name free
@@ -131,13 +127,3 @@ async def begun_from(
         return await asyncio.to_thread(AsyncSandbox.prepared, stored, settings, timeout=lasts, **rest)
 
     return await tenants.create(tenant, identity, settings, lifetime, make=make, pauses=pauses)
-
-
-async def fork(request: Request, tenants: Tenants, tenant: Tenant) -> list[Lease]:
-    """Return copies of a sandbox that go on from where it is."""
-    body, lease = await json_of(request), tenants.find(tenant, request.path_params["sandbox_id"])
-    count = body.fields.get("count", 1)
-    if type(count) is not int or not 1 <= count <= MAX_FORKS:
-        raise improper("count", f"is 1 to {MAX_FORKS}")
-    lifetime = body.seconds("timeout", tenants.limits.lifetime)
-    return await tenants.fork(lease, count, max(1.0, DEFAULT_SECONDS if lifetime is None else lifetime))

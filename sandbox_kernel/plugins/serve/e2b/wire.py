@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
 
 from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from ..bodies import reading
 from ..codes import ServeCode
 from ..guard import RouteGuard, Who
 from ..replicas import Locus
@@ -27,7 +30,9 @@ def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
         return None if identity is None else Locus(is_here=guard.tenants.has(tenant, identity))
 
     for method, path, handler in e2b_control.ROUTES:
-        yield guard.route(method, path, handler, where=where)
+        yield guard.route(
+            method, path, _of_sandbox(handler) if "{sandbox_id}" in path else reading(handler), where=where
+        )
     yield from in_sandboxes(guard)
 
 
@@ -46,7 +51,18 @@ def in_sandboxes(guard: RouteGuard) -> Iterable[BaseRoute]:
         (agent, "access", (*e2b_folders.ROUTES, *e2b_processes.ROUTES)),
     ):
         for method, path, handler in table:
-            yield guard.route(method, path, handler, who, scheme=scheme)
+            yield guard.route(method, path, reading(handler), who, scheme=scheme)
+
+
+def _of_sandbox(handler: Callable[..., Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+    """Have a handler take the sandbox of the tenant that a path names, before what its request carries."""
+    whole = reading(handler)
+
+    @wraps(whole)
+    async def found(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+        return await whole(request, tenants, tenants.find(tenant, request.path_params["sandbox_id"]))
+
+    return found
 
 
 def _in_sandbox(tenants: Tenants, port: str, header: str, kind: str) -> Who:

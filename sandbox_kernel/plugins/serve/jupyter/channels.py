@@ -16,9 +16,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from ....core.codes import MessageCode
 from ....core.errors import ProtocolError
 from ....core.model import Message
-from ...mcp.web_server import known
 from ..tenants import Lease, Tenants
 from ..turns import paced
+from ..web_server import known
 from . import front as jupyter_front
 from . import messages as jupyter_messages
 from .messages import ENDED, REFUSED, V1, Closed, Outgoing

@@ -21,9 +21,10 @@ from ....core.model import PYTHON_KERNEL, Settings
 from ....core.package_files import brought
 from ....core.version import __version__
 from ....sdk.client import session_of
+from ..bodies import Body
 from ..codes import ServeCode
 from ..replicas import Locus
-from ..requests import Refusal, answer, json_of
+from ..requests import Refusal, answer
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 from .channels import is_own, shut_down
 from .front import front_of
@@ -40,8 +41,6 @@ LOGOS = ("logo-svg.svg", "logo-32x32.png", "logo-64x64.png")
 MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
 MAX_TITLE = 60
 _STARTED = datetime.now(UTC)
-
-Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
 
 
 def kernel_id(lease: Lease) -> str:
@@ -196,10 +195,14 @@ async def sessions(request: Request, tenants: Tenants, tenant: Tenant) -> Respon
     return answer([])
 
 
-async def start(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+class NewKernel(Body):
+    name: str = ""
+    env: Any = None
+
+
+async def start(request: Request, tenants: Tenants, tenant: Tenant, body: NewKernel) -> Response:
     """Make a sandbox, or join the one whose kernelspec that is."""
-    body = await json_of(request)
-    name = body.text("name") or ""
+    name = body.name
     if name.startswith(JOIN):
         lease = next((one for one in tenants.all_of(tenant) if _join_name(one) == name), None)
         if lease is None:
@@ -213,7 +216,7 @@ async def start(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
         own = f"{WIRE}{secrets.token_hex(4)}"
         lease = await tenants.create(tenant, template, tenants.templates[template], tenants.limits.lifetime, own)
         # A Jupyter Server that has this one as its gateway says `env`, and shows its own kernels to people itself.
-        front_of(lease).is_listed = "env" not in body.fields
+        front_of(lease).is_listed = body.env is None
     return answer(_described(lease), 201, {"Location": f"{PREFIX}/api/kernels/{kernel_id(lease)}"})
 
 
@@ -251,7 +254,7 @@ async def notebook(request: Request, tenants: Tenants, tenant: Tenant) -> Respon
     return answer(found, headers={"Content-Disposition": f'attachment; filename="{_join_name(lease)}.ipynb"'})
 
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
+ROUTES: tuple[tuple[str, str, Callable[..., Awaitable[Response]]], ...] = (
     ("GET", "/api", version),
     ("GET", "/api/status", status),
     ("GET", "/api/kernelspecs", kernelspecs),

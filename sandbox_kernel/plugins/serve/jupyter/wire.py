@@ -8,6 +8,7 @@ from functools import partial
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
+from ..bodies import reading
 from ..codes import ServeCode
 from ..guard import RouteGuard
 from ..requests import Refusal
@@ -29,5 +30,7 @@ def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
         return jupyter_rest.find(guard.tenants, tenant(request), request.path_params["kernel_id"])
 
     for method, path, handler in jupyter_rest.ROUTES:
-        yield guard.route(method, PREFIX + path, handler, tenant, where=partial(jupyter_rest.where, guard.tenants))
+        yield guard.route(
+            method, PREFIX + path, reading(handler), tenant, where=partial(jupyter_rest.where, guard.tenants)
+        )
     yield guard.socket(f"{PREFIX}/api/kernels/{{kernel_id}}/channels", channels, lease)

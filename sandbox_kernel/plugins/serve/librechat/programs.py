@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..codes import ServeCode
-from ..requests import Body, Refusal, improper
+from ..requests import Refusal, improper
 from .cells import Ran
 from .files import new_id
 
@@ -169,16 +169,6 @@ class TenantPrograms:
         found = self._programs.pop(token, None)
         if found is not None:
             found[0].stop()
-
-
-def names_of(body: Body) -> list[str]:
-    """Return the names of the tools that a request gives. Raises `Refusal`."""
-    tools = body.fields.get("tools")
-    names = [one.get("name") if isinstance(one, dict) else None for one in tools] if isinstance(tools, list) else [None]
-    proper = [one for one in names if isinstance(one, str) and 0 < len(one) <= MAX_NAME and one.isprintable()]
-    if len(proper) != len(names) or len(names) > MAX_TOOLS:
-        raise improper("tools", f"is a list of up to {MAX_TOOLS} tools with names of up to {MAX_NAME} characters")
-    return proper
 
 
 def python_lines(names: Sequence[str]) -> str:

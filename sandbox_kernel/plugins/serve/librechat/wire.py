@@ -20,16 +20,18 @@ from ....core.model import PYTHON_KERNEL
 from ....files.file_rules import CHUNK_BYTES, FileLimits
 from ....sdk.sandbox_paths import relative
 from ...tools.tools import Tool, Tools
+from ..bodies import reading
 from ..codes import ServeCode
 from ..forms import FormFile, form_of
 from ..guard import RouteGuard
 from ..replicas import Locus
-from ..requests import Body, Refusal, answer, improper, json_of, refusal_of, while_there
+from ..requests import Refusal, answer, improper, while_there
 from ..streams import Download, begun
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 from . import cells
+from .bodies import InConversation, Run, RunProgram
 from .files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
-from .programs import CALL_SECONDS, Bridge, TenantPrograms, ToolProgram, bash_lines, end_of, names_of, python_lines
+from .programs import CALL_SECONDS, Bridge, TenantPrograms, ToolProgram, bash_lines, end_of, python_lines
 
 PREFIX = "/librechat/v1"
 WIRE = "librechat"
@@ -39,9 +41,8 @@ IDLE_SECONDS = 60.0
 """After which the sandbox of a conversation makes room for that of another: its files are kept."""
 RETRY_SECONDS = 10
 MAX_FIELDS = 8
-MAX_HINT = 512
 
-Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
+Handler = Callable[..., Awaitable[Response]]
 
 
 class Conversation:
@@ -83,28 +84,28 @@ class LibreChat:
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
-    async def execute(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    async def execute(self, request: Request, tenants: Tenants, tenant: Tenant, body: Run) -> Response:
         """Run code to its end. A client that goes interrupts it."""
-        body = await json_of(request)
-        lang, code = cells.check_language(body.fields.get("lang")), _code(body)
-        args, refs = body.text_list("args"), self._refs(body, tenant)
+        lang, refs = cells.check_language(body.lang), self._refs(body, tenant)
         if (words := cells.not_run(lang)) is not None:
             return answer({"status": "completed", "session_id": new_id(), "stdout": "", "stderr": words, "files": []})
 
         async def work(lease: Lease) -> cells.Ran:
-            return await cells.run(lease.sandbox, lang, code, args, None)
+            return await cells.run(lease.sandbox, lang, body.code, body.args, None)
 
         said, rest = await while_there(request, self._run(tenant, _hint(body), refs, work))
         return answer({"status": "completed", "stdout": said.stdout, "stderr": said.stderr, **rest})
 
-    async def program(self, request: Request, tenants: Tenants, tenant: Tenant) -> Response:
+    async def program(self, request: Request, tenants: Tenants, tenant: Tenant, body: RunProgram) -> Response:
         """Run code that may call tools of the client's, or go on with their results."""
-        body, programs = await json_of(request), self.of(tenant).programs
-        if body.fields.get("continuation_token") is not None:
-            program = programs.take(body.fields["continuation_token"])
-            program.give(body.fields.get("tool_results"))
+        programs, code = self.of(tenant).programs, body.code
+        if body.continuation_token is not None:
+            program = programs.take(body.continuation_token)
+            program.give(body.tool_results)
             return answer(await while_there(request, programs.answer(program)))
-        lang, code, names = cells.check_language(body.fields.get("lang") or "py"), _code(body), names_of(body)
+        if code is None or body.tools is None:
+            raise improper("code and tools", "are needed, or a continuation_token")
+        lang, names = cells.check_language(body.lang), [one.name for one in body.tools]
         if lang not in {"py", "bash"}:
             raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer tools for {lang}")
         hint, refs, seconds = _hint(body), self._refs(body, tenant), self._seconds(body)
@@ -133,20 +134,16 @@ class LibreChat:
         program.start(tenants.tasks.hold(whole(), "a program that calls tools"))
         return answer(await while_there(request, programs.answer(program)))
 
-    def _seconds(self, body: Body) -> float | None:
+    def _seconds(self, body: RunProgram) -> float | None:
         longest = self._tenants.templates[TEMPLATE].limits.cell_timeout
-        value = body.seconds("timeout", 1e9)
-        return None if value is None else max(1.0, min(value / 1000, longest))
+        return None if body.timeout is None else max(1.0, min(body.timeout / 1000, longest))
 
-    def _refs(self, body: Body, tenant: Tenant) -> list[cells.Ref]:
-        """Return the files that a run is to have; those of its session if it names none. Raises `Refusal`."""
-        refs = body.fields.get("files") or []
-        if not isinstance(refs, list) or len(refs) > 1000 or not all(isinstance(one, dict) for one in refs):
-            raise improper("files", "is a list of up to 1000 objects")
-        if refs or not body.text("session_id"):
-            return refs
+    def _refs(self, body: InConversation, tenant: Tenant) -> list[cells.Ref]:
+        """Return the files that a run is to have; those of its session if it names none."""
+        if body.files or not body.session_id:
+            return body.files
         try:
-            session = self.of(tenant).store.session(body.text("session_id"))
+            session = self.of(tenant).store.session(body.session_id)
         except Refusal:
             return []
         return [cells.described(session, stored) for stored in session.files.values()]
@@ -317,39 +314,18 @@ async def _chunks(file: FormFile) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def _code(body: Body) -> str:
-    code = body.fields.get("code")
-    if not isinstance(code, str):
-        raise improper("code", "is text")
-    return code
+def _hint(body: InConversation) -> str:
+    """Return the name of the sandbox that a request is about, "" for a new one."""
+    hint = body.runtime_session_hint
+    return hint and f"{WIRE}/{hashlib.sha256(hint.encode(errors='backslashreplace')).hexdigest()[:32]}"
 
 
-def _hint(body: Body) -> str:
-    """Return the name of the sandbox that a request is about, "" for a new one. Raises `Refusal`."""
-    hint = body.text("runtime_session_hint")
-    if hint is None:
-        return ""
-    if len(hint) > MAX_HINT:
-        raise improper("runtime_session_hint", f"has up to {MAX_HINT} characters")
-    return f"{WIRE}/{hashlib.sha256(hint.encode(errors='backslashreplace')).hexdigest()[:32]}"
-
-
-def _said(handler: Handler) -> Handler:
-    """Return a handler whose refusal of too much is told in LibreChat's own words, which it shows its model."""
-
-    async def handle(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
-        try:
-            return await handler(request, tenants, tenant)
-        except (Refusal, SandboxError) as error:
-            refusal = error if isinstance(error, Refusal) else refusal_of(error)
-            if refusal.status != 429:
-                raise
-            tenant.figures.refused[refusal.code.code] += 1
-            words = {"code": 429, "message": str(refusal), "error": "rate_limited"}
-            return answer(words | {"retry_after_seconds": RETRY_SECONDS}, 429)
-
-    handle.__doc__ = handler.__doc__  # for our page
-    return handle
+def _said(refusal: Refusal) -> Response:
+    """Tell a refusal: that of too much in LibreChat's own words, which it shows its model."""
+    if refusal.status != 429:
+        return refusal.response()
+    words = {"code": 429, "message": str(refusal), "error": "rate_limited", "retry_after_seconds": RETRY_SECONDS}
+    return answer(words, 429)
 
 
 def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
@@ -366,4 +342,4 @@ def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
         ("GET", "/sessions/{session_id}/objects/{file_id}", wire.show),
         ("DELETE", "/sessions/{session_id}/objects/{file_id}", wire.remove),
     ):
-        yield guard.route(method, PREFIX + path, _said(handler), guard.signed, where=wire.where)
+        yield guard.route(method, PREFIX + path, reading(handler), guard.signed, where=wire.where, form=_said)

@@ -2,6 +2,7 @@
 
 - `wire`: Its routes.
 - `user`: Whose sandbox a request is for, and where a path leads.
+- `bodies`: What its requests carry.
 - `files`: Files of a user's sandbox.
 - `commands`: Commands that run beside each other.
 - `sockets`: Shells with a terminal, each for one WebSocket.

@@ -18,8 +18,9 @@ from ....core.codes import UsageCode
 from ....core.errors import CommandExitException, SandboxError
 from ....sdk.commands import AsyncCommandHandle
 from ..codes import ServeCode
-from ..requests import Refusal, answer, improper, while_there
+from ..requests import Refusal, answer, while_there
 from ..tenants import Lease
+from .bodies import Command, Input, Kill, Status, Waiting
 from .user import UserRequest, missing
 
 MAX_PROCESSES = 32
@@ -31,7 +32,6 @@ PIECE_BYTES = 100
 MAX_PIECES = 20_000
 KEEP_SECONDS = 300.0
 """How long a command is known after its end."""
-WAIT_SECONDS = 300.0
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([nrt0abfv\\]))")
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "\\": "\\"}
 
@@ -102,22 +102,20 @@ def _memory_of(text: str) -> int:
     return PIECE_BYTES + sys.getsizeof(text)
 
 
-async def start(asked: UserRequest) -> Response:
-    """Start a command, and wait for its end for a while."""
-    body = await asked.body()
-    command, envs, given = body.fields.get("command"), body.texts("env") or None, body.text("cwd")
-    if not isinstance(command, str) or not command:
-        raise improper("command", "is text")
-    wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
-    folder = asked.path("." if given is None else given)
+async def start(asked: UserRequest, given: Waiting, body: Command) -> Response:
+    """Run a command of bash in a sandbox, which has Python.
+
+    Its answer has an id, by which get_process_status finds the rest of its output.
+    """
+    folder = asked.path(body.cwd or ".")
     _make_room(asked)
-    process = UserCommand(secrets.token_hex(8), command, asked.chat, asked.box.processes)
+    process = UserCommand(secrets.token_hex(8), body.command, asked.chat, asked.box.processes)
     asked.box.processes[process.id] = process
     try:
         process.handle = await asked.sandbox.commands.run(
-            command,
+            body.command,
             background=True,
-            envs=envs,
+            envs=body.env or None,
             cwd=folder,
             on_stdout=lambda text: process.hear("stdout", str(text)),
             on_stderr=lambda text: process.hear("stderr", str(text)),
@@ -129,8 +127,8 @@ async def start(asked: UserRequest) -> Response:
         del asked.box.processes[process.id]
         raise
     asked.tenants.tasks.start(follow(process, asked.box.lease), "a command of a terminal's user")
-    await _waited(asked, process, wait)
-    return process.answer(0, tail, cwd=folder)
+    await _waited(asked, process, given.wait)
+    return process.answer(0, given.tail, cwd=folder)
 
 
 async def follow(process: UserCommand, lease: Lease) -> None:
@@ -162,7 +160,7 @@ def _make_room(asked: UserRequest) -> None:
         raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
 
 
-async def _waited(asked: UserRequest, process: UserCommand, seconds: float | None) -> None:
+async def _waited(asked: UserRequest, process: UserCommand, seconds: float) -> None:
     if seconds:
         await while_there(asked.request, _until(process, seconds))
 
@@ -183,27 +181,23 @@ def _known(asked: UserRequest) -> UserCommand:
 
 
 async def every(asked: UserRequest) -> Response:
-    """List the commands of a chat."""
+    """List the commands that run, and those that have just ended."""
     return answer([one.about() for one in asked.box.processes.values() if one.chat == asked.chat])
 
 
-async def status(asked: UserRequest) -> Response:
-    """Return what a command has said since, and how it is; wait for its end for a while."""
+async def status(asked: UserRequest, given: Status) -> Response:
+    """Return the output of a command, and whether it runs."""
     process = _known(asked)
-    wait, tail = asked.seconds("wait", WAIT_SECONDS), asked.number("tail", None, 1, 10**6)
-    offset = asked.number("offset", 0, 0, 10**9) or 0
-    await _waited(asked, process, wait)
-    return process.answer(offset, tail)
+    await _waited(asked, process, given.wait)
+    return process.answer(given.offset, given.tail)
 
 
-async def send(asked: UserRequest) -> Response:
-    """Write to a command."""
-    process, text = _known(asked), (await asked.body()).fields.get("input")
-    if not isinstance(text, str):
-        raise improper("input", "is text")
+async def send(asked: UserRequest, body: Input) -> Response:
+    """Write to the stdin of a command."""
+    process = _known(asked)
     if process.status != "running":
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, "Process has already exited")
-    await process.handle.send_stdin(unescaped(text))
+    await process.handle.send_stdin(unescaped(body.input))
     return answer({"status": "ok"})
 
 
@@ -213,8 +207,8 @@ def unescaped(text: str) -> str:
     return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # two escapes may be one character
 
 
-async def kill(asked: UserRequest) -> Response:
-    """End a command, at once: no other signal is offered."""
+async def kill(asked: UserRequest, given: Kill) -> Response:
+    """End a command at once."""
     process = _known(asked)
     if process.status == "running":
         process.end("killed", -9)

@@ -25,8 +25,24 @@ from ....sdk.folder_entries import EntryInfo, FileType
 from ..codes import ServeCode
 from ..forms import form_of
 from ..home import HOME
-from ..requests import Refusal, answer, improper
+from ..requests import Refusal, answer
 from ..streams import Download, begun, sent
+from .bodies import (
+    Archive,
+    AtPath,
+    BestMatches,
+    Chunk,
+    Glob,
+    Grep,
+    Listed,
+    Move,
+    OfPath,
+    Read,
+    Replace,
+    Search,
+    Upload,
+    Write,
+)
 from .user import UserRequest, missing
 
 MAX_TEXT = 2 << 20
@@ -48,18 +64,18 @@ async def where(asked: UserRequest) -> Response:
     return answer({"cwd": asked.box.folder(asked.chat), "home": HOME, "root": {"path": HOME, "label": "Home"}})
 
 
-async def go(asked: UserRequest) -> Response:
+async def go(asked: UserRequest, body: OfPath) -> Response:
     """Have a chat be in a folder from now on."""
-    path = asked.path((await asked.body()).fields.get("path"))
+    path = asked.path(body.path)
     if not await asked.is_folder(path):
         raise missing("Directory")
     asked.box.go(asked.chat, path)
     return answer({"cwd": path})
 
 
-async def every(asked: UserRequest) -> Response:
+async def every(asked: UserRequest, given: Listed) -> Response:
     """List a folder."""
-    path = asked.path(asked.text("directory", "."))
+    path = asked.path(given.directory)
     if not await asked.is_folder(path):
         raise missing("Directory")
     found = await asked.sandbox.files.list(path, 1)
@@ -77,10 +93,9 @@ def _row(entry: EntryInfo) -> dict[str, Any]:
     }
 
 
-async def read(asked: UserRequest) -> Response:
-    """Read text, or an image."""
-    path = asked.path(asked.text("path"))
-    begin, end = asked.number("start_line", None, 1, 10**9), asked.number("end_line", None, 1, 10**9)
+async def read(asked: UserRequest, given: Read) -> Response:
+    """Read a text file, or look at an image. Use display_file to show a file to the user."""
+    path = asked.path(given.path)
     kind = _kind(path)
     content = await _content(asked, path, MAX_IMAGE if kind.startswith("image/") else MAX_TEXT)
     try:
@@ -92,7 +107,7 @@ async def read(asked: UserRequest) -> Response:
         return Response(content, headers=_headers(), media_type=kind)
     if len(content) > MAX_TEXT:
         raise _too_large(MAX_TEXT)
-    first, last, total = await asyncio.to_thread(lines, text, begin, end)
+    first, last, total = await asyncio.to_thread(lines, text, given.start_line, given.end_line)
     return answer({"path": path, "total_lines": total, "content": text[first:last]})
 
 
@@ -126,15 +141,15 @@ def lines(text: str, begin: int | None, end: int | None) -> tuple[int, int, int]
     return first, max(first, last), count + (done < len(text))
 
 
-async def display(asked: UserRequest) -> Response:
-    """Say whether there is a file that the client may show."""
-    path = asked.path(asked.text("path"))
+async def display(asked: UserRequest, given: AtPath) -> Response:
+    """Show a file to the user. It is not returned."""
+    path = asked.path(given.path)
     return answer({"path": path, "exists": await asked.is_file(path)})
 
 
-async def view(asked: UserRequest) -> Response:
+async def view(asked: UserRequest, given: AtPath) -> Response:
     """Send a file as it is."""
-    return await _sent(asked, asked.path(asked.text("path")))
+    return await _sent(asked, asked.path(given.path))
 
 
 async def serve(asked: UserRequest) -> Response:
@@ -163,27 +178,23 @@ def _headers() -> dict[str, str]:
     }
 
 
-async def write(asked: UserRequest) -> Response:
-    """Write text."""
-    body = await asked.body()
-    content = body.fields.get("content")
-    if not isinstance(content, str):
-        raise improper("content", "is text")
-    path = asked.path(body.fields.get("path"))
-    written = await asked.sandbox.files.write(path, content.encode(errors="replace"))
+async def write(asked: UserRequest, body: Write) -> Response:
+    """Write a text file, with the folders above it. A file there is replaced."""
+    path = asked.path(body.path)
+    written = await asked.sandbox.files.write(path, body.content.encode(errors="replace"))
     return answer({"path": path, "size": written.size})
 
 
-async def make(asked: UserRequest) -> Response:
+async def make(asked: UserRequest, body: OfPath) -> Response:
     """Make a folder and those above it."""
-    path = asked.path((await asked.body()).fields.get("path"))
+    path = asked.path(body.path)
     await asked.sandbox.files.make_folder(path)
     return answer({"path": path})
 
 
-async def remove(asked: UserRequest) -> Response:
+async def remove(asked: UserRequest, given: AtPath) -> Response:
     """Remove a file, or a folder with all that is in it."""
-    path = asked.path(asked.text("path"))
+    path = asked.path(given.path)
     entry = await asked.entry(path)
     if entry is None:
         raise missing("Path")
@@ -191,10 +202,9 @@ async def remove(asked: UserRequest) -> Response:
     return answer({"path": path, "type": "directory" if entry.type is FileType.DIR else "file"})
 
 
-async def move(asked: UserRequest) -> Response:
+async def move(asked: UserRequest, body: Move) -> Response:
     """Move a file or a folder to where nothing is."""
-    body = await asked.body()
-    source, destination = asked.path(body.fields.get("source")), asked.path(body.fields.get("destination"))
+    source, destination = asked.path(body.source), asked.path(body.destination)
     if await asked.entry(source) is None:
         raise missing("Source path")
     if not await asked.is_folder(posixpath.dirname(destination)):
@@ -205,18 +215,15 @@ async def move(asked: UserRequest) -> Response:
     return answer({"source": source, "destination": destination})
 
 
-async def replace(asked: UserRequest) -> Response:
-    """Replace texts in a file, one after another."""
-    body = await asked.body()
-    path, chunks = asked.path(body.fields.get("path")), body.fields.get("replacements")
-    if not isinstance(chunks, list) or len(chunks) > 1000 or not all(isinstance(one, dict) for one in chunks):
-        raise improper("replacements", "is a list of up to 1000 objects")
+async def replace(asked: UserRequest, body: Replace) -> Response:
+    """Replace exact texts in a file."""
+    path = asked.path(body.path)
     try:
         text = (await _content(asked, path, MAX_TEXT)).decode()
     except UnicodeDecodeError:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, "The file is no text") from None
     seen = 0
-    for chunk in chunks:
+    for chunk in body.replacements:
         seen += len(text)
         if seen > MAX_REPLACED:
             words = f"All replacements of one request may look through {MAX_REPLACED:,} characters. Send fewer at once"
@@ -228,19 +235,14 @@ async def replace(asked: UserRequest) -> Response:
     return answer({"path": path, "size": written.size})
 
 
-def replaced(text: str, chunk: dict[str, Any]) -> str:
+def replaced(text: str, chunk: Chunk) -> str:
     """Return a text with one replacement. Raises `Refusal` if what is to be replaced is not there, or unclear."""
-    target, replacement = chunk.get("target"), chunk.get("replacement")
-    begin, end = chunk.get("start_line"), chunk.get("end_line")
-    if not isinstance(target, str) or not target or not isinstance(replacement, str):
-        raise improper("replacements", "have a target and a replacement")
-    if not all(one is None or (type(one) is int and one >= 1) for one in (begin, end)):
-        raise improper("start_line and end_line", "are numbers from 1 on")
+    target, replacement, begin, end = chunk.target, chunk.replacement, chunk.start_line, chunk.end_line
     first, last = (0, len(text)) if begin is None and end is None else lines(text, begin, end)[:2]
     found = text[first:last].count(target)
     if found == 0:
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, f"Target string not found: {target[:100]!r}")
-    if found > 1 and chunk.get("allow_multiple") is not True:
+    if found > 1 and not chunk.allow_multiple:
         words = f"Found {found} occurrences of target string but allow_multiple is false"
         raise Refusal(400, UsageCode.WRONG_ARGUMENT, words)
     if len(text) + found * len(replacement) > MAX_TEXT:
@@ -248,10 +250,10 @@ def replaced(text: str, chunk: dict[str, Any]) -> str:
     return text[:first] + text[first:last].replace(target, replacement) + text[last:]
 
 
-async def upload(asked: UserRequest) -> Response:
+async def upload(asked: UserRequest, given: Upload) -> Response:
     """Write the file of a form."""
     limit = FileLimits.of(asked.sandbox.settings.limits).file_bytes
-    folder = asked.path(asked.text("directory"))
+    folder = asked.path(given.directory)
     async with asked.box.lease.tenant.uploads, form_of(asked.request, limit) as files:
         path = asked.path(posixpath.join(folder, posixpath.basename(files[0].filename or "upload")))
         written = await asked.sandbox.files.write(path, files[0].file)
@@ -281,78 +283,42 @@ async def _searched(asked: UserRequest, op: str, **given: Any) -> Any:
     return found
 
 
-async def grep(asked: UserRequest) -> Response:
-    """Look for lines."""
-    path, query = asked.path(asked.text("path", ".")), asked.text("query")
+async def grep(asked: UserRequest, given: Grep) -> Response:
+    """Look for lines in the text files of a folder, or of one file."""
+    path = asked.path(given.path)
     if not await asked.is_folder(path) and not await asked.is_file(path):
         raise missing("Search path")
-    found = await _searched(
-        asked,
-        "grep",
-        path=path,
-        query=query,
-        regex=asked.flag("regex", usual=True),
-        case_insensitive=asked.flag("case_insensitive", usual=False),
-        include=asked.texts("include"),
-        match_per_line=asked.flag("match_per_line", usual=True),
-        max_results=asked.number("max_results", 50, 1, 500),
-    )
-    return answer({"query": query, "path": path, **found})
+    found = await _searched(asked, "grep", **{**given.model_dump(), "path": path})
+    return answer({"query": given.query, "path": path, **found})
 
 
-async def _folder(asked: UserRequest) -> str:
-    path = asked.path(asked.text("path", "."))
+async def _in_folder(asked: UserRequest, op: str, given: Glob | Search | BestMatches) -> tuple[str, Any]:
+    """Return a folder, and what is found in it."""
+    path = asked.path(given.path)
     if not await asked.is_folder(path):
         raise missing("Search directory")
-    return path
+    return path, await _searched(asked, op, **{**given.model_dump(), "path": path})
 
 
-def _type(asked: UserRequest) -> str:
-    kind = asked.text("type", "any")
-    if kind not in {"file", "directory", "any"}:
-        raise improper("type", "is file, directory or any")
-    return kind
+async def glob(asked: UserRequest, given: Glob) -> Response:
+    """Look for files and folders whose names or paths fit a pattern."""
+    path, found = await _in_folder(asked, "glob", given)
+    return answer({"pattern": given.pattern, "path": path, **found})
 
 
-async def glob(asked: UserRequest) -> Response:
-    """Look for files and folders by a pattern of their names."""
-    path, pattern = await _folder(asked), asked.text("pattern")
-    limit = asked.number("max_results", 50, 1, 500)
-    more = {"pattern": pattern, "exclude": asked.texts("exclude"), "type": _type(asked), "max_results": limit}
-    return answer({"pattern": pattern, "path": path, **await _searched(asked, "glob", path=path, **more)})
+async def search(asked: UserRequest, given: Search) -> Response:
+    """Look for files and folders by a part of their names, the best first."""
+    return answer((await _in_folder(asked, "search", given))[1])
 
 
-async def search(asked: UserRequest) -> Response:
-    """Look for files and folders by a part of their names."""
-    more = {
-        "query": asked.text("query", "").strip(),
-        "limit": asked.number("limit", 20, 1, 100),
-        "type": _type(asked),
-        "show_hidden": asked.flag("show_hidden", usual=False),
-    }
-    return answer(await _searched(asked, "search", path=await _folder(asked), **more))
+async def matches(asked: UserRequest, given: BestMatches) -> Response:
+    """Look for a text in names and contents of files, the best first."""
+    return answer((await _in_folder(asked, "matches", given))[1])
 
 
-async def matches(asked: UserRequest) -> Response:
-    """Look for files and folders by their names and contents."""
-    query = asked.text("query").strip()
-    if not query:
-        raise improper("query", "is not blank")
-    more = {
-        "query": query,
-        "offset": asked.number("offset", 0, 0, 10**6),
-        "limit": asked.number("limit", 100, 1, 100),
-        "show_hidden": asked.flag("show_hidden", usual=False),
-    }
-    return answer(await _searched(asked, "matches", path=await _folder(asked), **more))
-
-
-async def archive(asked: UserRequest) -> Response:
+async def archive(asked: UserRequest, body: Archive) -> Response:
     """Send files and folders, packed."""
-    given = (await asked.body()).fields.get("paths")
-    if not isinstance(given, list) or not 0 < len(given) <= 1000:
-        raise improper("paths", "is a list of 1 to 1000 paths")
-    paths = [asked.path(one) for one in given]
+    paths = [asked.path(one) for one in body.paths]
     for path in paths:
         if not await asked.is_folder(path) and not await asked.is_file(path):
             raise missing(f"Path {path[:200]!r}")

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from ....core.codes import UsageCode
 from ....sdk.execution import Execution
-from ..requests import Refusal, answer, improper, object_of, while_there
+from ..requests import Refusal, answer, object_of, while_there
+from .bodies import OfPath, RunCell
 from .user import UserRequest, missing
 
 MAX_NOTEBOOKS = 8
@@ -46,9 +47,9 @@ async def _content(asked: UserRequest, path: str) -> dict[str, Any]:
     return found
 
 
-async def create(asked: UserRequest) -> Response:
+async def create(asked: UserRequest, body: OfPath) -> Response:
     """Start a kernel for a notebook."""
-    path = asked.path((await asked.body()).fields.get("path"))
+    path = asked.path(body.path)
     if not await asked.is_file(path):
         raise missing("Notebook")
     if len(asked.box.notebooks) >= MAX_NOTEBOOKS:
@@ -87,12 +88,9 @@ async def remove(asked: UserRequest) -> Response:
     return answer({"status": "stopped"})
 
 
-async def execute(asked: UserRequest) -> Response:
+async def execute(asked: UserRequest, body: RunCell) -> Response:
     """Run a cell, and write its outputs into the notebook."""
-    notebook, body = _known(asked), await asked.body()
-    index, source = body.fields.get("cell_index"), body.fields.get("source")
-    if type(index) is not int or not isinstance(source, (str, type(None))):
-        raise improper("cell_index and source", "are a number and text")
+    notebook, index = _known(asked), body.cell_index
     if notebook.busy:
         raise Refusal(409, UsageCode.WRONG_ARGUMENT, "Cell already executing")
     notebook.busy = True
@@ -104,8 +102,8 @@ async def execute(asked: UserRequest) -> Response:
             words = f"cell_index {index} out of range (0..{len(cells) - 1})"
             raise Refusal(400, UsageCode.WRONG_ARGUMENT, words)
         cell = cells[index]
-        if source is not None:
-            cell["source"] = source
+        if body.source is not None:
+            cell["source"] = body.source
         given = cell.get("source", "")
         code = "".join(map(str, given)) if isinstance(given, list) else str(given)
         done = await while_there(asked.request, asked.sandbox.run_code(code, context=notebook.context))

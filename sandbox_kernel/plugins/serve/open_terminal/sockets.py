@@ -19,12 +19,13 @@ from starlette.websockets import WebSocket
 
 from ....core.errors import SandboxError
 from ....sdk.commands import PtySize
-from ...mcp.web_server import admitted, known
 from ..codes import ServeCode
 from ..guard import RouteGuard
-from ..requests import Refusal, answer, improper
+from ..requests import Refusal, answer
 from ..tenants import Tenant, Tenants
 from ..turns import paced
+from ..web_server import admitted, known
+from .bodies import Typed
 from .user import Box, UserRequest, Users, header
 
 MAX_TERMINALS = 8
@@ -173,16 +174,13 @@ def _of_user(asked: UserRequest) -> Terminal:
 
 
 async def read(asked: UserRequest) -> Response:
-    """Return what the shell that the user looks at showed last."""
+    """Return what the shell that the user has open showed last. Read it before something is typed into it."""
     return answer({"output": bytes(_of_user(asked).shown).decode(errors="replace")})
 
 
-async def type_in(asked: UserRequest) -> Response:
-    """Type into the shell that the user looks at."""
-    text = (await asked.body()).fields.get("input")
-    if not isinstance(text, str):
-        raise improper("input", "is text")
-    await _of_user(asked).handle.send_stdin(text)
+async def type_in(asked: UserRequest, body: Typed) -> Response:
+    """Type into the shell that the user has open. It does not wait for what comes of it."""
+    await _of_user(asked).handle.send_stdin(body.input)
     return answer({"status": "ok"})
 
 

@@ -9,18 +9,20 @@ import hashlib
 import posixpath
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from ....core.errors import FileNotThere, SandboxError
+from ....core.errors import FileNotThere
 from ....sdk.folder_entries import EntryInfo, FileType
 from ....sdk.sandbox_paths import folder_of
+from ..bodies import reading
 from ..codes import ServeCode
 from ..home import HOME
 from ..replicas import Locus
-from ..requests import Body, Refusal, answer, improper, json_of, one_header, refusal_of
+from ..requests import Refusal, answer, improper, one_header
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 
 WIRE = "open-terminal"
@@ -68,10 +70,8 @@ class UserRequest:
     def sandbox(self) -> Any:
         return self.box.lease.sandbox
 
-    def path(self, given: object) -> str:
+    def path(self, given: str) -> str:
         """Return where a path leads, as the client has it: what cells may not touch, the sandbox itself refuses."""
-        if not isinstance(given, str):
-            raise improper("path", "is text")
         text = HOME + given[1:] if given == "~" or given.startswith("~/") else given
         return posixpath.normpath(posixpath.join(self.box.folder(self.chat), text)).replace("//", "/")
 
@@ -95,45 +95,8 @@ class UserRequest:
         found = await self.entry(path)
         return found is not None and found.type is FileType.FILE
 
-    def text(self, name: str, usual: str | None = None) -> str:
-        """Return what an address says. Raises `Refusal` if it has to and does not."""
-        values = [one for one in self.request.query_params.getlist(name) if one.lower() != "null"]
-        if len(values) > 1 or (not values and usual is None):
-            raise improper(name, "is given once, in the address")
-        return values[0] if values else str(usual)
 
-    def texts(self, name: str) -> list[str]:
-        return [one for one in self.request.query_params.getlist(name) if one.lower() != "null"]
-
-    def number(self, name: str, usual: int | None, least: int, most: int) -> int | None:
-        text = self.text(name, "")
-        if not text:
-            return usual
-        if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
-            raise improper(name, f"is a number, {least} to {most}")
-        return int(text)
-
-    def flag(self, name: str, *, usual: bool) -> bool:
-        text = self.text(name, str(usual)).lower()
-        if text not in {"true", "false", "1", "0"}:
-            raise improper(name, "is true or false")
-        return text in {"true", "1"}
-
-    def seconds(self, name: str, most: float) -> float | None:
-        text = self.text(name, "")
-        try:
-            found = float(text) if text else None
-        except ValueError:
-            found = -1.0
-        if found is not None and not 0 <= found <= most:
-            raise improper(name, f"is 0 to {most:g} seconds")
-        return found
-
-    async def body(self) -> Body:
-        return await json_of(self.request)
-
-
-Work = Callable[[UserRequest], Awaitable[Response]]
+Work = Callable[..., Awaitable[Response]]
 Handler = Callable[[Request, Tenants, Tenant], Awaitable[Response]]
 
 
@@ -176,15 +139,14 @@ class Users:
         return [box for (name, _), box in self._boxes.items() if name == tenant.name and box.lease.is_there]
 
     def handler(self, work: Work) -> Handler:
-        """Return a handler, which answers as Open Terminal does also where something is refused."""
+        """Return a handler that finds the sandbox of the user who asks."""
+        whole = reading(work)
 
+        @wraps(whole)  # with what our page says of it
         async def handle(request: Request, tenants: Tenants, tenant: Tenant) -> Response:
-            try:
-                chat = header(request, "X-Session-Id")
-                box = await self.box(request, tenants, tenant)
-                return await work(UserRequest(request=request, tenants=tenants, box=box, chat=chat))
-            except (Refusal, SandboxError) as error:
-                return refused(error, tenant)
+            chat = header(request, "X-Session-Id")
+            box = await self.box(request, tenants, tenant)
+            return await whole(UserRequest(request=request, tenants=tenants, box=box, chat=chat))
 
         return handle
 
@@ -195,11 +157,9 @@ def _user_of(request: HTTPConnection) -> tuple[str, str]:
     return user, hashlib.sha256(f"{len(user)}:{user}{context}".encode()).hexdigest()[:32]
 
 
-def refused(error: Refusal | SandboxError, tenant: Tenant) -> Response:
-    refusal = error if isinstance(error, Refusal) else refusal_of(error)
-    tenant.figures.refused[refusal.code.code] += 1
-    words = {"detail": str(refusal), "error": refusal.code.code}
-    return answer(words, refusal.status)
+def refused(refusal: Refusal) -> Response:
+    """Tell a refusal as Open Terminal does."""
+    return answer({"detail": str(refusal), "error": refusal.code.code}, refusal.status)
 
 
 def missing(what: str) -> Refusal:

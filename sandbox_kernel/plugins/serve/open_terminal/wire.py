@@ -18,7 +18,7 @@ from . import files as open_terminal_files
 from . import notebooks as open_terminal_notebooks
 from . import sockets as open_terminal_sockets
 from .page import page
-from .user import PREFIX, UserRequest, Users, missing
+from .user import PREFIX, UserRequest, Users, Work, missing, refused
 
 _PROMPT = (
     "You have access to a computer: a sandbox that runs Linux, with bash and Python. Your files are in {home}, which "
@@ -67,7 +67,7 @@ async def not_offered(asked: UserRequest) -> Response:
 
 PUBLIC = (("/health", _health), ("/api/config", _config), ("/openapi.json", _page))
 """What anybody may ask: it is the same for everybody."""
-ROUTES = (
+ROUTES: tuple[tuple[str, str, Work], ...] = (
     ("GET", "/system", system),
     ("GET", "/skills", none),
     ("GET", "/skills/read", no_skill),
@@ -90,5 +90,5 @@ def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
     for path, public in PUBLIC:
         yield Route(PREFIX + path, public, methods=["GET"])
     for method, path, work in ROUTES:
-        yield guard.route(method, PREFIX + path, users.handler(work), where=users.where)
+        yield guard.route(method, PREFIX + path, users.handler(work), where=users.where, form=refused)
     yield guard.socket(PREFIX + open_terminal_sockets.SOCKET, sockets.handle, sockets.who, where=users.where_shell_is)

@@ -20,8 +20,9 @@ from typing import Any
 
 import pytest
 
+from tests.plugins.serve.container.server import McpServer
 from tests.support.kernels import containers_of, eventually
-from tests.support.mcp_hosts import COMMAND, HttpServer
+from tests.support.mcp_hosts import COMMAND
 
 VERSION = "2.12.0"
 NODE = (22, 19)
@@ -92,7 +93,7 @@ def test_every_host_can_read_the_schemas_of_the_tools(inspector: Inspector, era:
 
 
 def test_a_figure_over_http_and_a_refusal_without_the_token(inspector: Inspector, tmp_path: Path) -> None:
-    server = HttpServer(*SMALL, "--away-timeout", "1")
+    server = McpServer(*SMALL, "--away-timeout", "1")
     try:
         code = "import matplotlib.pyplot as plt; plt.plot([1, 3, 2]); plt.show()"
         call = ("--method", "tools/call", "--tool-name", "run_code", "--tool-args-json", json.dumps({"code": code}))
@@ -111,7 +112,7 @@ def test_a_figure_over_http_and_a_refusal_without_the_token(inspector: Inspector
 
 
 def test_every_tool_and_a_file_of_20_mb_on_one_connection(inspector: Inspector) -> None:
-    server = HttpServer(*SMALL)
+    server = McpServer(*SMALL)
     try:
         header = ("--header", f"Authorization: Bearer {server.token}")
         joined = inspector("mcpdo", "connect", server.url, "--connection", "it", "--transport", "http", *header)

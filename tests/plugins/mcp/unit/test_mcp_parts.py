@@ -6,31 +6,27 @@ import asyncio
 import base64
 import json
 import os
-import socket
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
+from sandbox_kernel.cli import main
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import Survived
-from sandbox_kernel.core.errors import CellTimeout, ConfigurationError, OutOfMemory, SandboxDied
+from sandbox_kernel.core.errors import CellTimeout, OutOfMemory, SandboxDied
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import brought
+from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.mcp import output_store
 from sandbox_kernel.plugins.mcp import server as catalogue
 from sandbox_kernel.plugins.mcp.answer_writer import AnswerLimits, Writer, error_text, plain, short_traceback, shorten
-from sandbox_kernel.plugins.mcp.clients import Clients, RefusedCall, ServerLimits
-from sandbox_kernel.plugins.mcp.http_server import BearerTokens, new_token, tokens_of
+from sandbox_kernel.plugins.mcp.clients import McpClient, RefusedCall, ServerLimits
 from sandbox_kernel.plugins.mcp.output_store import OutputStore, file_address, parse
 from sandbox_kernel.plugins.mcp.tool_functions import DownloadFile, _as_text
-from sandbox_kernel.plugins.mcp.web_server import ListenAddress
 from sandbox_kernel.sdk.client import AsyncSandbox
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs, Result
-from tests.support.remedies import in_shell, only
 
 
 def blocks_of(execution: Execution, limits: AnswerLimits | None = None) -> list[dict[str, object]]:
@@ -207,121 +203,7 @@ def test_the_description_names_the_packages_of_the_default_image_and_of_no_other
     assert "numpy, pandas" not in (catalogue.handlers(Settings(image="mine"), limits)[0].tool.description or "")
 
 
-# --- who may come in -------------------------------------------------------------------------------------------------
-
-
-def test_a_token_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "a token"
-    (made,) = tokens_of(file)
-    assert tokens_of(file) == [made]
-    for mode in (0o640, 0o604, 0o620):
-        file.chmod(mode)
-        with pytest.raises(ConfigurationError, match="can be read or changed by others") as caught:
-            tokens_of(file)
-        assert in_shell(only(str(caught.value))).returncode == 0
-        assert tokens_of(file) == [made]
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "short\n", "with a space in it\n", "ünïcödë-tökën-of-length\n"])
-def test_a_token_file_without_proper_tokens_is_refused(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "token"
-    file.touch(mode=0o600)
-    file.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="must hold tokens"):
-        tokens_of(file)
-
-
-def test_a_token_file_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo, 0o600)
-    for place in (fifo, tmp_path):
-        with pytest.raises(ConfigurationError, match=r"regular file|cannot be read"):
-            tokens_of(place)
-    with pytest.raises(ConfigurationError, match="cannot be made"):
-        tokens_of(tmp_path / "missing" / "token")
-
-
-def test_only_a_token_as_a_whole_opens() -> None:
-    one, two = new_token(), new_token()
-    tokens = BearerTokens([one, two])
-    for wrong in ("", one[:-1], one + "x", one.swapcase(), f"{one} {two}", "\ud800", "é"):
-        assert asyncio.run(tokens.verify_token(wrong)) is None, wrong
-    found = [asyncio.run(tokens.verify_token(token)) for token in (one, two)]
-    assert [access.client_id for access in found if access is not None] == ["token 1", "token 2"]
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 (what is refused)
-def test_other_machines_cannot_reach_it_unless_that_is_said_twice(host: str) -> None:
-    with pytest.raises(ConfigurationError, match="--allow-remote"):
-        ListenAddress(host=host, port=0).listen()
-    with pytest.raises(ConfigurationError, match="--allowed-host"):
-        ListenAddress(host=host, port=0, remote=True).listen()
-
-
-def test_a_port_that_is_taken_and_an_address_that_is_not_there_are_said() -> None:
-    with ListenAddress(port=0).listen() as taken, pytest.raises(ConfigurationError, match="cannot be used"):
-        ListenAddress(port=taken.getsockname()[1]).listen()
-    for host in ("no such host", "a..b", "x" * 64):
-        with pytest.raises(ConfigurationError, match="no address"):
-            ListenAddress(host=host).listen()
-
-
-def test_an_answer_of_several_pieces_does_not_wait_for_the_client() -> None:
-    with (
-        ListenAddress(port=0).listen() as listener,
-        socket.create_connection(listener.getsockname()),
-        listener.accept()[0] as one,
-    ):
-        assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-def test_names_of_the_server_are_compared_as_clients_send_them() -> None:
-    known = ListenAddress(names=("Box.Example.com", "inner.example:8443")).known()
-    for host in (
-        "box.example.com",
-        "BOX.example.com:443",
-        "inner.example:8443",
-        "localhost:1",
-        "[::1]:8808",
-        "[0:0::1]",
-    ):
-        assert known.host([host]), host
-    for origin in ("http://localhost:6274", "https://box.example.com", "http://[::1]:80"):
-        assert known.origin([origin]), origin
-    assert known.origin([])  # a program has none
-
-
-def test_a_host_or_origin_that_only_begins_or_ends_like_ours_is_another() -> None:
-    known = ListenAddress(names=("box.example.com", "inner.example:8443")).known()
-    wrong = """localhost:8942.evil.test localhost:8808@evil.test evil.test:8808@localhost localhost.evil.test
-        127.0.0.1.evil.test 127.0.0.1:80:80 127.1 0x7f.1 0127.0.0.1 127.0.0.1. localhost. localhost: localhost:0
-        localhost:08808 localhost:65536 localhost:+80 localhost:8808/ localhost/evil.test localhost#evil.test
-        localhost?evil.test localhost\\evil.test [::1 ::1 [::1]evil.test [::1].evil.test [::1]:8808.evil.test [::1%25lo]
-        [::ffff:127.0.0.1] [127.0.0.1] [localhost] box.example.com.evil.test evilbox.example.com inner.example
-        inner.example:8444 localhost,evil.test \u2024localhost localhost:\u0668 evil.test 10.0.0.1 0.0.0.0 [::]
-    """.split()  # noqa: SIM905 (a list of words reads better as words)
-    for host in (*wrong, "", "localhost evil.test", "localhost\x00", "localhost\n", " localhost", "localhost:80 "):
-        assert not known.host([host]), host
-        assert not known.origin([f"http://{host}"]), host
-    for values in ([], ["localhost", "localhost"], ["localhost", "evil.test"]):
-        assert not known.host(values)
-    for origin in (
-        "null",
-        "file://",
-        "localhost",
-        "ftp://localhost",
-        "HTTP://localhost",
-        "http://localhost/",
-        "http:localhost",
-    ):
-        assert not known.origin([origin]), origin
-    assert not known.origin(["http://localhost", "http://localhost"])
-
-
-def test_a_name_that_no_request_could_carry_is_a_setting_that_cannot_work() -> None:
-    for name in ("http://box.example.com", "box.example.com/mcp", "user@box", "", "*", "box:*"):
-        with pytest.raises(ConfigurationError, match="allowed-host"):
-            ListenAddress(names=(name,), port=0).listen()
+# --- the command -----------------------------------------------------------------------------------------------------
 
 
 def command_line(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -339,7 +221,7 @@ def command_line(*arguments: str, before: str = "") -> subprocess.CompletedProce
 def test_a_missing_package_is_said_with_the_extra_that_brings_it() -> None:
     done = command_line(before="sys.modules['mcp'] = None")
     assert done.returncode == 2
-    assert "pip install 'mcp>=2' 'uvicorn>=0.30'" in done.stderr
+    assert "pip install 'mcp>=2'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -383,39 +265,48 @@ def test_a_wrong_argument_is_one_clear_sentence(line: str, refused: dict[str, tu
     assert "Traceback" not in said
 
 
-def test_a_session_that_is_ended_while_another_server_makes_its_sandbox_leaves_none() -> None:
-    class Made(AsyncSandbox):
-        killed = False
+async def test_a_session_has_one_sandbox_and_leaves_none_if_it_is_ended_while_that_starts() -> None:
+    """Whoever lists files meanwhile waits for it: once, that made another one, which nobody ended."""
+    may, begun, given_up = asyncio.Event(), [], []
 
-        async def kill(self, **service: Any) -> bool:
-            self.killed = True
-            return await super().kill(**service)
-
-    async def tried() -> None:
-        begun, may = asyncio.Event(), asyncio.Event()
-        made = Made(Settings())
-
-        async def make(owner: str, name: str) -> AsyncSandbox:
-            begun.set()
+    async def make(name: str) -> AsyncSandbox:
+        begun.append(name)
+        try:
             await may.wait()
-            return made
+        except asyncio.CancelledError:
+            given_up.append(name)
+            raise
+        return AsyncSandbox(Settings())
 
-        clients = Clients(Settings(), ServerLimits(), make)
-        client = clients.client("key", "owner")
+    client = McpClient(ServerLimits(), make)
 
-        async def use() -> None:
-            async with client.use("main"):
-                raise AssertionError("there is no session any more")
+    async def use(name: str, *, make: bool = True) -> AsyncSandbox:
+        async with client.use(name, make=make) as (session, _):
+            return session.sandbox
 
-        using = asyncio.create_task(use())
-        await begun.wait()
-        await client.end("main")
-        may.set()
+    using = asyncio.create_task(use("main"))
+    await asyncio.sleep(0)  # the session is there
+    looking = asyncio.create_task(use("main", make=False))
+    await asyncio.sleep(0)  # it has begun
+    await client.end("main")
+    for one in (using, looking):
         with pytest.raises(RefusedCall, match="ended while it started"):
-            await using
-        assert made.killed
-        async with client.use("other") as (session, _):  # the control
-            assert session.sandbox is made
-        await clients.close()
+            await one
+    assert begun == given_up == ["main"]
+    waiting = [asyncio.create_task(use("other")), asyncio.create_task(use("other"))]
+    await asyncio.sleep(0)
+    waiting[0].cancel()  # which takes nothing from the other call
+    may.set()
+    assert isinstance(await waiting[1], AsyncSandbox)  # the control
+    await client.leave()
+    assert begun == ["main", "other"]
+    with pytest.raises(RefusedCall, match="closed"):
+        await use("third")
 
-    asyncio.run(tried())
+
+def test_over_http_it_says_that_the_plugin_serve_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index, "is_here", lambda name: name != "serve")
+    assert main(["mcp", "--http"]) == 2
+    assert "the plugin serve is not a part of this installation" in capsys.readouterr().err

@@ -33,8 +33,13 @@ def named_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ser
 
 def options(folder: Path) -> tuple[str, ...]:
     """Return the options of a server whose token file, with our tokens, is made in a folder."""
+    pods = ("--engine", "kubernetes", "--cpus", "0.5") if os.environ.get(ENGINE) == "kubernetes" else ()
+    return "--token-file", str(token_file(folder)), "--memory", "512M", "--sandboxes-per-tenant", "3", *pods
+
+
+def token_file(folder: Path) -> Path:
+    """Return a token file with our tokens, which is made in a folder."""
     file = folder / "tokens"
     file.touch(mode=0o600)
     file.write_text("".join(f"{name} {token}\n" for name, token in TOKENS.items()))
-    pods = ("--engine", "kubernetes", "--cpus", "0.5") if os.environ.get(ENGINE) == "kubernetes" else ()
-    return "--token-file", str(file), "--memory", "512M", "--sandboxes-per-tenant", "3", *pods
+    return file

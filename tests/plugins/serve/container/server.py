@@ -7,8 +7,15 @@ import socket
 import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 from tests.support.kernels import containers_of, eventually
 
@@ -58,10 +65,11 @@ class Server:
 
     program: tuple[str, ...] = ("-m", "sandbox_kernel")
     """What Python runs it by."""
+    command: tuple[str, ...] = ("serve",)
 
     def __init__(self, *arguments: str) -> None:
         engine = () if "--engine" in arguments else ("--engine", "docker")  # no broker that other tests would meet
-        command = [sys.executable, *self.program, "serve", "--port", "0", *engine, *arguments]
+        command = [sys.executable, *self.program, *self.command, "--port", "0", *engine, *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         guard = threading.Timer(START_SECONDS, self.process.kill)
@@ -71,6 +79,7 @@ class Server:
             self.said.append(self.process.stderr.readline())
         guard.cancel()
         self.url = self.said[0].strip()
+        self.pid = self.process.pid
         assert re.fullmatch(r"https?://127\.0\.0\.1:\d+", self.url), self.said
         self.log: list[str] = []
         """What it said since, but for what clients of other wires set."""
@@ -90,3 +99,29 @@ class Server:
         self.process.stderr.close()
         eventually(lambda: not containers_of(self.process.pid), 10, "its containers are gone")
         return code
+
+
+class McpServer(Server):
+    """`sandbox-kernel mcp --http` as a process, whose tokens are in a file that it makes unless it is given one."""
+
+    command = ("mcp", "--http")
+
+    def __init__(self, *arguments: str) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        file = Path(self._folder.name, "tokens")
+        super().__init__(*(() if "--token-file" in arguments else ("--token-file", str(file))), *arguments)
+        self.url += "/mcp"
+        self.token = file.read_text().split()[1] if file.exists() else ""
+
+    @asynccontextmanager
+    async def client(self, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        async with (
+            create_mcp_http_client(headers=headers) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+    def close(self) -> int:
+        self._folder.cleanup()
+        return super().close()

@@ -1,6 +1,6 @@
 """Ten thousand connections that say nothing, half a head, or half a body: who speaks is served beside them.
 
-That a server without such bounds is closed by far fewer is a control of `test_mcp_connections`.
+That a server without such bounds is closed by far fewer is a control of `test_web_server`.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from starlette.requests import HTTPConnection
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.broker import daemon, detached_registry, detached_sandbox
 from sandbox_kernel.plugins.broker.ceilings import OF_ALL, UNSAID
-from sandbox_kernel.plugins.mcp import connection_limits, web_server
-from sandbox_kernel.plugins.serve import replicas
+from sandbox_kernel.plugins.serve import mcp_wire, replicas, web_server
 from sandbox_kernel.plugins.serve.replicas import Locus, Replicas, asking
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
@@ -145,7 +144,7 @@ LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 
 async def test_connections_of_mcp_are_bounded_for_each_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever opens one more loses the one that was not used for the longest time, and nobody else any."""
-    monkeypatch.setattr(connection_limits, "CONNECTIONS_OF_USER", 5)
+    monkeypatch.setattr(mcp_wire, "CONNECTIONS_OF_TENANT", 5)
     async with serving() as (port, _, _lease):
         status, theirs = await mcp(port, THEIRS, INITIALIZE)
         assert status == 200
@@ -167,7 +166,7 @@ async def test_a_request_of_mcp_has_few_values_and_a_large_file() -> None:
         assert (await mcp(port, MINE, many))[0] == 413
         large = {**INITIALIZE, "params": {**INITIALIZE["params"], "x": "A" * (32 << 20)}}  # type: ignore[dict-item]
         assert (await mcp(port, MINE, large))[0] == 200
-        assert (await mcp(port, MINE, {**INITIALIZE, "x": "A" * connection_limits.BODY_BYTES}))[0] == 413
+        assert (await mcp(port, MINE, {**INITIALIZE, "x": "A" * mcp_wire.BODY_BYTES}))[0] == 413
 
 
 # --- replicas ---------------------------------------------------------------------------------------------------------
@@ -365,7 +364,7 @@ BOUND = re.compile(r"(MAX|CONNECTIONS)\w*|REQUESTS_OF_USER|WAITING|STARTS|EVENTS
 MODULES = (
     "serve/*.py",
     "serve/[!i]*/*.py",  # but what runs in a sandbox
-    *(f"mcp/{name}.py" for name in ("web_server", "web_sockets", "connection_limits", "output_store")),
+    *(f"mcp/{name}.py" for name in ("output_store",)),
     *(f"broker/{name}.py" for name in ("daemon", "caller_connection", "ceilings", "user_volumes")),
     *(f"broker/{name}.py" for name in ("detached_registry", "detached_sandbox", "usage_counters", "create_request")),
 )

@@ -15,13 +15,13 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.core.model import MIB, Limits, SandboxSample
 from sandbox_kernel.engines.inspectable import CrowdInfo, CrowdUser, Listed
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import dashboard, metrics
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.dashboard import Rates, trouble, within
 from sandbox_kernel.plugins.serve.dashboard_command import OfEngine
 from sandbox_kernel.plugins.serve.tenants import Tenant
 from sandbox_kernel.plugins.serve.token_file import METRICS, Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served
 from tests.support.grafana import declared, figures
 

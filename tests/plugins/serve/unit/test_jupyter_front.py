@@ -13,12 +13,12 @@ from websockets.exceptions import ConnectionClosed
 
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.model import Message, Settings
-from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.jupyter.front import JupyterFront, front_of
 from sandbox_kernel.plugins.serve.jupyter.messages import REFUSED
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names, WebServer
 from sandbox_kernel.sdk.client import session_of
 from tests.plugins.serve.container.jupyter_client import Client, request
 from tests.support.kernel_checks import KernelChecks, Wired

@@ -15,7 +15,6 @@ import pytest
 
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.guard import Guarded
 from sandbox_kernel.plugins.serve.librechat import files as librechat_files
@@ -33,9 +32,10 @@ from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.streams import Download, begun
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
-from tests.plugins.serve.unit.test_routes import StandIn
+from sandbox_kernel.plugins.serve.web_server import Names
+from tests.plugins.serve.unit import test_routes
+from tests.plugins.serve.unit.test_routes import MINE, THEIRS, StandIn
 
-MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
 PREFIX = "/librechat/v1"
 UNKNOWN = "V1StGXR8_Z5jdHi6B-myT"  # the same for each worker of a run, in whose names of tests it is
 ROUTES = [
@@ -51,19 +51,17 @@ ROUTES = [
 ]
 
 
-class Served:
-    """The application, whose files may have a MiB."""
+class Served(test_routes.Served):
+    """The application without sandboxes, whose files may have a MiB."""
 
     def __init__(self, **limits: Any) -> None:
         settings = Settings(limits=replace(Settings().limits, file_limit=1 << 20))
         self.tenants = Tenants({"base": settings}, ServeLimits(**limits))
         self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
 
-    async def ask(self, method: str, path: str, key: str | None = MINE, **given: Any) -> httpx2.Response:
-        base = given.pop("url", "http://localhost:8809")
-        headers = {**({} if key is None else {"X-API-Key": key}), **given.pop("headers", {})}
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=base) as client:
-            return await client.request(method, PREFIX + path, headers=headers, **given)
+    async def ask(self, method: str, path: str, key: str = MINE, **given: Any) -> httpx2.Response:
+        headers = {"X-API-Key": key, **given.pop("headers", {})}
+        return await super().ask(method, PREFIX + path, headers=headers, **given)
 
     async def uploaded(self, name: str = "a.csv", content: bytes = b"1,2\n") -> tuple[str, str]:
         answer = await self.ask("POST", "/upload", files={"file": (name, content)}, data={"kind": "user", "id": "u"})
@@ -75,30 +73,6 @@ class Served:
 @pytest.fixture
 def served() -> Served:
     return Served()
-
-
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_tenant_s_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
-    for key, headers in (
-        (None, {}),
-        ("", {}),
-        (MINE[:-1], {}),
-        (None, {"Authorization": f"Basic {MINE}"}),
-        (None, {"Cookie": f"X-API-Key={MINE}"}),
-    ):
-        assert (await served.ask(method, path, key, headers=headers)).status_code == 401
-    for headers in ({"X-API-Key": MINE}, {"Authorization": f"Bearer {MINE}"}):
-        assert (await served.ask(method, path, None, headers=headers)).status_code in {400, 404}
-    twice = [("X-API-Key", MINE), ("X-API-Key", THEIRS)]
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(served.app), base_url="http://localhost") as client:
-        assert (await client.request(method, PREFIX + path, headers=twice)).status_code == 400
-
-
-async def test_a_page_of_another_site_is_refused_even_with_the_token(served: Served) -> None:
-    assert (await served.ask("GET", f"/files/{UNKNOWN}", url="http://evil.example")).status_code == 421
-    for origin in ("http://evil.example", "null"):
-        answer = await served.ask("POST", "/exec", headers={"Origin": origin}, json={"lang": "py", "code": "1"})
-        assert answer.status_code == 403
 
 
 # --- files ---

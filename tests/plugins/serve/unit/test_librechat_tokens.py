@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization as written
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.signed_tokens import signers_of
-from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import METRICS, Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
+from tests.plugins.serve.unit import test_routes
 from tests.plugins.serve.unit.test_librechat import ROUTES, UNKNOWN
 
 MINE, THEIRS, SLASHED, FIGURES = "e2b_" + "a" * 40, "e2b_" + "b" * 40, "ab/cd+ef==/gh~1234", "e2b_" + "c" * 40
@@ -35,20 +33,15 @@ def pem(key: Any) -> bytes:
     return found
 
 
-class Served:
+class Served(test_routes.Served):
     """The application, with a key of LibreChat's."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         (folder / "key.pem").write_bytes(pem(KEY))
-        self.tenants = Tenants({"base": Settings()}, ServeLimits())
         tokens = Tokens([("mine", MINE), ("theirs", THEIRS), ("third", SLASHED), (METRICS, FIGURES)])
         tokens.signers = signers_of([f"mine={folder / 'key.pem'}"], tokens.names)
         self.app = application(self.tenants, tokens, Names())
-
-    async def ask(self, method: str, path: str, **given: Any) -> httpx2.Response:
-        transport = httpx2.ASGITransport(self.app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8809") as client:
-            return await client.request(method, path, **given)
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve import tenants as of_tenants
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.lease_files import KeptLease, LeaseFiles
 from sandbox_kernel.plugins.serve.tenants import MARK, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.values import SandboxInfo
 from tests.plugins.serve.unit.test_routes import MINE, Served, StandIn
 

@@ -22,13 +22,12 @@ from sandbox_kernel import __version__
 from sandbox_kernel.core.errors import CommandExitException
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import PACKAGE
-from sandbox_kernel.plugins.mcp.web_server import Names
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.home import HOME
 from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal_commands
 from sandbox_kernel.plugins.serve.open_terminal import files as open_terminal_files
 from sandbox_kernel.plugins.serve.open_terminal import sockets as open_terminal_sockets
-from sandbox_kernel.plugins.serve.open_terminal import wire as open_terminal
+from sandbox_kernel.plugins.serve.open_terminal.bodies import Chunk
 from sandbox_kernel.plugins.serve.open_terminal.commands import UserCommand, follow, unescaped
 from sandbox_kernel.plugins.serve.open_terminal.files import lines, replaced
 from sandbox_kernel.plugins.serve.open_terminal.page import page
@@ -37,14 +36,10 @@ from sandbox_kernel.plugins.serve.open_terminal.user import PREFIX, Users
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.folder_entries import FileType
-from tests.plugins.serve.unit.test_routes import StandIn
-
-MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
-ROUTES = [
-    (method, path.replace("{path:path}", "home/user/a").replace("{port}", "80").replace("{process_id}", "p1"))
-    for method, path, _ in open_terminal.ROUTES
-]
+from tests.plugins.serve.unit import test_routes
+from tests.plugins.serve.unit.test_routes import MINE, THEIRS, StandIn
 
 
 class Computer(StandIn):
@@ -72,7 +67,7 @@ class Computer(StandIn):
         self.asked.append(path)
 
 
-class Served:
+class Served(test_routes.Served):
     """The application, where each new sandbox is a stand-in."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
@@ -89,30 +84,13 @@ class Served:
         return lease
 
     async def ask(self, method: str, path: str, key: str | None = MINE, **given: Any) -> httpx2.Response:
-        base, headers = given.pop("url", "http://localhost:8809"), list(given.pop("headers", []))
-        headers += [] if key is None else [("Authorization", f"Bearer {key}")]
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=base) as client:
-            return await client.request(method, PREFIX + path, headers=headers, **given)
+        headers = [*given.pop("headers", []), *([] if key is None else [("Authorization", f"Bearer {key}")])]
+        return await super().ask(method, PREFIX + path, headers=headers, **given)
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return Served(monkeypatch)
-
-
-def test_the_list_of_routes_is_not_empty() -> None:
-    assert len(ROUTES) == 45
-
-
-@pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_tenant_s_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
-    for key in (None, "", MINE[:-1], MINE + "x"):
-        answer = await served.ask(method, path, key, headers=[("X-User-Id", "u1")])
-        assert answer.status_code == 401, key
-    assert (await served.ask(method, path, None, headers=[("Cookie", f"token={MINE}")])).status_code == 401
-    assert (await served.ask(method, path, url="http://evil.example")).status_code == 421
-    assert (await served.ask(method, path, headers=[("Origin", "http://evil.example")])).status_code == 403
-    assert served.made == []
 
 
 async def test_control_what_is_the_same_for_everybody_is_open(served: Served) -> None:
@@ -282,9 +260,9 @@ def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
 
 def test_a_replacement_is_exact_or_refused() -> None:
     text = "a\nb\na\n"
-    assert replaced(text, {"target": "b", "replacement": "c"}) == "a\nc\na\n"
-    assert replaced(text, {"target": "a", "replacement": "c", "start_line": 2}) == "a\nb\nc\n"
-    assert replaced(text, {"target": "a", "replacement": "", "allow_multiple": True}) == "\nb\n\n"
+    assert replaced(text, Chunk.of({"target": "b", "replacement": "c"})) == "a\nc\na\n"
+    assert replaced(text, Chunk.of({"target": "a", "replacement": "c", "start_line": 2})) == "a\nb\nc\n"
+    assert replaced(text, Chunk.of({"target": "a", "replacement": "", "allow_multiple": True})) == "\nb\n\n"
     for wrong in (
         {"target": "a", "replacement": "c"},
         {"target": "z", "replacement": "c"},
@@ -295,7 +273,7 @@ def test_a_replacement_is_exact_or_refused() -> None:
         {"target": "a", "replacement": "c" * (9 << 20), "allow_multiple": True},
     ):
         with pytest.raises(Refusal):
-            replaced(text, wrong)
+            replaced(text, Chunk.of(wrong))
 
 
 async def test_replacements_look_through_so_much_together(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

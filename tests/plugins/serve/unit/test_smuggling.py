@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp import web_server
-from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
+from sandbox_kernel.plugins.serve import web_server
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import Names, WebServer
 from tests.support.patience import within
 
 TOKEN = "e2b_" + "a" * 40
@@ -93,4 +93,4 @@ async def test_a_body_is_no_request_where_nobody_reads_it(port: int, token: str)
     head = f"POST /healthz HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {token}\r\n"
     assert await answers(port, f"{head}Content-Length: {len(HIDDEN)}\r\n\r\n{HIDDEN}") == [405]
     head = f"POST /sandboxes/x/pause HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {token}\r\n"
-    assert await answers(port, f"{head}Content-Length: {len(HIDDEN)}\r\n\r\n{HIDDEN}") in ([400], [401])
+    assert await answers(port, f"{head}Content-Length: {len(HIDDEN)}\r\n\r\n{HIDDEN}") in ([404], [401])

@@ -18,13 +18,13 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from sandbox_kernel.core.errors import SandboxClosed
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp import web_server, web_sockets
-from sandbox_kernel.plugins.mcp.web_server import FIRST_BYTES, SOCKET_BYTES, Names, RequestFilter, WebServer, known
+from sandbox_kernel.plugins.serve import web_server, web_sockets
 from sandbox_kernel.plugins.serve.codes import ServeCode
 from sandbox_kernel.plugins.serve.guard import RouteGuard
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenant, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.web_server import FIRST_BYTES, SOCKET_BYTES, Names, RequestFilter, WebServer, known
 from tests.support.patience import within
 
 TOKEN = "e2b_" + "a" * 40

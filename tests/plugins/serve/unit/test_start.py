@@ -1,4 +1,4 @@
-"""What the server needs at its start: a token file that is closed, and TLS where others reach it."""
+"""What the server needs at its start: a certificate, templates, and the files that are shipped to start it."""
 
 from __future__ import annotations
 
@@ -14,64 +14,8 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve.command import _words, templates, tls
 from sandbox_kernel.plugins.serve.place import ServerAddress
 from sandbox_kernel.plugins.serve.token_file import tokens_of
+from tests.plugins.serve.unit.test_token_file import TOKEN, file_of
 from tests.support import ROOT
-
-TOKEN = "e2b_" + "0" * 40
-
-
-def file_of(folder: Path, text: str, mode: int = 0o600) -> Path:
-    path = folder / "tokens"
-    path.touch(mode)
-    path.chmod(mode)
-    path.write_text(text)
-    return path
-
-
-def test_a_file_that_is_not_there_is_made_with_a_token_and_closed_to_others(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    made = tokens_of(path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    name, token = path.read_text().split()
-    assert (made.names, made.name_of(token)) == (("default",), name)
-    assert tokens_of(path).name_of(token) == "default"
-
-
-def test_each_token_has_its_name(tmp_path: Path) -> None:
-    tokens = tokens_of(file_of(tmp_path, f"# people\nann {TOKEN}\n\nbob {TOKEN}1\nann {TOKEN}2\n"))
-    assert tokens.names == ("ann", "bob")
-    found = [tokens.name_of(TOKEN + end) for end in ("", "1", "2", "3")]
-    assert [*found, tokens.name_of(""), tokens.name_of("\ud800")] == ["ann", "bob", "ann", None, None, None]
-
-
-@pytest.mark.parametrize(
-    ("text", "mode"),
-    [
-        (f"ann {TOKEN}\n", 0o644),
-        (f"ann {TOKEN}\n", 0o620),
-        ("", 0o600),
-        (f"{TOKEN}\n", 0o600),
-        ("ann short\n", 0o600),
-        (f"a/b {TOKEN}\n", 0o600),
-        (f"ann {TOKEN} x\n", 0o600),
-        (f"ann {TOKEN}\nbob {TOKEN}\n", 0o600),
-        (f"ann {TOKEN}\n" + "# people\n" * 8000, 0o600),
-    ],
-)
-def test_a_token_file_that_is_open_or_improper_is_refused(tmp_path: Path, text: str, mode: int) -> None:
-    with pytest.raises(ConfigurationError) as found:
-        tokens_of(file_of(tmp_path, text, mode))
-    assert found.value.code.code == "serve-tokens-unfit"
-
-
-@pytest.mark.parametrize("missing", ["tls", "token_file", "names"])
-def test_an_address_that_others_reach_needs_tls_tokens_and_a_name(missing: str) -> None:
-    whole = {"tls": True, "token_file": True, "names": ("box.example.com",)}
-    given = {name: value for name, value in whole.items() if name != missing}
-    with pytest.raises(ConfigurationError) as found:
-        ServerAddress(host="0.0.0.0", port=0, **given).listen()  # type: ignore[arg-type]  # noqa: S104 (refused before)
-    assert found.value.code.code == "serve-exposed"
-    ServerAddress(**whole).check_remote()  # type: ignore[arg-type]
-    ServerAddress(port=0).listen().close()
 
 
 def test_a_certificate_and_its_key_go_together_and_are_of_use(tmp_path: Path) -> None:

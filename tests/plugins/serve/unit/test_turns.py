@@ -20,15 +20,14 @@ import pytest
 
 from sandbox_kernel.core.errors import SandboxClosed
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.mcp import web_server, web_sockets
-from sandbox_kernel.plugins.mcp.web_server import Names, WebServer
-from sandbox_kernel.plugins.serve import turns
+from sandbox_kernel.plugins.serve import turns, web_server, web_sockets
 from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.e2b import cells as e2b_cells
 from sandbox_kernel.plugins.serve.e2b import files as e2b_files
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.turns import Turns, paced
+from sandbox_kernel.plugins.serve.web_server import Names, WebServer
 from tests.plugins.serve.unit.test_routes import MINE, StandIn
 from tests.support.patience import within
 

@@ -16,11 +16,12 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from sandbox_kernel.core.crowd import network_of
-from sandbox_kernel.plugins.mcp import web_server
-from sandbox_kernel.plugins.mcp.web_server import Config, Names, RequestFilter
-from tests.plugins.mcp.container.test_mcp_http import INITIALIZE, SMALL, post
+from sandbox_kernel.plugins.serve import web_server
+from sandbox_kernel.plugins.serve.web_server import Config, Names, RequestFilter
+from tests.plugins.serve.container.server import McpServer
+from tests.plugins.serve.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
-from tests.support.mcp_hosts import HttpServer, run, text_of
+from tests.support.mcp_hosts import run, text_of
 from tests.support.patience import within
 
 HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Half: "
@@ -190,7 +191,7 @@ async def test_control_uvicorn_waits_for_a_reader_for_ever() -> None:
 
 
 async def test_only_so_many_requests_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox_kernel.plugins.mcp.web_server.MAX_REQUESTS", 1)
+    monkeypatch.setattr("sandbox_kernel.plugins.serve.web_server.MAX_REQUESTS", 1)
     release, statuses = asyncio.Event(), []
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,7 +221,7 @@ def test_a_machine_s_ipv6_addresses_count_as_one_peer() -> None:
 
 async def test_the_real_server_serves_honest_clients_under_a_flood_of_half_sent_heads() -> None:
     """560 at once locked everybody out for a minute; here they come again and again."""
-    server = await asyncio.to_thread(HttpServer, *SMALL)
+    server = await asyncio.to_thread(McpServer, *SMALL)
     port = int(server.url.rpartition(":")[2].partition("/")[0])
     stop = threading.Event()
     flood = asyncio.create_task(_flood(port, stop))

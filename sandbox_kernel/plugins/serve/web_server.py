@@ -1,4 +1,4 @@
-"""A web server that everybody may reach: which requests it takes up, what each connection may cost, where it listens.
+"""A web server that everybody may reach: which requests it takes up, and what each connection may cost.
 
 No connection is held for longer than it is used, and those half open make room for others. Everybody who reaches the
 port can open connections without a token. So a request's head has few seconds, its body a bounded time, a reader of
@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import re
-import shlex
-import socket
 import types
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import h11
@@ -31,11 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...core.codes import Code, EndCode, UsageCode
 from ...core.crowd import Crowd, network_of
-from ...core.errors import ConfigurationError
-from ...files.host_paths import open_file, open_parent, usable
-from .codes import McpCode
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _AUTHORITY = re.compile(
@@ -97,122 +88,6 @@ class Names:
 MAX_REQUESTS = 512
 """Under way at once whose sender is not known. A sender that is known has a bound of its own."""
 MAX_REQUESTS_OF_PEER = 448
-TOKEN_FILE_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenAddress:
-    """Where the server listens, and under which names it is reached."""
-
-    host: str = "127.0.0.1"
-    port: int = 8808
-    names: tuple[str, ...] = ()
-    """Host names besides those of loopback that requests may carry."""
-    remote: bool = False
-    """Whether an address that is not of loopback is meant."""
-
-    def listen(self) -> socket.socket:
-        """Return the socket to serve on. Raises `ConfigurationError`."""
-        try:
-            family, kind, _, _, address = socket.getaddrinfo(
-                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-        except (OSError, UnicodeError) as error:
-            raise ConfigurationError(
-                UsageCode.ADDRESS_UNUSABLE, f"there is no address {self.host!r}: {error}", setting="host"
-            ) from None
-        if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
-            self.check_remote()
-        self.known()
-        listener = socket.socket(family, kind)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Connections inherit it. asyncio sets it for sockets that name their protocol alone, and without it an
-            # answer of two pieces waits 40 ms for the client's word on the first.
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            listener.bind(address)
-            listener.listen(128)
-        except OSError as error:
-            listener.close()
-            raise ConfigurationError(
-                UsageCode.ADDRESS_UNUSABLE,
-                f"port {self.port} of {self.host} cannot be used: {error.strerror}",
-                setting="port",
-            ) from None
-        return listener
-
-    def check_remote(self) -> None:
-        """Raise `ConfigurationError` if this is no place for a server that other machines can reach."""
-        if not self.remote:
-            raise ConfigurationError(
-                McpCode.SERVER_EXPOSED,
-                f"{self.host} can be reached from other machines. Add --allow-remote if that is meant, and put a proxy "
-                "with TLS before it: the token is sent as it is",
-                setting="host",
-            )
-        if not self.names:
-            raise ConfigurationError(
-                McpCode.SERVER_EXPOSED,
-                "with --allow-remote, say with --allowed-host under which names clients reach the server: a request "
-                "for any other is refused",
-                setting="allowed-host",
-            )
-
-    def known(self) -> Names:
-        """Return which Host and Origin a request may carry: a page of another site has neither.
-
-        Raises `ConfigurationError` for a name that no request could carry.
-        """
-        return Names(self._parsed())
-
-    def _parsed(self) -> Iterator[HostPort]:
-        for name in self.names:
-            found = authority(name)
-            if found is None:
-                raise ConfigurationError(
-                    EndCode.WRONG_SETTING,
-                    "a name is what stands in a request's Host: box.example.com, box.example.com:8443 or [::1]",
-                    value=repr(name),
-                    setting="allowed-host",
-                )
-            yield found
-
-
-def token_lines(path: Path, code: Code, first: Callable[[], str]) -> list[str]:
-    """Return the lines of a token file, without comments; if there is no file, make it with the line `first`.
-
-    Raises `ConfigurationError` with `code`, also for a file that others may read or write.
-    """
-    with usable(code, f"{path} cannot be made", setting="token-file"):
-        folder, name = open_parent(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(name, flags, 0o600, dir_fd=folder.handle)
-        except FileExistsError:
-            return _read(path, code)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        line = first()
-        file.write(line + "\n")
-    return [line]
-
-
-def _read(path: Path, code: Code) -> list[str]:
-    with usable(code, f"{path} cannot be read", setting="token-file"):
-        descriptor = open_file(path)
-    status = os.fstat(descriptor)
-    with os.fdopen(descriptor, "rb") as file:
-        if status.st_mode & 0o077 or status.st_uid not in {0, os.geteuid()}:
-            raise ConfigurationError(
-                code,
-                f"{path} can be read or changed by others: `chmod 600 {shlex.quote(str(path))}`",
-                setting="token-file",
-            )
-        content = file.read(TOKEN_FILE_BYTES + 1)
-    if len(content) > TOKEN_FILE_BYTES:
-        words = f"{path} is larger than a token file may be, {TOKEN_FILE_BYTES:,} bytes"
-        raise ConfigurationError(code, words, setting="token-file")
-    lines = content.decode("utf-8", "replace").splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 class RequestFilter:
@@ -228,13 +103,13 @@ class RequestFilter:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if _values(scope, b"content-length") and _values(scope, b"transfer-encoding"):
+        if header_values(scope, b"content-length") and header_values(scope, b"transfer-encoding"):
             # A proxy may have read one, and we the other: what follows is part of this request, or another one.
             ended = {"Connection": "close"}
             await refuse(Response("Content-Length and Transfer-Encoding", 400, ended), scope, receive, send)
-        elif not self._known.host(_values(scope, b"host")):
+        elif not self._known.host(header_values(scope, b"host")):
             await refuse(Response("Invalid Host header", 421), scope, receive, send)
-        elif not self._known.origin(_values(scope, b"origin")):
+        elif not self._known.origin(header_values(scope, b"origin")):
             await refuse(Response("Invalid Origin header", 403), scope, receive, send)
         else:
             await self._pass(scope, receive, send)
@@ -321,8 +196,9 @@ def known(socket: WebSocket) -> None:
         widen()
 
 
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for given, value in scope["headers"] if given.lower() == name]
+def header_values(scope: Scope, name: bytes) -> list[str]:
+    """Return all values of a header, by its name in small letters."""
+    return [value.decode("latin-1") for given, value in scope.get("headers", ()) if given.lower() == name]
 
 
 class WebServer(uvicorn.Server):
