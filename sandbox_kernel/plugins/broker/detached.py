@@ -87,8 +87,6 @@ class KeptContainer(BrokerContainer):
             await super().kill()
             return
         channel, self._channel = self._channel, None
-        if channel is not None and channel.is_open:
-            channel.tell("leave")
         self._pipe.close()
         self._left.set()
         if channel is not None:

@@ -295,10 +295,6 @@ class DetachedSandbox(PipeLease):
     # --- its owner ---
 
     @property
-    def state(self) -> str:
-        return "running" if self.is_owned else "detached"
-
-    @property
     def is_owned(self) -> bool:
         return self._owner is not None
 
@@ -321,8 +317,10 @@ class DetachedSandbox(PipeLease):
         self.passing += 1
         owner = self._owner = OwnerLink(Pipe(ours), began=first)
         self._upstream = self._tasks.hold(self._forward(owner, self._upstream), f"an owner of {self.container.id}")
-        self.is_adrift = False
         return theirs.detach()
+
+    async def adopted(self, pid: int) -> None:
+        self.pid = pid  # the sandbox stays the broker's
 
     def taken(self) -> None:
         """Tell the owner that another one takes it over."""
@@ -330,16 +328,14 @@ class DetachedSandbox(PipeLease):
         if told is not None:
             told(ExitReason(kind="taken"))
 
-    def leave(self) -> None:
-        """Go on without an owner, whose connection says so. What it wrote until now is still passed on."""
+    def lost(self) -> None:
+        """Go on without an owner, whose connection is closed. What it wrote until now is still passed on."""
         self.cast_out = lambda: None
         self._let_go()
 
-    lost = leave
-
     def _let_go(self, told: Callable[[ExitReason], None] | None = None) -> None:
         owner, self._owner, self._told = self._owner, None, told
-        self.pid, self.is_adrift = 0, True
+        self.pid = 0
         if owner is not None:
             self._unsettled += 1
             owner.pipe.refuse()

@@ -1,14 +1,14 @@
 """A sandbox whose pipe a caller has: whose it is, and its end, which nobody can put off.
 
-The caller's end is the sandbox's end, by its pipe and by its connection. Between two processes of one kernel it is
-nobody's for a while, and waits for whoever has the ticket.
+The caller's end is the sandbox's end, by its pipe and by its connection. A kernel that is restarted leaves both to the
+next process, and the broker sees an owner all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from ...core.model import ExitReason, SandboxSpec
     from ...engines.base import Lendable
 
-ADRIFT_SECONDS = 40.0
-"""How long a sandbox that its owner left waits for the next one: as long as a pipe holder and a kernel's start can
-take.
-"""
-
 
 class PipeLease:
     """One sandbox, from the moment its pipe is given away."""
@@ -34,20 +29,17 @@ class PipeLease:
         self.container, self.spec, self.uid, self.pid = container, spec, uid, pid
         self.name = spec.session_id
         """By which its owner knows it."""
-        self.ticket = secrets.token_hex(16)
         self.since = time.monotonic()
         self.use = SandboxSample()
         """What it was last seen to use, as far as it is known."""
         self.reason: ExitReason | None = None
         self.verdict: ExitReason | None = None
         """Why the broker ends it, if that is not its owner's wish."""
-        self.is_adrift = False
         self.introduced: dict[str, Any] | None = None
         """What its kernel said of itself before it was claimed."""
         self._told: Callable[[ExitReason], None] | None = None
         self._tasks = tasks
         self._ending: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def disk(self) -> int:
@@ -56,7 +48,12 @@ class PipeLease:
 
     @property
     def state(self) -> str:
-        return "handed over" if self.is_adrift else "running"
+        return "running" if self.is_owned else "detached"
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a process has its pipe."""
+        return True
 
     def watch(self, ended: Callable[[PipeLease], None]) -> None:
         """Call `ended` once it is gone, whatever ended it."""
@@ -64,9 +61,7 @@ class PipeLease:
 
     def belongs_to(self, told: Callable[[ExitReason], None], pid: int) -> None:
         """Have a connection for its owner, which is told of the end."""
-        self._told, self.pid, self.is_adrift = told, pid, False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._told, self.pid = told, pid
         if self.reason is not None:
             told(self.reason)
 
@@ -74,10 +69,10 @@ class PipeLease:
         """Note that its owner is gone without a word."""
         self.end()
 
-    def leave(self) -> None:
-        """Wait for the next owner, for a while."""
-        self._told, self.is_adrift = None, True
-        self._timer = asyncio.get_running_loop().call_later(ADRIFT_SECONDS, self.end)
+    async def adopted(self, pid: int) -> None:
+        """Note that another process of its owner's has it. Raises `EngineError` when it is gone."""
+        await self.container.owned_by(pid or os.getpid())
+        self.pid = pid
 
     def end(self) -> None:
         """End it; nobody waits."""
@@ -111,8 +106,6 @@ class PipeLease:
             with contextlib.suppress(SandboxError):
                 await self.kill()  # what it leaves behind
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
             self.over()
             ended(self)
 

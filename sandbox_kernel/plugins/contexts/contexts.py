@@ -61,9 +61,6 @@ class NestedEngine:
     async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
         raise NotImplementedError("a context ends with the process that made it")
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        raise NotImplementedError("a context ends with the process that made it")
-
     async def reap(self) -> int:
         return 0
 

@@ -105,9 +105,6 @@ class SharedEngine:
         point = await asyncio.to_thread(meeting_point, self._address)
         return SharedContainer(str(state["id"]), Pipe.attach(fd, state["pipe"]), point, held=state["held"] is True)
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Do nothing: the sandbox belongs to its owner in any case."""
-
     async def reap(self) -> int:
         return await self.beneath.reap()
 

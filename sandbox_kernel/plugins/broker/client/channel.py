@@ -67,12 +67,14 @@ class BrokerChannel:
         sock: socket.socket,
         heard: Callable[[dict[str, Any]], None] = lambda said: None,
         lost: Callable[[], None] = lambda: None,
+        asked: int = 0,
     ) -> None:
+        """`asked` is the number of the last request on it: an answer to another process's may be on its way."""
         self.heard, self.lost = heard, lost
         self._socket = sock
         self._loop = asyncio.get_running_loop()
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
-        self._number = 0
+        self._number = asked
         self._loop.add_reader(sock.fileno(), self._hear)
         _open.add(self)
 
@@ -121,14 +123,18 @@ class BrokerChannel:
 
     def close(self) -> None:
         """Close it; works without a loop, too."""
-        if not self.is_open:
-            return
+        if self.is_open:
+            os.close(self.detach()[0])
+
+    def detach(self) -> tuple[int, int]:
+        """Give the connection away, and the number of the last request; nothing is heard here any more."""
         if not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
+        fd = self._socket.detach()
         for future in self._asked.values():
             if not future.done() and not self._loop.is_closed():
                 future.set_exception(EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, "the broker is gone"))
+        return fd, self._number
 
     def abandon(self) -> None:
         """Close this process's file descriptor and nothing else; the loop is another process's."""
