@@ -391,20 +391,8 @@ class CallerProcess:
             lent, state, fd, warm = await self._broker.make(said, self.peer)
         finally:
             self._starting = False
-        try:
-            answer = {
-                "id": lent.container.id,
-                "session": lent.spec.session_id,
-                "uid": lent.spec.uid,
-                "pipe": state["pipe"],
-                "warm": warm,
-                "introduced": lent.introduced,
-                "abilities": sorted(abilities_of(lent.container) & PAUSE),
-            }
-            self.lent = lent
-            self._say({**answer, "n": said["n"]}, fd)
-        finally:
-            os.close(fd)
+        self.lent = lent
+        self._give(lent, fd, {"pipe": state["pipe"], "warm": warm, "introduced": lent.introduced, "n": said["n"]})
         if self._socket.fileno() < 0:
             lent.end()
         else:
@@ -417,20 +405,22 @@ class CallerProcess:
         kept = self._broker.keeping.free(said, self.peer)
         fd = kept.open()
         try:
-            answer = {
-                "id": kept.container.id,
-                "session": kept.spec.session_id,
-                "uid": kept.spec.uid,
-                "held": kept.container.held,
-                "pipe": packets.PLAIN,
-                "abilities": sorted(abilities_of(kept.container) & PAUSE),
-                "kept": {**kept.told(), "own": kept.uid == self.peer.uid},
-            }
+            told = {"pipe": packets.PLAIN, "kept": {**kept.told(), "own": kept.uid == self.peer.uid}, "n": said["n"]}
             self.lent = kept
             self._owns(kept)
             if kept.paused:
                 await kept.resume()
-            self._say({**answer, "n": said["n"]}, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._give(kept, fd, told)
+
+    def _give(self, lent: PipeLease, fd: int, told: Answer) -> None:
+        """Say what a new owner needs to know, with the pipe."""
+        container = lent.container
+        own = {"id": container.id, "session": lent.spec.session_id, "uid": lent.spec.uid, "held": container.held}
+        try:
+            self._say({**own, "abilities": sorted(abilities_of(container) & PAUSE), **told}, fd)
         finally:
             os.close(fd)
 

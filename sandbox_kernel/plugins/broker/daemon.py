@@ -292,7 +292,7 @@ class Broker:
         finally:
             self.starting -= 1
         lent, warm = made[0], made[3]
-        self.lent[lent.container.id] = lent
+        self.lent[lent.spec.session_id] = lent
         lent.watch(self._ended)
         self.figures.claimed(warm=warm, seconds=time.monotonic() - begin)
         self.figures.counted(whose.uid, "started")
@@ -340,7 +340,7 @@ class Broker:
         return PipeLease(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
 
     def _ended(self, lent: PipeLease) -> None:
-        if self.lent.pop(lent.container.id, None) is not None:
+        if self.lent.pop(lent.spec.session_id, None) is not None:
             self.tally.give_back(lent.uid, lent.disk)
             if isinstance(lent, DetachedSandbox):
                 self.keeping.forget(lent.uid, lent.wish)

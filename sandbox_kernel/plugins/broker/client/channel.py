@@ -193,18 +193,21 @@ START_SECONDS = 15.0
 NOBODY_THERE = {errno.ENOENT, errno.ECONNREFUSED}
 
 
-async def connect_or_start(path: str) -> socket.socket:
-    """Return a connection to the user's own broker at `path`, which is started if nobody listens.
+async def connect_or_start(path: str, module: str, *arguments: str) -> socket.socket:
+    """Return a connection to a broker of this user's at `path`, which is started if nobody listens, by a module.
 
-    It outlives this process, and ends when it was unused for half an hour. If two processes start one at a time, one of
-    them listens and the other ends. Raises `EngineUnavailable`.
+    It outlives this process, and ends when nobody uses it. If two processes start one at a time, one of them listens
+    and the other ends. Raises `EngineUnavailable`.
     """
     try:
         return await connect(path)
     except EngineUnavailable as error:
         if getattr(error.__cause__, "errno", None) not in NOBODY_THERE:
             raise
-    await asyncio.to_thread(_start, path)
+    try:
+        await asyncio.to_thread(start_apart, module, *arguments, seconds=START_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -214,10 +217,3 @@ async def connect_or_start(path: str) -> socket.socket:
                 words = "the broker that was started does not answer: see what `sandbox-kernel broker` says"
                 raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, words) from error
         await asyncio.sleep(PAUSE)
-
-
-def _start(path: str) -> None:
-    try:
-        start_apart("sandbox_kernel", "broker", "--socket", path, seconds=START_SECONDS)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error

@@ -34,7 +34,8 @@ LAST_WORDS_SECONDS = 0.5
 CHANNEL = "channel"
 """In what is handed over, the connection to the broker."""
 OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
-KINDS = ("exited", "out_of_memory", "out_of_processes", "out_of_scratch", "killed", "engine_lost", *OF_KEPT)
+OF_SHARED = ("nested_ended",)
+KINDS = ("exited", "out_of_memory", "out_of_processes", "out_of_scratch", "killed", "engine_lost", *OF_KEPT, *OF_SHARED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class BrokerEngine:
             return await connect(self.path)
         from .channel import connect_or_start
 
-        return await connect_or_start(self.path)
+        return await connect_or_start(self.path, "sandbox_kernel", "broker", "--socket", self.path)
 
     async def _query(self, op: str, **fields: Any) -> dict[str, Any]:
         channel = BrokerChannel(await connect(self.path))

@@ -71,7 +71,7 @@ def a_kept(broker: Broker, tasks: Tasks, container: Deaf | None = None) -> tuple
     container = container or Deaf()
     wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}", prepared={})
     kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
-    broker.lent[kept.container.id] = kept
+    broker.lent[kept.spec.session_id] = kept
     return kept, container
 
 
