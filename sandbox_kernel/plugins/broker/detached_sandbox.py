@@ -25,6 +25,7 @@ from ...core.model import ExitReason
 from ...core.tasks import Tasks
 from ...engines.abilities import Ability, Pausable, demand
 from ...engines.pipe import Pipe
+from ...session.owner_states import OwnerEvent, OwnerState, following
 from .client import packets
 from .codes import BrokerCode
 from .lease import PipeLease
@@ -261,6 +262,7 @@ class DetachedSandbox(PipeLease):
         super().__init__(container, spec, uid, 0, tasks)
         loop = asyncio.get_running_loop()
         self.wish, self.name = wish, wish.name
+        self._state = OwnerState.KEPT
         self.transcript = Transcript()
         self.noted: dict[str, Any] = {}
         """What its owner noted of the session."""
@@ -295,10 +297,6 @@ class DetachedSandbox(PipeLease):
     # --- its owner ---
 
     @property
-    def is_owned(self) -> bool:
-        return self._owner is not None
-
-    @property
     def left(self) -> float:
         """Seconds until it ends."""
         return max(0.0, self._end_at - self._loop.time())
@@ -316,6 +314,7 @@ class DetachedSandbox(PipeLease):
         ours, theirs = socket.socketpair()
         self.passing += 1
         owner = self._owner = OwnerLink(Pipe(ours), began=first)
+        self._state = following(self._state, OwnerEvent.CLAIM)
         self._upstream = self._tasks.hold(self._forward(owner, self._upstream), f"an owner of {self.container.id}")
         return theirs.detach()
 
@@ -337,6 +336,7 @@ class DetachedSandbox(PipeLease):
         owner, self._owner, self._told = self._owner, None, told
         self.pid = 0
         if owner is not None:
+            self._state = following(self._state, OwnerEvent.LEAVE)
             self._unsettled += 1
             owner.pipe.refuse()
             self._look_at_clock()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import SandboxError
 from ...core.model import SandboxSample
 from ...core.tasks import Tasks
+from ...session.owner_states import OwnerEvent, OwnerState, following
 
 if TYPE_CHECKING:
     from ...core.model import ExitReason, SandboxSpec
@@ -37,6 +38,7 @@ class PipeLease:
         """Why the broker ends it, if that is not its owner's wish."""
         self.introduced: dict[str, Any] | None = None
         """What its kernel said of itself before it was claimed."""
+        self._state = OwnerState.OWNED
         self._told: Callable[[ExitReason], None] | None = None
         self._tasks = tasks
         self._ending: asyncio.Task[None] | None = None
@@ -52,8 +54,13 @@ class PipeLease:
 
     @property
     def is_owned(self) -> bool:
-        """Whether a process has its pipe."""
-        return True
+        """Whether no other process may have its pipe."""
+        return self._state is not OwnerState.KEPT
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has no next owner any more."""
+        return self._state in {OwnerState.ENDING, OwnerState.ENDED}
 
     def watch(self, ended: Callable[[PipeLease], None]) -> None:
         """Call `ended` once it is gone, whatever ended it."""
@@ -72,7 +79,7 @@ class PipeLease:
     async def adopted(self, pid: int) -> None:
         """Note that another process of its owner's has it. Raises `EngineError` when it is gone."""
         await self.container.owned_by(pid or os.getpid())
-        self.pid = pid
+        self._state, self.pid = following(self._state, OwnerEvent.CLAIM), pid
 
     def end(self) -> None:
         """End it; nobody waits."""
@@ -85,6 +92,7 @@ class PipeLease:
         self._end_alone()
 
     def _end_alone(self) -> None:
+        self._state = following(self._state, OwnerEvent.END)
         self._tasks.start(self._killed(), f"killing {self.container.id}")
 
     async def _killed(self) -> None:
@@ -101,6 +109,7 @@ class PipeLease:
         try:
             reason = await self.container.wait()
             self.reason = self.verdict or reason
+            self._state = following(self._state, OwnerEvent.GONE)
             if self._told is not None:
                 self._told(self.reason)
             with contextlib.suppress(SandboxError):
