@@ -28,7 +28,7 @@ from ...sdk.values import AttachedSandbox, Missed, SandboxInfo
 from .. import index
 from .client import packets
 from .client.channel import BrokerChannel, connect
-from .client.container import BrokerContainer, Given
+from .client.container import CHANNEL, BrokerContainer, Given
 from .client.engine import BrokerEngine
 from .codes import BrokerCode
 
@@ -54,7 +54,7 @@ class DetachedFound:
 
     fd: int
     state: dict[str, Any]
-    """For `KeptEngine.adopt`."""
+    """For `KeptEngine.adopt`, with the connection."""
     settings: str
     session: dict[str, Any]
     """What the owner before noted of the session."""
@@ -101,7 +101,6 @@ class KeptEngine(BrokerEngine):
         self._wish = {"seconds": seconds, "metadata": dict(metadata), "settings": settings}
         self.prepared: dict[str, Any] = {}
         """What plugins have inside what it is asked for, by their names."""
-        self._channel: BrokerChannel | None = None
         self._one: KeptContainer | None = None
 
     @property
@@ -135,19 +134,8 @@ class KeptEngine(BrokerEngine):
         except BaseException:
             channel.close()
             raise
-        self._channel = channel
-        return found
-
-    async def adopt(self, fd: int, state: dict[str, Any]) -> BrokerContainer:
-        channel, self._channel = self._channel, None
-        if channel is None:
-            os.close(fd)
-            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED)
-        try:
-            return self._container({**state, "warm": False}, [fd], channel)
-        except EngineError:
-            channel.close()
-            raise
+        connection, asked = channel.detach()
+        return replace(found, state={**said, CHANNEL: connection, "asked": asked})
 
     async def described(self, name: str) -> dict[str, Any]:
         """Return with which settings and metadata a sandbox was made. Raises `EngineError` if there is none."""
@@ -177,7 +165,7 @@ class KeptEngine(BrokerEngine):
         return rows
 
     def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> KeptContainer:
-        self._one = KeptContainer(self.path, given, pipe, channel)
+        self._one = KeptContainer(given, pipe, channel)
         return self._one
 
 

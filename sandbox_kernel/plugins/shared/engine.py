@@ -40,7 +40,7 @@ class OwnerEngine(BrokerEngine):
         return await connect_or_start(self.path, OWNER, self.path, json.dumps(self._said))
 
     def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> BrokerContainer:
-        return SharedContainer(self.path, given, pipe, channel)
+        return SharedContainer(given, pipe, channel)
 
 
 class SharedEngine:

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...config.sources import changed
-from ...core.codes import EndCode
-from ...core.errors import EngineError, SandboxDied
+from ...core.errors import EngineError
 from ...core.model import SCRATCH, Limits, Message, SandboxSpec, Settings
 from ...engines.select import make_engine, of_session
-from ...engines.shipping import nested_config
 from ...session.session import Session
 from ..broker import create_request
 from ..broker.ceilings import OWN, Policy
@@ -57,12 +55,7 @@ class JoinEngine:
         return getattr(self.session.engine, name)
 
     async def start(self, spec: SandboxSpec) -> JoinedKernel:
-        """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
-        await self.session.started()
-        if self.session.link is None:
-            raise self.session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
-        agent = await self.session.link.nested.open(nested_config(spec, SCRATCH))
-        return JoinedKernel(agent, self.session.touch)
+        return JoinedKernel(await self.session.nested(spec, SCRATCH), self.session.touch)
 
 
 async def run(path: Path, said: dict[str, Any]) -> None:

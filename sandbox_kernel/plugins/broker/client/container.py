@@ -43,7 +43,6 @@ class Given:
     """What a broker said of a sandbox that it handed over."""
 
     id: str
-    session: str
     uid: int
     nonce: str | None = None
     """What a warm one has to repeat."""
@@ -61,12 +60,10 @@ class Given:
         uid = said["uid"]
         if type(uid) is not int or not low <= uid < high:
             raise ValueError(f"a sandbox must not run as uid {uid!r}")
-        names = [said[name] for name in ("id", "session")]
-        if not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
-            raise ValueError("no names")
+        if not isinstance(identity := said["id"], str) or not 0 < len(identity) <= 200:
+            raise ValueError("no name")
         return cls(
-            names[0],
-            names[1],
+            identity,
             uid,
             secrets.token_hex(16) if said.get("warm") is True else None,
             said.get("held") is True,
@@ -78,7 +75,7 @@ class Given:
 class BrokerContainer(OverPipe):
     """A running sandbox. Made by `BrokerEngine.start` and `BrokerEngine.adopt` only."""
 
-    def __init__(self, path: str, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> None:
+    def __init__(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> None:
         """Without a `channel`, its broker is gone."""
         self.id = given.id
         self.image_id: str | None = None
@@ -86,7 +83,6 @@ class BrokerContainer(OverPipe):
         self.is_warm = given.nonce is not None
         self.introduced = given.introduced
         self.paused = False
-        self._path = path
         self._given = given
         self._pipe = pipe
         self._channel = channel
@@ -206,7 +202,8 @@ class BrokerContainer(OverPipe):
         channel, self._channel = self._channel, None
         fd, pipe = self._pipe.detach()
         given = self._given
-        state = {"id": given.id, "session": given.session, "uid": given.uid, "held": self.held, "pipe": pipe}
+        own = {"id": given.id, "uid": given.uid, "held": self.held, "abilities": sorted(given.abilities)}
+        state = {**own, "pipe": pipe}
         if channel is None or not channel.is_open:
             return Handover(fd, state)
         connection, asked = channel.detach()

@@ -191,7 +191,7 @@ class BrokerEngine:
         return self._made(given, pipe, channel)
 
     def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> BrokerContainer:
-        return BrokerContainer(self.path, given, pipe, channel)
+        return BrokerContainer(given, pipe, channel)
 
     async def list(self) -> tuple[Listed, ...]:
         from ....engines.inspectable import Listed
