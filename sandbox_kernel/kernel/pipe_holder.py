@@ -22,7 +22,7 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 CLAIM = b'{"op": "claim"}'
@@ -121,24 +121,9 @@ def keep(listener: socket.socket, state: int, files: Mapping[str, int], seconds:
             peer.settimeout(MEET_SECONDS)
             with contextlib.suppress(OSError):
                 if peer.recv(len(CLAIM) + 1) == CLAIM:
-                    _send(peer, json.dumps([*files]).encode(), [state, *files.values()])
+                    socket.send_fds(peer, [json.dumps([*files]).encode()], [state, *files.values()])
                     return True
     return False
-
-
-def _send(peer: socket.socket, data: bytes, fds: Sequence[int]) -> None:
-    """Send descriptors, as `core.descriptors` does: a cell of the same user may have too many of its own on their way.
-
-    Raises OSError.
-    """
-    import resource  # as below
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        socket.send_fds(peer, [data], list(fds))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def collect(meeting: MeetingPlace) -> tuple[dict[str, int], dict[str, Any]] | None:
@@ -171,7 +156,7 @@ def _received(peer: socket.socket) -> tuple[dict[str, int], dict[str, Any]] | No
     fds: list[int] = []
     try:
         peer.send(CLAIM)
-        data, fds, _, _ = socket.recv_fds(peer, MAX_BYTES, MAX_FILES)
+        data, fds, _, _ = socket.recv_fds(peer, MAX_BYTES, MAX_FILES, socket.MSG_CMSG_CLOEXEC)
         names, state = json.loads(data), _read(fds[0])
         if not isinstance(state, dict) or len({*names}) != len(names):
             raise ValueError("that is no state")
@@ -197,11 +182,21 @@ def _same_user(peer: socket.socket) -> bool:
     return bool(uid == os.geteuid())
 
 
-def main(argv: list[str]) -> int:
-    """Run as the pipe holder. Arguments: the listener's descriptor and path, and files by name; the state is stdin."""
+def set_limits() -> None:
+    """Have this process write no core, for the state may hold a key, and have as many open files as it may.
+
+    The system compares its limit with the descriptors on their way of all processes of the user: a cell may have some.
+    """
     import resource  # the kernel process, which imports this module, has no use for it
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main(argv: list[str]) -> int:
+    """Run as the pipe holder. Arguments: the listener's descriptor and path, and files by name; the state is stdin."""
+    set_limits()
     listener_fd, path, files = int(argv[0]), argv[1], dict(word.split("=") for word in argv[2:])
     file = inode_of(path)
     with socket.socket(fileno=listener_fd) as listener:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from dataclasses import replace
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 from ...core.errors import EngineError, EngineUnavailable
@@ -29,9 +28,13 @@ TRIES = 3
 class OwnerEngine(BrokerEngine):
     """The owner of one shared sandbox: a broker whose sandboxes are kernels in it."""
 
-    def __init__(self, path: Path, settings: Settings) -> None:
-        super().__init__(f"broker://{path}")
-        self._said = described(settings, chosen(settings))
+    def __init__(self, address: str, settings: Settings) -> None:
+        super().__init__(f"broker://{socket_of(address)}")
+        self._settings = settings
+
+    @cached_property
+    def _said(self) -> dict[str, Any]:
+        return described(self._settings, chosen(self._settings))
 
     def asked(self, spec: SandboxSpec) -> dict[str, Any]:
         return {**super().asked(replace(spec, attached=())), "shared": digest(self._said)}
@@ -70,7 +73,7 @@ class SharedEngine:
         own, name = self._settings, name_of(self._address)
         if (spec.image, spec.runtime, spec.limits) != (own.image, own.runtime, own.limits):
             raise EngineError(SharedCode.SHARED_OTHER_SETTINGS.note(name=name), setting="engine")
-        owner = await self._owner()
+        owner = OwnerEngine(self._address, own)
         for left in reversed(range(TRIES)):
             try:
                 return await owner.start(spec)
@@ -82,10 +85,7 @@ class SharedEngine:
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> BrokerContainer:
         """Go on with a kernel that another process of this user gave up."""
-        return await (await self._owner()).adopt(fd, state)
-
-    async def _owner(self) -> OwnerEngine:
-        return OwnerEngine(await asyncio.to_thread(socket_of, self._address), self._settings)
+        return await OwnerEngine(self._address, self._settings).adopt(fd, state)
 
     async def reap(self) -> int:
         return await self.beneath.reap()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import stat
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from ...core.errors import ConfigurationError, EngineUnavailable
+from ...core.errors import ConfigurationError
 from ...core.model import Settings
 from ...core.package_files import installation
 from ...engines import broker_sockets
@@ -29,21 +26,13 @@ def name_of(address: str) -> str:
     return address.partition(":///")[2] or DEFAULT
 
 
-def socket_of(address: str) -> Path:
-    """Return where the owner of a sandbox listens: in a folder that is this user's alone, so whoever listens is.
-
-    Raises `ConfigurationError`, `EngineUnavailable`.
-    """
+def socket_of(address: str) -> str:
+    """Return where the owner of a sandbox listens. Raises `ConfigurationError` for what is no name."""
     if not NAME.fullmatch(name := name_of(address)):
         code = SharedCode.SHARED_NOT_STARTED.note(name=name[:40], why="that is no name")
         raise ConfigurationError(code, value=name[:100], setting="engine")
-    folder = Path(broker_sockets.own_folder(), "shared")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise EngineUnavailable(SharedCode.SHARED_NOT_OURS.note(folder=folder))
     # Another version of this package would have another agent.
-    return folder / f"{name}-{installation()[:8]}.sock"
+    return f"{broker_sockets.own_folder()}/shared/{name}-{installation()[:8]}.sock"
 
 
 def described(settings: Settings, engine: str) -> dict[str, Any]:

@@ -399,6 +399,9 @@ def kept(folder: Path) -> None:
     state.write(b"{}")
     left = []
 
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as the process of a pipe holder has it
+
     def keep() -> None:
         left.append(pipe_holder.keep(listener, state.fileno(), {"pipe": read}, 10))
 

@@ -149,7 +149,8 @@ def test_a_socket_of_another_folder_owner_is_not_believed(folder: Path, image: s
         folder.chmod(0o777)
         with pytest.raises(EngineError) as caught:
             joined(image).start()
-        assert caught.value.code is SharedCode.SHARED_NOT_OURS
+        assert caught.value.code is SharedCode.SHARED_NOT_STARTED
+        assert "others may write in the folder" in str(caught.value)
         folder.chmod(0o700)
 
 
