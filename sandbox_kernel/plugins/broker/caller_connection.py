@@ -405,7 +405,7 @@ class CallerProcess:
         kept = self._broker.keeping.free(said, self.peer)
         fd = kept.open()
         try:
-            told = {"pipe": packets.PLAIN, "kept": {**kept.told(), "own": kept.uid == self.peer.uid}, "n": said["n"]}
+            told = {"pipe": packets.PLAIN, "kept": kept.told(), "n": said["n"]}
             self.lent = kept
             self._owns(kept)
             if kept.paused:

@@ -369,7 +369,7 @@ class DetachedSandbox(PipeLease):
             now = self._paused_at if self.paused else self._loop.time()
             elapsed = (now if self._owed else self._answered) - self._cell_began
             cell = {**cell, "elapsed": elapsed, "done": not self._owed}
-        return {"settings": self.wish.settings, "session": self.noted, "cell": cell, **self.shown()}
+        return {"session": self.noted, "cell": cell, **self.shown()}
 
     def shown(self) -> dict[str, Any]:
         """Return what a list says of it."""

@@ -105,7 +105,7 @@ def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
 def told_of(broker: Broker, kept: DetachedSandbox) -> bytes:
     """Return the answer to the next owner, as a packet. Raises `EngineError` if it does not fit into one."""
     answer = {"id": "x" * 200, "session": "x" * 200, "uid": 1 << 31, "held": True}
-    return packets.packed({**answer, "pipe": packets.PLAIN, "kept": {**kept.told(), "own": True}, "n": 1})
+    return packets.packed({**answer, "pipe": packets.PLAIN, "kept": kept.told(), "n": 1})
 
 
 @each("letter", ["x", '"', "\n", "\x01", "\x7f", "é", "€", "\U0001f600"])
