@@ -291,6 +291,17 @@ def test_a_kernel_keeps_its_files_over_a_restart_and_leaves_nothing(
     asyncio.run(until_gone([after.container]))
 
 
+async def test_what_was_handed_over_can_be_paused_as_before(engine: BrokerEngine) -> None:
+    given = (await engine.start(spec())).detach()
+    adopted = await engine.adopt(given.fd, {**given.state, **given.beside})
+    try:
+        await adopted.pause()
+        assert adopted.paused
+        await adopted.resume()
+    finally:
+        await adopted.kill()
+
+
 async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
