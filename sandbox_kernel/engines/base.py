@@ -7,8 +7,9 @@ There is no exec, no file method and no interrupt here: those are frames to the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ..core.model import ExitReason, SandboxSpec
@@ -124,6 +125,9 @@ class Lendable(Container, Protocol):
     def lend(self) -> Handover:
         """Give the pipe away and nothing else: `wait` and `kill` go on to work here. `state` has no secrets."""
 
+    async def owned_by(self, pid: int) -> None:
+        """Note for `Engine.reap` which process has the pipe. Raises `EngineError` when the container is gone."""
+
 
 @dataclass(slots=True)
 class Handover:
@@ -132,6 +136,13 @@ class Handover:
     fd: int
     state: dict[str, Any]
     """Plain JSON: for `Engine.adopt`."""
+    beside: dict[str, int] = field(default_factory=dict)
+    """Further descriptors that the container ends with, by name; `Engine.adopt` finds their numbers in the state."""
+
+    def close(self) -> None:
+        """Close what is here of them all; they belong to a successor, or the container ends."""
+        for fd in (self.fd, *self.beside.values()):
+            os.close(fd)
 
 
 class Engine(Protocol):
@@ -142,9 +153,6 @@ class Engine(Protocol):
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
         """Take over a container that another process gave up with `Container.detach`."""
-
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Note for `reap` that a parked container now belongs to another process."""
 
     async def reap(self) -> int:
         """Remove what a crash of a host process or of the engine left behind, found by label; return how many."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.helper_processes import start_helper
 from ..engines.select import AUTO, make_engine, of_session
 from . import pipe_holder
-from .kept_ports import NO_PORTS
+from .kept_ports import CHANNELS, NO_PORTS
 
 if TYPE_CHECKING:
     from ..core.model import Settings
@@ -24,19 +24,36 @@ if TYPE_CHECKING:
     from ..session.session import Session
 
 
+PIPE = "pipe"
+
+
 class Left(NamedTuple):
     """What a kernel process left for the next one."""
 
-    fd: int
+    files: dict[str, int]
+    """Descriptors by name: the container's, and sockets on which the front end's clients knock."""
     container: dict[str, Any]
     plugins: dict[str, Any]
     """What plugins prepared for the container: it was made with that."""
     listeners: int
     """Subscriptions to what the process published; they come again in a moment."""
-    ports: dict[str, int]
-    """Sockets that listen, by channel: whoever connects meanwhile waits there, and finds no port closed."""
     engine: str = ""
     """The address of the container's engine."""
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Sockets that listen, by channel: whoever connects meanwhile waits there, and finds no port closed."""
+        return {channel: fd for channel, fd in self.files.items() if channel in CHANNELS}
+
+    def adopted(self, session: Session) -> None:
+        """Have a session go on with the container."""
+        beside = {name: fd for name, fd in self.files.items() if name not in {PIPE, *CHANNELS}}
+        session.adopt(self.files[PIPE], {**self.container, **beside})
+
+    def close(self) -> None:
+        """End the container, which nobody can serve."""
+        for fd in self.files.values():
+            os.close(fd)
 
 
 def collect(settings: Settings, place: pipe_holder.MeetingPlace, *, wanted: bool = True) -> Left | None:
@@ -44,13 +61,12 @@ def collect(settings: Settings, place: pipe_holder.MeetingPlace, *, wanted: bool
     left = pipe_holder.collect(place)
     if left is None:
         return None
-    fd, state = left
-    ports = state.get(pipe_holder.PORTS) or {}
-    if wanted and state.get("settings") == _digest(settings) and "plugins" in state:
-        listeners, engine = int(state.get("listeners", 0)), str(state.get("engine", ""))
-        return Left(fd, state["container"], dict(state["plugins"]), listeners, ports, engine)
-    for each in (fd, *ports.values()):
-        os.close(each)
+    files, state = left
+    listeners, engine = int(state.get("listeners", 0)), str(state.get("engine", ""))
+    found = Left(files, state.get("container", {}), state.get("plugins", {}), listeners, engine)
+    if wanted and PIPE in files and state.get("settings") == _digest(settings):
+        return found
+    found.close()
     return None
 
 
@@ -81,16 +97,16 @@ async def leave(
         try:
             known = {"settings": _digest(session.settings), "container": given.state, "plugins": dict(plugins)}
             engine = getattr(session.engine, "address", "")
-            state = {**known, "listeners": listeners, "engine": engine, pipe_holder.PORTS: [*ports]}
-            files = (given.fd, *ports.values())
-            arguments = (str(listener.fileno()), path, *map(str, files))
-            process = start_helper(pipe_holder.__file__, *arguments, files=(listener.fileno(), *files))
-            if process.stdin is not None:
-                with process.stdin as pipe:
-                    pipe.write(json.dumps(state).encode())
+            files = {PIPE: given.fd, **given.beside, **ports}
+            state = json.dumps({**known, "listeners": listeners, "engine": engine}).encode()
+            arguments = (str(listener.fileno()), path, *(f"{name}={fd}" for name, fd in files.items()))
+            with os.fdopen(os.memfd_create("state", os.MFD_CLOEXEC), "wb", buffering=0) as memory:
+                memory.write(state)
+                kept = (listener.fileno(), *files.values())
+                process = start_helper(pipe_holder.__file__, *arguments, stdin=memory.fileno(), files=kept)
             undo.pop_all()
         finally:
-            os.close(given.fd)
+            given.close()
     return process.pid
 
 

@@ -22,12 +22,13 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-PORTS = "ports"
-"""Of the state, the names of further descriptors that come along: sockets on which the front end's clients knock."""
-MAX_PORTS = 8
+CLAIM = b'{"op": "claim"}'
+"""What a successor says; it is answered with the names of descriptors, which come along behind that of the state."""
+MAX_BYTES = 4096
+MAX_FILES = 16
 HOLD_SECONDS = 20.0
 """How long a successor may take to come: starting a Python process, on a busy machine."""
 MEET_SECONDS = 2.0
@@ -79,7 +80,7 @@ def listen(meeting: MeetingPlace) -> tuple[socket.socket, str]:
     """
     problem = OSError("no folder of this user is closed to others")
     for path, folder in _own_folders(meeting):
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             os.fchmod(listener.fileno(), 0o600)  # the mode of the file that bind makes
             _unlink(meeting.name, folder)
@@ -99,8 +100,11 @@ def forget(path: str) -> None:
         os.unlink(path)  # noqa: PTH108 (as above)
 
 
-def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, ports: Sequence[int] = ()) -> bool:
-    """Give `fd`, `ports` and `state` to the first process of the same user that comes; return whether one came."""
+def keep(listener: socket.socket, state: int, files: Mapping[str, int], seconds: float) -> bool:
+    """Give `files` and the file `state` to the first process of the same user that claims them.
+
+    Returns whether one came.
+    """
     deadline = time.monotonic() + seconds  # of all tries: who comes again and again must not keep a container
     while (left := deadline - time.monotonic()) > 0:
         listener.settimeout(left)
@@ -116,34 +120,16 @@ def keep(listener: socket.socket, fd: int, state: bytes, seconds: float, ports: 
                 continue
             peer.settimeout(MEET_SECONDS)
             with contextlib.suppress(OSError):
-                _send(peer, struct.pack("!I", len(state)), [fd, *ports])
-                peer.sendall(state)
-                return True
+                if peer.recv(len(CLAIM) + 1) == CLAIM:
+                    socket.send_fds(peer, [json.dumps([*files]).encode()], [state, *files.values()])
+                    return True
     return False
 
 
-def _send(peer: socket.socket, data: bytes, fds: Sequence[int]) -> None:
-    """Send descriptors, as `core.descriptors` does: a cell of the same user may have too many of its own on their way.
-
-    Raises OSError.
-    """
-    import resource  # as below
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        socket.send_fds(peer, [data], list(fds))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def collect(meeting: MeetingPlace) -> tuple[int, dict[str, Any]] | None:
-    """Return the file descriptor and the state that were left at the meeting place, None if there is nothing.
-
-    The ports of the state have their descriptors.
-    """
+def collect(meeting: MeetingPlace) -> tuple[dict[str, int], dict[str, Any]] | None:
+    """Return the descriptors by name and the state that were left at the meeting place, None if there is nothing."""
     for _, folder in _own_folders(meeting):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
             peer.settimeout(MEET_SECONDS)
             try:
                 peer.connect(_beneath(folder, meeting.name))
@@ -166,25 +152,28 @@ def _unlink(name: str, folder: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _received(peer: socket.socket) -> tuple[int, dict[str, Any]] | None:
+def _received(peer: socket.socket) -> tuple[dict[str, int], dict[str, Any]] | None:
+    fds: list[int] = []
     try:
-        head, fds, _, _ = socket.recv_fds(peer, 4, 1 + MAX_PORTS)
-    except OSError:
-        return None
-    data = bytearray()
-    try:
-        (size,) = struct.unpack("!I", head)
-        while len(data) < min(size, MAX_STATE) and (chunk := peer.recv(1 << 16)):
-            data += chunk
-        state = json.loads(data)
-        ports = dict(zip(state.get(PORTS, ()), fds[1:], strict=True))
-        if ports:
-            state[PORTS] = ports
-        return fds[0], state
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError, struct.error):
+        peer.send(CLAIM)
+        data, fds, _, _ = socket.recv_fds(peer, MAX_BYTES, MAX_FILES, socket.MSG_CMSG_CLOEXEC)
+        names, state = json.loads(data), _read(fds[0])
+        if not isinstance(state, dict) or len({*names}) != len(names):
+            raise ValueError("that is no state")
+        files = dict(zip(names, fds[1:], strict=True))
+        os.close(fds[0])
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
         for fd in fds:
             os.close(fd)
         return None
+    return files, state
+
+
+def _read(fd: int) -> Any:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_STATE:  # one that is read cannot be waited for
+        raise ValueError("that is no state")
+    return json.loads(os.pread(fd, status.st_size, 0))
 
 
 def _same_user(peer: socket.socket) -> bool:
@@ -193,17 +182,27 @@ def _same_user(peer: socket.socket) -> bool:
     return bool(uid == os.geteuid())
 
 
-def main(argv: list[str]) -> int:
-    """Run as the pipe holder. Arguments: the listener's descriptor and path, pipe, ports; the state on stdin."""
+def set_limits() -> None:
+    """Have this process write no core, for the state may hold a key, and have as many open files as it may.
+
+    The system compares its limit with the descriptors on their way of all processes of the user: a cell may have some.
+    """
     import resource  # the kernel process, which imports this module, has no use for it
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the state may hold a key
-    listener_fd, path, (fd, *ports) = int(argv[0]), argv[1], map(int, argv[2:])
-    state = sys.stdin.buffer.read()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main(argv: list[str]) -> int:
+    """Run as the pipe holder. Arguments: the listener's descriptor and path, and files by name; the state is stdin."""
+    set_limits()
+    listener_fd, path, files = int(argv[0]), argv[1], dict(word.split("=") for word in argv[2:])
     file = inode_of(path)
     with socket.socket(fileno=listener_fd) as listener:
+        given = keep(listener, sys.stdin.fileno(), {name: int(fd) for name, fd in files.items()}, HOLD_SECONDS)
         # Unlinked by who collected; else by this process, unless a later one has put its own there.
-        if not keep(listener, fd, state, HOLD_SECONDS, ports) and inode_of(path) == file:
+        if not given and inode_of(path) == file:
             forget(path)
     return 0
 

@@ -52,9 +52,6 @@ class RefusingEngine:
         os.close(fd)
         raise self.reason.with_traceback(None)
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Do nothing: there is no container to pass on."""
-
     async def reap(self) -> int:
         """Remove nothing: no engine is known."""
         return 0
@@ -288,8 +285,7 @@ class Proxy:
         except ConfigurationError as error:
             self.problem = _until_mended(error)
         if self._left is not None:  # it ends, since nobody could serve it
-            for fd in (self._left.fd, *self._left.ports.values()):
-                os.close(fd)
+            self._left.close()
             self._left = None
         return Preparations(Settings())
 
@@ -298,7 +294,7 @@ class Proxy:
             self.session.launch()
             return
         self.gate.listeners = max(self._left.listeners, 1)
-        self.session.adopt(self._left.fd, self._left.container)
+        self._left.adopted(self.session)
 
     async def _stop(self) -> None:
         await self.server.files.close()

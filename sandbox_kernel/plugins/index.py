@@ -87,6 +87,7 @@ REQUIRES: dict[str, tuple[str, ...]] = {
     "packages": ("tools",),
     "qemu": ("bubblewrap",),
     "serve": ("mcp", "tools"),
+    "shared": ("broker",),
 }
 """Those that import others, each with these."""
 SNAPSHOTS = "qemu"

@@ -12,6 +12,7 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `cell_usage`: What one cell used of processor and memory, as its sandbox says.
 - `state_table`: What a table of states is.
 - `container_states`: The states of one container, and what may follow what.
+- `owner_states`: Whose a sandbox is from one owner to the next, and what may follow what.
 - `lifecycle`: One container from its start to the name of its death.
 - `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.
 - `pauses`: The pauses of a session, and what bounds them.

@@ -20,7 +20,7 @@ from ..core.model import PYTHON_KERNEL, Inside, Message, SandboxSample, SandboxS
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
-from ..engines.shipping import new_spec
+from ..engines.shipping import nested_config, new_spec
 from ..files.folder_sync import Folders
 from ..policy import OutputPolicy
 from .agent_link import Link
@@ -37,6 +37,7 @@ from .requests.driver import Front, Requests
 
 if TYPE_CHECKING:
     from ..plugins.api import FileWatch
+    from .nested_agents import NestedPipe
 
 
 class Idleness:
@@ -350,6 +351,13 @@ class Session:
         reply, answer = await link.ask(op, data, **fields)
         self.services.transferred(op, data, fields, reply, answer)
         return reply, answer
+
+    async def nested(self, spec: SandboxSpec, folder: str) -> NestedPipe:
+        """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
+        await self.started()
+        if self.link is None:
+            raise self.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+        return await self.link.nested.open(nested_config(spec, folder))
 
     async def restart(self) -> None:
         """Replace the kernel by a new one in the same container: files are kept. `settled` waits for it."""

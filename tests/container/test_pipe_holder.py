@@ -8,7 +8,6 @@ import os
 import secrets
 import socket
 import stat
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -50,6 +49,12 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(end)
 
 
+def in_memory(state: bytes) -> IO[bytes]:
+    file = os.fdopen(os.memfd_create("state", os.MFD_CLOEXEC), "wb", buffering=0)
+    file.write(state)
+    return file
+
+
 @pytest.fixture
 def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
     """Return a function that keeps the pipe's writing end in a thread; what that returns waits for the outcome."""
@@ -63,8 +68,8 @@ def keep(pipe: tuple[int, int]) -> Iterator[Callable[..., Callable[[], bool]]]:
         Path(path).chmod(0o666)
 
         def run() -> None:
-            with listener:
-                outcome.append(pipe_holder.keep(listener, pipe[1], state, seconds))
+            with listener, in_memory(state) as file:
+                outcome.append(pipe_holder.keep(listener, file.fileno(), {"pipe": pipe[1]}, seconds))
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
@@ -90,7 +95,8 @@ def test_the_successor_gets_the_pipe_and_the_state(
     given = keep(place)
     found = pipe_holder.collect(place)
     assert found is not None
-    fd, state = found
+    files, state = found
+    fd = files["pipe"]
     os.write(fd, b"through the pipe")
     os.close(fd)
     assert os.read(pipe[0], 100) == b"through the pipe"
@@ -103,7 +109,7 @@ def test_a_large_state_arrives_whole(keep: Keep, place: pipe_holder.MeetingPlace
     given = keep(place, b'{"text": "%s"}' % (b"x" * 3_000_000))
     found = pipe_holder.collect(place)
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])
     assert len(found[1]["text"]) == 3_000_000
     assert given()
 
@@ -139,7 +145,7 @@ BECOME_NOBODY = (
     f"import contextlib, os, socket, sys, time\nos.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
 )
 CONNECT = """
-peer = socket.socket(socket.AF_UNIX)
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 peer.connect(sys.argv[1])
 peer.settimeout(5)
 print(socket.recv_fds(peer, 4, 1)[:2])
@@ -147,7 +153,7 @@ print(socket.recv_fds(peer, 4, 1)[:2])
 
 CONNECT_FOR_EVER = """
 while True:
-    with socket.socket(socket.AF_UNIX) as peer:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
         peer.connect(sys.argv[1])
         peer.settimeout(5)
         try:
@@ -166,7 +172,7 @@ def test_another_user_gets_nothing_and_the_successor_still_does(
     assert stranger.stdout == "(b'', [])\n", stranger.stderr
     found = pipe_holder.collect(open_place)
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])
     assert given()
 
 
@@ -189,7 +195,7 @@ def test_another_user_reaches_no_real_place(keep: Keep, open_place: pipe_holder.
     assert "PermissionError" in as_nobody(CONNECT, path_of(open_place)).stderr
     found = pipe_holder.collect(open_place)
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])
     assert given()
 
 
@@ -208,7 +214,7 @@ def test_a_long_path_is_no_hindrance(tmp_path: Path, keep: Keep) -> None:
     given = keep(place)
     found = pipe_holder.collect(place)
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])
     assert given()
     assert not list(folder.iterdir())
 
@@ -222,7 +228,7 @@ def test_what_a_killed_pipe_holder_left_is_no_hindrance(place: pipe_holder.Meeti
     given = keep(place)
     found = pipe_holder.collect(place)
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])
     assert given()
 
 
@@ -239,7 +245,7 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
     assert not list(shared.iterdir())
     found = pipe_holder.collect(place)
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])
     assert given()
     with pytest.raises(OSError, match="closed to others"):
         pipe_holder.listen(pipe_holder.MeetingPlace((str(shared), str(tmp_path / "missing")), "meeting"))
@@ -249,7 +255,7 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
 def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.MeetingPlace) -> None:
     """The one who keeps must be the same user: a stranger whose socket got there could hand in a container."""
     code = (
-        "listener = socket.socket(socket.AF_UNIX)\n"
+        "listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
         "listener.bind(sys.argv[1])\n"
         "listener.listen()\n"
         "print('listening', flush=True)\n"
@@ -265,7 +271,7 @@ def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.MeetingPl
             assert stranger.stdout is not None
             assert stranger.stdout.readline() == b"listening\n"
             offered.rename(path_of(open_place))  # as only this user can
-            with socket.socket(socket.AF_UNIX) as peer:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
                 peer.connect(path_of(open_place))  # the control: it is there, and listens
             assert pipe_holder.collect(open_place) is None
             pipe_holder.listen(open_place)[0].close()  # and it is no hindrance
@@ -316,17 +322,19 @@ def path_of(place: pipe_holder.MeetingPlace) -> str:
 
 
 def leave(
-    place: pipe_holder.MeetingPlace, head: bytes, state: bytes, count: int, pipe: tuple[int, int]
+    place: pipe_holder.MeetingPlace, said: bytes, state: bytes | None, count: int, pipe: tuple[int, int]
 ) -> threading.Thread:
-    """Offer something at the meeting place, well formed or not."""
+    """Offer something at the meeting place, well formed or not; without a state, a pipe is in the place of it."""
     listener, _ = pipe_holder.listen(place)
 
     def run() -> None:
+        told = in_memory(state or b"")
         # The other side may hang up as soon as it has seen enough.
-        with contextlib.suppress(ConnectionError), listener, listener.accept()[0] as peer:
-            if head:
-                socket.send_fds(peer, [head], [pipe[1]] * count)
-            peer.sendall(state)
+        with contextlib.suppress(ConnectionError), listener, listener.accept()[0] as peer, told as file:
+            assert peer.recv(100) == pipe_holder.CLAIM
+            first = [] if count < 0 else [pipe[0] if state is None else file.fileno()]
+            if said:
+                socket.send_fds(peer, [said], first + [pipe[1]] * count)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -334,44 +342,76 @@ def leave(
 
 
 @pytest.mark.parametrize(
-    ("head", "state", "count"),
+    ("said", "state", "count"),
     [
         (b"", b"", 0),
-        (struct.pack("!I", 2), b"{}", 0),
-        (b"\0\0", b"", 1),
-        (struct.pack("!I", 2), b"", 1),
-        (struct.pack("!I", 100), b'{"cut": ', 1),
-        (struct.pack("!I", 4), b"\xff\xfe\xfd\xfc", 1),
-        (struct.pack("!I", 4), b"null", 1),
-        (struct.pack("!I", 2), b"[]", 1),
-        (struct.pack("!I", 20000), b"[" * 20000, 1),
-        (struct.pack("!I", 0xFFFFFFFF), b"{", 1),
-        (struct.pack("!I", 2), b"{}", 3),
-        (struct.pack("!I", 12), b'{"ports": 2}', 3),
+        (b'["pipe"]', b"{}", -1),
+        (b'["pipe"]', b"{}", 0),
+        (b'["pi', b"{}", 1),
+        (b'["pipe"]', b"", 1),
+        (b'["pipe"]', b'{"cut": ', 1),
+        (b'["pipe"]', b"\xff\xfe\xfd\xfc", 1),
+        (b'["pipe"]', b"null", 1),
+        (b'["pipe"]', b"[]", 1),
+        (b'["pipe"]', b"[" * 20000, 1),
+        (b'["pipe"]', None, 1),
+        (b'["pipe"]', b"{}", 3),
+        (b'["pipe", "pipe"]', b"{}", 2),
+        (b'[["pipe"]]', b"{}", 1),
+        (b"2", b"{}", 1),
     ],
     ids=[
         "nothing",
+        "no files",
         "no pipe",
-        "short head",
+        "cut names",
         "no state",
         "cut",
         "not text",
         "null",
         "list",
         "deep",
-        "4 GiB",
+        "a pipe as state",
         "more",
-        "no ports",
+        "twice",
+        "no names",
+        "number",
     ],
 )
 def test_garbage_is_no_container_and_leaves_no_file_open(
-    place: pipe_holder.MeetingPlace, pipe: tuple[int, int], head: bytes, state: bytes, count: int
+    place: pipe_holder.MeetingPlace, pipe: tuple[int, int], said: bytes, state: bytes | None, count: int
 ) -> None:
     before = set(Path("/proc/self/fd").iterdir())
-    thread = leave(place, head, state, count, pipe)
+    thread = leave(place, said, state, count, pipe)
     assert pipe_holder.collect(place) is None
     thread.join(10)
     assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
+
+
+def test_a_state_that_is_too_long_is_none(
+    place: pipe_holder.MeetingPlace, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit, wanted in ((1, None), (2, {})):
+        monkeypatch.setattr(pipe_holder, "MAX_STATE", limit)
+        thread = leave(place, b'["pipe"]', b"{}", 1, pipe)
+        found = pipe_holder.collect(place)
+        thread.join(10)
+        assert (found and found[1]) == wanted
+        if found is not None:
+            os.close(found[0]["pipe"])
+
+
+def test_who_connects_and_claims_nothing_takes_nothing(keep: Keep, place: pipe_holder.MeetingPlace) -> None:
+    given = keep(place)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+        with contextlib.chdir(place.folders[0]):  # an address of a socket holds 107 bytes
+            peer.connect(place.name)
+        peer.send(b'{"op": "status"}')
+        assert peer.recv(100) == b""
+    found = pipe_holder.collect(place)
+    assert found is not None
+    os.close(found[0]["pipe"])
+    assert given()
 
 
 @pytest.mark.long

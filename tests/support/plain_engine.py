@@ -65,9 +65,6 @@ class PlainEngine:
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING) from error
         return PlainContainer(pid, session, socket.socket(fileno=fd), None)
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Nobody looks for what owners left, so nobody needs to know them."""
-
     async def reap(self) -> int:
         return 0
 

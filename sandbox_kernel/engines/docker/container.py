@@ -333,6 +333,9 @@ class DockerContainer(OverPipe):
         self._lent = True
         return Handover(fd, {"id": self.id, "session": self._session_id, "pipe": pipe})
 
+    async def owned_by(self, pid: int) -> None:
+        self.name = await self._engine.rename(self.id, self._session_id, pid)
+
     # --- why it ended -----------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:

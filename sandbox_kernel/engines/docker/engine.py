@@ -272,10 +272,6 @@ class DockerEngine(DockerApi):
         self.guard.watch(identity)
         return DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Note for `reap` that a parked container now belongs to another process."""
-        await self.rename(str(state["id"]), str(state["session"]), owner_pid)
-
     async def reap(self) -> int:
         """Remove containers whose owner is dead, of this host only; return how many. Takes a minute and a half at most.
 

@@ -6,10 +6,10 @@ Nothing waits for a caller. One that does not read what it is told, or says what
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
@@ -29,7 +29,7 @@ from ...engines.inspectable import CrowdUser, Inspectable, MachineCondition, Sho
 from ...engines.owner_process import account_name
 from .ceilings import Policy
 from .client import packets
-from .client.listener_trust import Peer, peer
+from .client.listener_trust import CREDENTIALS, Peer, peer
 from .codes import BrokerCode
 from .detached_registry import DetachedRegistry
 from .detached_sandbox import DetachedSandbox
@@ -58,15 +58,6 @@ class BrokerService(Protocol):
 
     async def make(self, said: dict[str, Any], whose: Peer) -> Made:
         """Return a sandbox for a caller."""
-
-    async def rename(self, lent: PipeLease, pid: int) -> None:
-        """Note whose a sandbox is from now on."""
-
-    def adrift(self, ticket: object, whose: Peer) -> PipeLease:
-        """Return the sandbox that somebody left for the process with this ticket."""
-
-    def with_ticket(self, ticket: object, whose: Peer) -> PipeLease:
-        """Return the sandbox of this user that has the ticket."""
 
     async def look(self) -> None:
         """Note what sandboxes use now."""
@@ -111,7 +102,7 @@ async def list_own(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
             "session": lent.name,
             "container": lent.container.id,
             "owner_pid": lent.pid or None,
-            "owner_alive": not lent.is_adrift,
+            "owner_alive": lent.is_owned,
             "state": lent.state,
             "age_seconds": int(time.monotonic() - lent.since),
             "image": lent.spec.image,
@@ -192,17 +183,6 @@ async def reap(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     return {"count": await broker.reap()}
 
 
-async def pass_on(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
-    """Note that a sandbox on its way to the next owner is with a process of the same user."""
-    lent, pid = broker.with_ticket(said["ticket"], peer), said["pid"]
-    if type(pid) is not int or pid <= 0:
-        raise ValueError("no process")
-    with contextlib.suppress(OSError, SandboxError):
-        if os.stat(f"/proc/{pid}").st_uid == peer.uid:  # noqa: PTH116 (a process, and not a file)
-            await broker.rename(lent, pid)
-    return {}
-
-
 async def kept(broker: BrokerService, peer: Peer, said: Answer) -> Answer:
     """List those that a user may have, the oldest first, from behind a row on."""
     after = said.get("after", 0)
@@ -273,7 +253,6 @@ ANSWERS: dict[str, Callable[[BrokerService, Peer, Answer], Awaitable[Answer]]] =
     "shown": shown,
     "image": image,
     "reap": reap,
-    "pass_on": pass_on,
     "kept": kept,
     "described": described,
     "end": end,
@@ -289,7 +268,7 @@ NEXT_SECONDS = 10.0
 """For the next request; a connection without one, and without a sandbox, is in others' way."""
 AT_ONCE = 4
 MAX_REQUESTS = 1000
-OF_ITS_SANDBOX = {"sample", "pause", "resume"}
+OF_ITS_SANDBOX = {"adopt", "sample", "pause", "resume"}
 
 Answer = dict[str, Any]
 
@@ -308,6 +287,7 @@ class CallerProcess:
         self._starting = False
         self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
         sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # it may be another process's later
         self._loop.add_reader(sock.fileno(), self._hear)
 
     def hang_up(self) -> None:
@@ -338,11 +318,11 @@ class CallerProcess:
     def _hear(self) -> None:
         try:
             # Without room for them, the system takes the files that a caller sends along out of the world again.
-            data, _, flags, _ = self._socket.recvmsg(packets.MAX_BYTES)
+            data, beside, flags, _ = self._socket.recvmsg(packets.MAX_BYTES, socket.CMSG_LEN(CREDENTIALS.size))
         except (BlockingIOError, ConnectionResetError):
             return  # what it said before it went is still to be read, and then its end
         except OSError:
-            data, flags = b"", 0
+            data, beside, flags = b"", [], 0
         if not data:
             self.hang_up()
             return
@@ -350,17 +330,14 @@ class CallerProcess:
         try:
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or self._requests > MAX_REQUESTS:
                 raise ValueError("too much was sent")
-            said = packets.unpacked(data)
+            said = {**packets.unpacked(data), "sender": Peer(*CREDENTIALS.unpack(beside[0][2]))}
             op, number = said["op"], said.get("n")
-            if op == "leave" and number is None:
-                self._leave()
-                return
             serve = self._ops().get(op) if isinstance(op, str) else None
             if serve is None or type(number) is not int or self._busy >= AT_ONCE:
                 raise ValueError("no request")
             if op in OF_ITS_SANDBOX and self.lent is not None:
                 self._requests -= 1  # there may be any number of these in a sandbox's life
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, struct.error):
             self._broker.figures.refused("broker-improper", self.peer.uid)
             self.hang_up()
             return
@@ -414,21 +391,8 @@ class CallerProcess:
             lent, state, fd, warm = await self._broker.make(said, self.peer)
         finally:
             self._starting = False
-        try:
-            answer = {
-                "id": lent.container.id,
-                "session": lent.spec.session_id,
-                "uid": lent.spec.uid,
-                "ticket": lent.ticket,
-                "pipe": state["pipe"],
-                "warm": warm,
-                "introduced": lent.introduced,
-                "abilities": sorted(abilities_of(lent.container) & PAUSE),
-            }
-            self.lent = lent
-            self._say({**answer, "n": said["n"]}, fd)
-        finally:
-            os.close(fd)
+        self.lent = lent
+        self._give(lent, fd, {"pipe": state["pipe"], "warm": warm, "introduced": lent.introduced, "n": said["n"]})
         if self._socket.fileno() < 0:
             lent.end()
         else:
@@ -441,21 +405,22 @@ class CallerProcess:
         kept = self._broker.keeping.free(said, self.peer)
         fd = kept.open()
         try:
-            answer = {
-                "id": kept.container.id,
-                "session": kept.spec.session_id,
-                "uid": kept.spec.uid,
-                "ticket": kept.ticket,
-                "held": kept.container.held,
-                "pipe": packets.PLAIN,
-                "abilities": sorted(abilities_of(kept.container) & PAUSE),
-                "kept": {**kept.told(), "own": kept.uid == self.peer.uid},
-            }
+            told = {"pipe": packets.PLAIN, "kept": kept.told(), "n": said["n"]}
             self.lent = kept
             self._owns(kept)
             if kept.paused:
                 await kept.resume()
-            self._say({**answer, "n": said["n"]}, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._give(kept, fd, told)
+
+    def _give(self, lent: PipeLease, fd: int, told: Answer) -> None:
+        """Say what a new owner needs to know, with the pipe."""
+        container = lent.container
+        own = {"id": container.id, "session": lent.spec.session_id, "uid": lent.spec.uid, "held": container.held}
+        try:
+            self._say({**own, "abilities": sorted(abilities_of(container) & PAUSE), **told}, fd)
         finally:
             os.close(fd)
 
@@ -470,13 +435,12 @@ class CallerProcess:
             lent.cast_out = self.release
 
     async def _adopt(self, said: Answer) -> Answer:
-        if self.lent is not None or self._starting:
-            raise EngineError(BrokerCode.BROKER_IMPROPER, "there is one sandbox a connection")
-        lent = self._broker.adrift(said["ticket"], self.peer)
-        self.lent = lent
-        lent.belongs_to(self._ended, self.peer.pid)
-        await self._broker.rename(lent, self.peer.pid)
-        return {"id": lent.container.id}
+        """Note that another process of the same user has the connection, which says so itself."""
+        sender: Peer = said["sender"]
+        if sender.uid != self.peer.uid:
+            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the sandbox is another user's")
+        await self._own().adopted(sender.pid)
+        return {}
 
     async def _look(self, said: Answer) -> Answer:
         lent = self._own()
@@ -518,12 +482,6 @@ class CallerProcess:
         if not isinstance(container, Pausable):
             raise EngineError(EndCode.ENGINE_CANNOT_PAUSE)
         return container
-
-    def _leave(self) -> None:
-        lent, self.lent = self.lent, None
-        if lent is not None:
-            lent.leave()
-        self._wait()
 
     def _own(self) -> PipeLease:
         if self.lent is None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ...core.codes import EndCode, UsageCode
+from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxError
 from ...core.tasks import Tasks
 from ...engines.abilities import Sampled
@@ -214,7 +214,6 @@ class Broker:
             Gauges(
                 states={
                     "running": states["running"],
-                    "handed-over": states["handed over"],
                     "detached": states["detached"],
                     "ready": self.pool.ready,
                     "starting": self.starting,
@@ -293,7 +292,7 @@ class Broker:
         finally:
             self.starting -= 1
         lent, warm = made[0], made[3]
-        self.lent[lent.ticket] = lent
+        self.lent[lent.spec.session_id] = lent
         lent.watch(self._ended)
         self.figures.claimed(warm=warm, seconds=time.monotonic() - begin)
         self.figures.counted(whose.uid, "started")
@@ -302,7 +301,7 @@ class Broker:
     async def _ready(self, wanted: CreateRequest, whose: Peer, wish: DetachedOptions | None) -> Made | None:
         """Return one that was made ahead, None if there is none that will do; a cold start takes its place then."""
         pid = whose.pid if wish is None else 0
-        warm = await self.pool.claim(wanted, lambda one: self._rename(one.container, one.spec.session_id, pid))
+        warm = await self.pool.claim(wanted, lambda one: one.container.owned_by(pid or os.getpid()))
         if warm is None:
             return None
         try:
@@ -332,37 +331,16 @@ class Broker:
                     raise
             if not warm:
                 # Its name says who has it before somebody has it: what outlives this process goes by the name.
-                await self._rename(container, spec.session_id, whose.pid)
+                # A process of a PID namespace that this one does not see has no number here; this one answers for it.
+                await container.owned_by(whose.pid or os.getpid())
             handover = container.lend()
         except BaseException:
             await asyncio.shield(self.tasks.hold(undo(container), f"undo {container.id}"))
             raise
         return PipeLease(container, spec, whose.uid, whose.pid, self.tasks), handover.state, handover.fd, warm
 
-    async def rename(self, lent: PipeLease, pid: int) -> None:
-        """Note whose a sandbox is from now on. Raises `EngineError` when it is gone."""
-        await self._rename(lent.container, lent.spec.session_id, pid)
-        lent.pid = pid
-
-    async def _rename(self, container: Lendable, session: str, pid: int) -> None:
-        # A process of a PID namespace that this one does not see has no number here; this one answers for it.
-        await self.engine.pass_on({"id": container.id, "session": session}, pid or os.getpid())
-
-    def adrift(self, ticket: object, whose: Peer) -> PipeLease:
-        """Return the sandbox that somebody left for the process with this ticket. Raises `EngineError`."""
-        if not (lent := self.with_ticket(ticket, whose)).is_adrift:
-            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the sandbox has an owner")
-        return lent
-
-    def with_ticket(self, ticket: object, whose: Peer) -> PipeLease:
-        """Return the sandbox of this user that has the ticket. Raises `EngineError`."""
-        lent = self.lent.get(ticket) if isinstance(ticket, str) else None
-        if lent is None or lent.uid != whose.uid or isinstance(lent, DetachedSandbox):
-            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "the broker has no such sandbox for this user")
-        return lent
-
     def _ended(self, lent: PipeLease) -> None:
-        if self.lent.pop(lent.ticket, None) is not None:
+        if self.lent.pop(lent.spec.session_id, None) is not None:
             self.tally.give_back(lent.uid, lent.disk)
             if isinstance(lent, DetachedSandbox):
                 self.keeping.forget(lent.uid, lent.wish)

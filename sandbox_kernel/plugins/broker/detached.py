@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from ...sdk.values import AttachedSandbox, Missed, SandboxInfo
 from .. import index
 from .client import packets
 from .client.channel import BrokerChannel, connect
-from .client.container import BrokerContainer, Given
+from .client.container import CHANNEL, BrokerContainer, Given
 from .client.engine import BrokerEngine
 from .codes import BrokerCode
 
@@ -46,23 +46,6 @@ class SandboxTakenOver(SessionEvent):
 
     name = "taken_over"
     age_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetachedFound:
-    """What a broker says of a sandbox to its next owner."""
-
-    fd: int
-    state: dict[str, Any]
-    """For `KeptEngine.adopt`."""
-    settings: str
-    session: dict[str, Any]
-    """What the owner before noted of the session."""
-    cell: dict[str, Any] | None
-    """The same of the cell that runs."""
-    row: dict[str, Any]
-    own: bool
-    """Whether it was this user who made it."""
 
 
 class KeptContainer(BrokerContainer):
@@ -87,8 +70,6 @@ class KeptContainer(BrokerContainer):
             await super().kill()
             return
         channel, self._channel = self._channel, None
-        if channel is not None and channel.is_open:
-            channel.tell("leave")
         self._pipe.close()
         self._left.set()
         if channel is not None:
@@ -103,7 +84,6 @@ class KeptEngine(BrokerEngine):
         self._wish = {"seconds": seconds, "metadata": dict(metadata), "settings": settings}
         self.prepared: dict[str, Any] = {}
         """What plugins have inside what it is asked for, by their names."""
-        self._channel: BrokerChannel | None = None
         self._one: KeptContainer | None = None
 
     @property
@@ -114,22 +94,16 @@ class KeptEngine(BrokerEngine):
     def beside(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kept": {"name": spec.session_id, **self._wish, "prepared": self.prepared}}
 
-    async def connect(self, name: str, *, take: bool) -> DetachedFound:
-        """Become the owner of a sandbox. Raises `EngineError` if there is none of that name, or it has an owner."""
+    async def connect(self, name: str, *, take: bool) -> tuple[int, dict[str, Any], dict[str, Any]]:
+        """Become the owner of a sandbox. Returns its pipe and the state for `adopt`, and what the broker says of it.
+
+        Raises `EngineError` if there is none of that name, or it has an owner.
+        """
         channel = BrokerChannel(await connect(self.path))
         try:
             said, files = await channel.ask("connect", name=name, take=take)
             try:
-                (fd,), kept = files, said["kept"]
-                found = DetachedFound(
-                    fd=fd,
-                    state=said,
-                    settings=packets.text(kept["settings"], packets.MAX_SETTINGS),
-                    session=kept["session"] if isinstance(kept["session"], dict) else {},
-                    cell=kept["cell"] if isinstance(kept["cell"], dict) else None,
-                    row=row(kept),
-                    own=kept["own"] is True,
-                )
+                (fd,), kept = files, row(said["kept"])
             except (LookupError, TypeError, ValueError) as error:
                 for one in files:
                     os.close(one)
@@ -137,19 +111,8 @@ class KeptEngine(BrokerEngine):
         except BaseException:
             channel.close()
             raise
-        self._channel = channel
-        return found
-
-    async def adopt(self, fd: int, state: dict[str, Any]) -> BrokerContainer:
-        channel, self._channel = self._channel, None
-        if channel is None:
-            os.close(fd)
-            raise EngineError(EndCode.CONTAINER_NOT_ADOPTED)
-        try:
-            return self._container({**state, "warm": False}, [fd], channel)
-        except EngineError:
-            channel.close()
-            raise
+        connection, asked = channel.detach()
+        return fd, {**said, CHANNEL: connection, "asked": asked}, kept
 
     async def described(self, name: str) -> dict[str, Any]:
         """Return with which settings and metadata a sandbox was made. Raises `EngineError` if there is none."""
@@ -179,7 +142,7 @@ class KeptEngine(BrokerEngine):
         return rows
 
     def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> KeptContainer:
-        self._one = KeptContainer(self.path, given, pipe, channel)
+        self._one = KeptContainer(given, pipe, channel)
         return self._one
 
 
@@ -259,20 +222,21 @@ class Detached(Ownership):
             return now, now + timedelta(seconds=self.seconds)
         if missing := prepared.keys() - self.attached.prepared.keys():
             raise ConfigurationError(BrokerCode.DETACHED_NOT_PREPARED, setting=min(missing))
-        found = await self.engine.connect(self.attached.name, take=self.attached.take)
-        handshake = found.session.get("handshake")
-        session.adopt(found.fd, {**found.state, "folders": session.folders.state(), "handshake": handshake})
-        session.emit(SandboxTakenOver(age_seconds=round(found.row["age"], 3)))
+        fd, state, kept = await self.engine.connect(self.attached.name, take=self.attached.take)
+        noted, cell = kept.get("session"), kept.get("cell")  # by the owner before
+        handshake = noted.get("handshake") if isinstance(noted, dict) else None
+        session.adopt(fd, {**state, "folders": session.folders.state(), "handshake": handshake})
+        session.emit(SandboxTakenOver(age_seconds=round(kept["age"], 3)))
         await session.started()
-        if found.cell is not None:
-            self._go_on(session, cells, found.cell)
+        if isinstance(cell, dict):
+            self._go_on(session, cells, cell)
         container = self.engine.container
         if container is not None:
             self.missed = Missed(**await container.begin())
             if any(self.missed):
                 lost = f"{self.missed.messages} messages, {format_bytes(self.missed.bytes)}"
                 session.requests.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
-        return moment(-found.row["age"]), moment(found.row["left"])
+        return moment(-kept["age"]), moment(kept["left"])
 
     async def extend(self, session: Session, limit: float) -> None:
         if self.lifetime.is_new:

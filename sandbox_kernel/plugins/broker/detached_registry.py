@@ -109,7 +109,7 @@ class DetachedRegistry:
         """Return the one of that name. Raises `EngineError`: one that is not there, and one that is another's."""
         name = packets.text(said["name"], 200)
         for one in self.of(whose):
-            if one.wish.name == name and one.verdict is None and one.reason is None:
+            if one.wish.name == name and not one.is_ending:
                 return one
         raise EngineError(EndCode.DETACHED_NOT_THERE)
 

@@ -25,6 +25,7 @@ from ...core.model import ExitReason
 from ...core.tasks import Tasks
 from ...engines.abilities import Ability, Pausable, demand
 from ...engines.pipe import Pipe
+from ...session.owner_states import OwnerEvent, OwnerState, following
 from .client import packets
 from .codes import BrokerCode
 from .lease import PipeLease
@@ -261,6 +262,7 @@ class DetachedSandbox(PipeLease):
         super().__init__(container, spec, uid, 0, tasks)
         loop = asyncio.get_running_loop()
         self.wish, self.name = wish, wish.name
+        self._state = OwnerState.KEPT
         self.transcript = Transcript()
         self.noted: dict[str, Any] = {}
         """What its owner noted of the session."""
@@ -295,14 +297,6 @@ class DetachedSandbox(PipeLease):
     # --- its owner ---
 
     @property
-    def state(self) -> str:
-        return "running" if self.is_owned else "detached"
-
-    @property
-    def is_owned(self) -> bool:
-        return self._owner is not None
-
-    @property
     def left(self) -> float:
         """Seconds until it ends."""
         return max(0.0, self._end_at - self._loop.time())
@@ -320,9 +314,12 @@ class DetachedSandbox(PipeLease):
         ours, theirs = socket.socketpair()
         self.passing += 1
         owner = self._owner = OwnerLink(Pipe(ours), began=first)
+        self._state = following(self._state, OwnerEvent.CLAIM)
         self._upstream = self._tasks.hold(self._forward(owner, self._upstream), f"an owner of {self.container.id}")
-        self.is_adrift = False
         return theirs.detach()
+
+    async def adopted(self, pid: int) -> None:
+        self.pid = pid  # the sandbox stays the broker's
 
     def taken(self) -> None:
         """Tell the owner that another one takes it over."""
@@ -330,17 +327,16 @@ class DetachedSandbox(PipeLease):
         if told is not None:
             told(ExitReason(kind="taken"))
 
-    def leave(self) -> None:
-        """Go on without an owner, whose connection says so. What it wrote until now is still passed on."""
+    def lost(self) -> None:
+        """Go on without an owner, whose connection is closed. What it wrote until now is still passed on."""
         self.cast_out = lambda: None
         self._let_go()
 
-    lost = leave
-
     def _let_go(self, told: Callable[[ExitReason], None] | None = None) -> None:
         owner, self._owner, self._told = self._owner, None, told
-        self.pid, self.is_adrift = 0, True
+        self.pid = 0
         if owner is not None:
+            self._state = following(self._state, OwnerEvent.LEAVE)
             self._unsettled += 1
             owner.pipe.refuse()
             self._look_at_clock()
@@ -373,7 +369,7 @@ class DetachedSandbox(PipeLease):
             now = self._paused_at if self.paused else self._loop.time()
             elapsed = (now if self._owed else self._answered) - self._cell_began
             cell = {**cell, "elapsed": elapsed, "done": not self._owed}
-        return {"settings": self.wish.settings, "session": self.noted, "cell": cell, **self.shown()}
+        return {"session": self.noted, "cell": cell, **self.shown()}
 
     def shown(self) -> dict[str, Any]:
         """Return what a list says of it."""

@@ -1,14 +1,14 @@
 """A sandbox whose pipe a caller has: whose it is, and its end, which nobody can put off.
 
-The caller's end is the sandbox's end, by its pipe and by its connection. Between two processes of one kernel it is
-nobody's for a while, and waits for whoever has the ticket.
+The caller's end is the sandbox's end, by its pipe and by its connection. A kernel that is restarted leaves both to the
+next process, and the broker sees an owner all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import SandboxError
 from ...core.model import SandboxSample
 from ...core.tasks import Tasks
+from ...session.owner_states import OwnerEvent, OwnerState, following
 
 if TYPE_CHECKING:
     from ...core.model import ExitReason, SandboxSpec
     from ...engines.base import Lendable
-
-ADRIFT_SECONDS = 40.0
-"""How long a sandbox that its owner left waits for the next one: as long as a pipe holder and a kernel's start can
-take.
-"""
 
 
 class PipeLease:
@@ -34,20 +30,18 @@ class PipeLease:
         self.container, self.spec, self.uid, self.pid = container, spec, uid, pid
         self.name = spec.session_id
         """By which its owner knows it."""
-        self.ticket = secrets.token_hex(16)
         self.since = time.monotonic()
         self.use = SandboxSample()
         """What it was last seen to use, as far as it is known."""
         self.reason: ExitReason | None = None
         self.verdict: ExitReason | None = None
         """Why the broker ends it, if that is not its owner's wish."""
-        self.is_adrift = False
         self.introduced: dict[str, Any] | None = None
         """What its kernel said of itself before it was claimed."""
+        self._state = OwnerState.OWNED
         self._told: Callable[[ExitReason], None] | None = None
         self._tasks = tasks
         self._ending: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def disk(self) -> int:
@@ -56,7 +50,17 @@ class PipeLease:
 
     @property
     def state(self) -> str:
-        return "handed over" if self.is_adrift else "running"
+        return "running" if self.is_owned else "detached"
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether no other process may have its pipe."""
+        return self._state is not OwnerState.KEPT
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has no next owner any more."""
+        return self._state in {OwnerState.ENDING, OwnerState.ENDED}
 
     def watch(self, ended: Callable[[PipeLease], None]) -> None:
         """Call `ended` once it is gone, whatever ended it."""
@@ -64,9 +68,7 @@ class PipeLease:
 
     def belongs_to(self, told: Callable[[ExitReason], None], pid: int) -> None:
         """Have a connection for its owner, which is told of the end."""
-        self._told, self.pid, self.is_adrift = told, pid, False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._told, self.pid = told, pid
         if self.reason is not None:
             told(self.reason)
 
@@ -74,10 +76,10 @@ class PipeLease:
         """Note that its owner is gone without a word."""
         self.end()
 
-    def leave(self) -> None:
-        """Wait for the next owner, for a while."""
-        self._told, self.is_adrift = None, True
-        self._timer = asyncio.get_running_loop().call_later(ADRIFT_SECONDS, self.end)
+    async def adopted(self, pid: int) -> None:
+        """Note that another process of its owner's has it. Raises `EngineError` when it is gone."""
+        await self.container.owned_by(pid or os.getpid())
+        self._state, self.pid = following(self._state, OwnerEvent.CLAIM), pid
 
     def end(self) -> None:
         """End it; nobody waits."""
@@ -90,6 +92,7 @@ class PipeLease:
         self._end_alone()
 
     def _end_alone(self) -> None:
+        self._state = following(self._state, OwnerEvent.END)
         self._tasks.start(self._killed(), f"killing {self.container.id}")
 
     async def _killed(self) -> None:
@@ -106,13 +109,12 @@ class PipeLease:
         try:
             reason = await self.container.wait()
             self.reason = self.verdict or reason
+            self._state = following(self._state, OwnerEvent.GONE)
             if self._told is not None:
                 self._told(self.reason)
             with contextlib.suppress(SandboxError):
                 await self.kill()  # what it leaves behind
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
             self.over()
             ended(self)
 

@@ -235,9 +235,6 @@ class BubblewrapEngine:
             pipe.close()
             raise
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Do nothing: whose a sandbox is, is seen by who has its pipe."""
-
     async def reap(self) -> int:
         """End sandboxes whose pipe has no owner, and that their reaper did not end; return how many.
 

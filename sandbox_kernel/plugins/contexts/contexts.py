@@ -19,7 +19,6 @@ from ...core.events import SessionEvent
 from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
 from ...core.tasks import Tasks, noted_in
 from ...engines.base import Container
-from ...engines.shipping import nested_config
 from ...sdk.cell_request import CellFront
 from ...sdk.instance import Instance
 from ...sdk.values import Context
@@ -51,17 +50,9 @@ class NestedEngine:
         self._folder = folder
 
     async def start(self, spec: SandboxSpec) -> Container:
-        """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
-        await self._session.started()
-        link = self._session.link
-        if link is None:
-            raise self._session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
-        return await link.nested.open(nested_config(spec, self._folder))
+        return await self._session.nested(spec, self._folder)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
-        raise NotImplementedError("a context ends with the process that made it")
-
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
         raise NotImplementedError("a context ends with the process that made it")
 
     async def reap(self) -> int:

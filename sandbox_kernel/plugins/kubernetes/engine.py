@@ -61,9 +61,6 @@ class KubernetesEngine:
     async def adopt(self, fd: int, state: dict[str, Any]) -> PodContainer:
         raise not_adopted()
 
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Do nothing: this process moves a pod's pipe, whoever has its other end, and the pod ends with either."""
-
     async def reap(self) -> int:
         """Delete pods that have ended, and those whose owner was a process of this host that is dead."""
         async with self._cluster() as cluster:

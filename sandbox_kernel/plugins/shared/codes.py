@@ -17,4 +17,3 @@ class SharedCode(Code):
         "Leave out network, secrets, packages, tools and monitor, or use another engine.",
     )
     SHARED_NOT_STARTED = "failure", "the owner of the shared sandbox {name!r} does not answer: {why}", _END
-    SHARED_NOT_OURS = "failure", "the folder {folder} is not this user's alone", "Remove it."

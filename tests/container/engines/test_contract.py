@@ -356,10 +356,10 @@ async def test_more_cpus_than_the_machine_has_are_no_error(launch: Launch, under
 PIPE_HOLDER = """
 import socket, sys
 with socket.socket(fileno=int(sys.argv[1])) as way:
-    state, (fd,), _, _ = socket.recv_fds(way, 65536, 1)
+    state, fds, _, _ = socket.recv_fds(way, 65536, 3)
     way.sendall(b"mine")
     way.recv(1)
-    socket.send_fds(way, [state], [fd])
+    socket.send_fds(way, [state], fds)
 """
 
 
@@ -377,15 +377,15 @@ async def test_another_process_keeps_it_and_a_third_adopts_it(
         )
         await container.send(b"unread\n")
         given = await given_away(container)
-        await engine.pass_on(given.state, pipe_holder.pid)
-        socket.send_fds(mine, [json.dumps(given.state).encode()], [given.fd])
+        socket.send_fds(mine, [json.dumps(given.state).encode()], [given.fd, *given.beside.values()])
         assert await asyncio.to_thread(mine.recv, 4) == b"mine"
-        os.close(given.fd)
+        given.close()
         assert len(await under_test.left(spec.session_id)) == 1
         mine.sendall(b"x")
-        state, (fd,), _, _ = await asyncio.to_thread(socket.recv_fds, mine, 65536, 1)
+        state, (fd, *beside), _, _ = await asyncio.to_thread(socket.recv_fds, mine, 65536, 3)
         await pipe_holder.wait()
-    adopted = await under_test.make().adopt(fd, json.loads(state))
+    named = dict(zip(given.beside, beside, strict=True))
+    adopted = await under_test.make().adopt(fd, {**json.loads(state), **named})
     try:
         assert await receive_line(adopted) == b"unread\n"
         await adopted.send(b"still there\n")
@@ -402,7 +402,7 @@ async def test_what_was_given_away_ends_with_whoever_has_it(
     spec = under_test.spec()
     swept(spec.session_id)
     container = await under_test.make().start(spec)
-    os.close((await given_away(container)).fd)
+    (await given_away(container)).close()
     await gone(under_test, spec.session_id)
 
 

@@ -481,7 +481,7 @@ async def test_a_container_s_name_says_whose_it_is(engine: DockerEngine, start: 
     """Before it is given away, and after it was adopted."""
     spec = make_spec()
     container = await start(spec)
-    await engine.pass_on({"id": container.id, "session": spec.session_id}, os.getppid())
+    await container.owned_by(os.getppid())
     (row,) = [row for row in await engine.list() if row.session == spec.session_id]
     assert (row.owner_pid, row.owner_alive, row.state) == (os.getppid(), True, "running")
     given = container.detach()

@@ -30,7 +30,7 @@ from sandbox_kernel.config.table import LIMITS_OF_A_SANDBOX
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.engines.select import make_own_engine
-from sandbox_kernel.plugins.broker import create_request, lease
+from sandbox_kernel.plugins.broker import create_request
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
 from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
@@ -156,8 +156,6 @@ def shared(*options: str) -> Daemon:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    if options.adrift is not None:
-        lease.ADRIFT_SECONDS = options.adrift
     sock, _lock = bound(options.path, for_all=options.for_all)
     engine = make_own_engine(Settings(engine=options.engine))
     ceiling = Ceiling(own=True, limits="best-effort", sessions=options.sessions, detached=options.detached)
@@ -196,7 +194,6 @@ def main() -> None:
     parser.add_argument("--detached", type=int, default=16)
     parser.add_argument("--file", type=Path)
     parser.add_argument("--state", default="/nonexistent", help="a folder for volumes")
-    parser.add_argument("--adrift", type=float, help="seconds that a sandbox waits for its next owner")
     asyncio.run(serve(parser.parse_args()))
 
 

@@ -8,13 +8,13 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.engines.base import Handover
 from sandbox_kernel.kernel import handover, pipe_holder
 from sandbox_kernel.kernel.kept_ports import NO_PORTS, open_ports
 from sandbox_kernel.session.session import Session
@@ -33,7 +33,7 @@ class Parting:
         self.pipe_holder = 0
 
     async def park(self) -> Any:
-        return SimpleNamespace(fd=self._write, state={"name": "a container"})
+        return Handover(self._write, {"name": "a container"})
 
     @property
     def is_held(self) -> bool:
@@ -84,7 +84,7 @@ def test_the_way_out_goes_from_process_to_process_in_memory(place: pipe_holder.M
     assert left is not None
     assert (left.container, left.plugins) == ({"name": "a container"}, {"key": KEY})
     assert old.is_held
-    os.close(left.fd)
+    left.close()
     os.close(old.read)
 
 
@@ -160,7 +160,7 @@ def test_who_knocks_between_two_processes_waits_at_an_open_port(
         with socket.socket(fileno=left.ports["shell"]) as door, door.accept()[0] as client:
             client.sendall(b"come in")
             assert knocking.recv(100) == b"come in"
-        os.close(left.fd)
+        os.close(left.files[handover.PIPE])
 
 
 def port_is_free(address: tuple[str, int]) -> bool:

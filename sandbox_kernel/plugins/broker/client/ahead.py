@@ -10,7 +10,7 @@ from ....core.errors import EngineError
 from ....core.model import SandboxSpec
 from ..codes import BrokerCode
 from . import packets
-from .listener_trust import peer, require_own_ground
+from .listener_trust import connected
 
 SEND_SECONDS = 1.0
 """For a broker to take a request in; one that is slower is asked again by those who can wait."""
@@ -38,11 +38,8 @@ class PendingCreate:
 
 def ask_ahead(path: str, spec: SandboxSpec) -> PendingCreate:
     """Ask the broker at `path` for a sandbox. Raises OSError if that cannot be done at once, and `EngineError`."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    sock.settimeout(SEND_SECONDS)
+    sock = connected(path, SEND_SECONDS)
     try:
-        sock.connect(path)
-        require_own_ground(path, peer(sock).uid)
         sock.send(packets.packed({"op": "start", "n": NUMBER, **packets.request(spec), "spec": asked(spec)}))
         sock.setblocking(False)
     except BaseException:

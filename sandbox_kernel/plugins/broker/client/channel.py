@@ -67,12 +67,14 @@ class BrokerChannel:
         sock: socket.socket,
         heard: Callable[[dict[str, Any]], None] = lambda said: None,
         lost: Callable[[], None] = lambda: None,
+        asked: int = 0,
     ) -> None:
+        """`asked` is the number of the last request on it: an answer to another process's may be on its way."""
         self.heard, self.lost = heard, lost
         self._socket = sock
         self._loop = asyncio.get_running_loop()
         self._asked: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
-        self._number = 0
+        self._number = asked
         self._loop.add_reader(sock.fileno(), self._hear)
         _open.add(self)
 
@@ -121,14 +123,18 @@ class BrokerChannel:
 
     def close(self) -> None:
         """Close it; works without a loop, too."""
-        if not self.is_open:
-            return
+        if self.is_open:
+            os.close(self.detach()[0])
+
+    def detach(self) -> tuple[int, int]:
+        """Give the connection away, and the number of the last request; nothing is heard here any more."""
         if not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
+        fd = self._socket.detach()
         for future in self._asked.values():
             if not future.done() and not self._loop.is_closed():
                 future.set_exception(EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, "the broker is gone"))
+        return fd, self._number
 
     def abandon(self) -> None:
         """Close this process's file descriptor and nothing else; the loop is another process's."""
@@ -187,18 +193,21 @@ START_SECONDS = 15.0
 NOBODY_THERE = {errno.ENOENT, errno.ECONNREFUSED}
 
 
-async def connect_or_start(path: str) -> socket.socket:
-    """Return a connection to the user's own broker at `path`, which is started if nobody listens.
+async def connect_or_start(path: str, module: str, *arguments: str) -> socket.socket:
+    """Return a connection to a broker of this user's at `path`, which is started if nobody listens, by a module.
 
-    It outlives this process, and ends when it was unused for half an hour. If two processes start one at a time, one of
-    them listens and the other ends. Raises `EngineUnavailable`.
+    It outlives this process, and ends when nobody uses it. If two processes start one at a time, one of them listens
+    and the other ends. Raises `EngineUnavailable`.
     """
     try:
         return await connect(path)
     except EngineUnavailable as error:
         if getattr(error.__cause__, "errno", None) not in NOBODY_THERE:
             raise
-    await asyncio.to_thread(_start, path)
+    try:
+        await asyncio.to_thread(start_apart, module, *arguments, seconds=START_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -208,10 +217,3 @@ async def connect_or_start(path: str) -> socket.socket:
                 words = "the broker that was started does not answer: see what `sandbox-kernel broker` says"
                 raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, words) from error
         await asyncio.sleep(PAUSE)
-
-
-def _start(path: str) -> None:
-    try:
-        start_apart("sandbox_kernel", "broker", "--socket", path, seconds=START_SECONDS)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise EngineUnavailable(BrokerCode.BROKER_UNAVAILABLE, f"no broker can be started: {error}") from error

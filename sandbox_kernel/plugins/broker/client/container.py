@@ -31,8 +31,11 @@ KILL_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
 """More than any engine takes to say that it cannot."""
 LAST_WORDS_SECONDS = 0.5
+CHANNEL = "channel"
+"""In what is handed over, the connection to the broker."""
 OF_KEPT = ("taken", "expired", "flooded", "broker_ended")
-KINDS = ("exited", "out_of_memory", "out_of_processes", "out_of_scratch", "killed", "engine_lost", *OF_KEPT)
+OF_SHARED = ("nested_ended",)
+KINDS = ("exited", "out_of_memory", "out_of_processes", "out_of_scratch", "killed", "engine_lost", *OF_KEPT, *OF_SHARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,7 @@ class Given:
     """What a broker said of a sandbox that it handed over."""
 
     id: str
-    session: str
     uid: int
-    ticket: str
-    """By which another process of this user takes it over."""
     nonce: str | None = None
     """What a warm one has to repeat."""
     held: bool = False
@@ -60,14 +60,11 @@ class Given:
         uid = said["uid"]
         if type(uid) is not int or not low <= uid < high:
             raise ValueError(f"a sandbox must not run as uid {uid!r}")
-        names = [said[name] for name in ("id", "session", "ticket")]
-        if not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
-            raise ValueError("no names")
+        if not isinstance(identity := said["id"], str) or not 0 < len(identity) <= 200:
+            raise ValueError("no name")
         return cls(
-            names[0],
-            names[1],
+            identity,
             uid,
-            names[2],
             secrets.token_hex(16) if said.get("warm") is True else None,
             said.get("held") is True,
             said["introduced"] if isinstance(said.get("introduced"), Mapping) else None,
@@ -78,7 +75,7 @@ class Given:
 class BrokerContainer(OverPipe):
     """A running sandbox. Made by `BrokerEngine.start` and `BrokerEngine.adopt` only."""
 
-    def __init__(self, path: str, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> None:
+    def __init__(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> None:
         """Without a `channel`, its broker is gone."""
         self.id = given.id
         self.image_id: str | None = None
@@ -86,7 +83,6 @@ class BrokerContainer(OverPipe):
         self.is_warm = given.nonce is not None
         self.introduced = given.introduced
         self.paused = False
-        self._path = path
         self._given = given
         self._pipe = pipe
         self._channel = channel
@@ -202,24 +198,16 @@ class BrokerContainer(OverPipe):
         demand(await self.compare(report, spec))
 
     def detach(self) -> Handover:
-        """Give the pipe away; the broker keeps the sandbox for whoever has the ticket, for a while."""
+        """Give the pipe away, and the connection to the broker: it sees an owner all the time."""
         channel, self._channel = self._channel, None
-        if channel is not None:
-            with contextlib.suppress(EngineError):
-                channel.tell("leave")
-            channel.close()
         fd, pipe = self._pipe.detach()
         given = self._given
-        state = {
-            "broker": self._path,
-            "id": given.id,
-            "session": given.session,
-            "uid": given.uid,
-            "ticket": given.ticket,
-            "held": self.held,
-            "pipe": pipe,
-        }
-        return Handover(fd, state)
+        own = {"id": given.id, "uid": given.uid, "held": self.held, "abilities": sorted(given.abilities)}
+        state = {**own, "pipe": pipe}
+        if channel is None or not channel.is_open:
+            return Handover(fd, state)
+        connection, asked = channel.detach()
+        return Handover(fd, {**state, "asked": asked}, {CHANNEL: connection})
 
     def _hear(self, said: dict[str, Any]) -> None:
         if said.get("op") != "ended" or said.get("kind") not in KINDS:

@@ -21,7 +21,7 @@ from ..codes import BrokerCode
 from . import packets
 from .ahead import PendingCreate, asked
 from .channel import BrokerChannel, connect
-from .container import BrokerContainer, Given
+from .container import CHANNEL, BrokerContainer, Given
 from .listener_trust import is_own, path_of
 
 if TYPE_CHECKING:
@@ -79,21 +79,22 @@ class BrokerEngine:
         return container
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> BrokerContainer:
+        channel: BrokerChannel | None = None
         try:
+            if CHANNEL in state:
+                channel = BrokerChannel(socket.socket(fileno=state[CHANNEL]), asked=int(state["asked"]))
             given = Given.read({**state, "warm": False})
             pipe = Pipe.attach(fd, state["pipe"], _stream(state["pipe"]))
         except (LookupError, TypeError, ValueError, OSError) as error:
+            if channel is not None:
+                channel.close()
             raise EngineError(
                 EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
             ) from error
-        channel: BrokerChannel | None = None
         try:
-            channel = BrokerChannel(await connect(self.path))
-            await channel.ask("adopt", ticket=given.ticket)
-        except EngineError:
-            # Its broker is another one by now, or none: the sandbox is this process's all the same.
             if channel is not None:
-                channel.close()
+                await channel.ask("adopt")
+        except EngineError:  # its broker is gone: the sandbox is this process's all the same
             channel = None
         except BaseException:
             pipe.close()
@@ -101,10 +102,6 @@ class BrokerEngine:
                 channel.close()
             raise
         return self._made(given, pipe, channel)
-
-    async def pass_on(self, state: dict[str, Any], owner_pid: int) -> None:
-        """Note for `reap` that a parked sandbox now belongs to another process; a broker that is gone cannot."""
-        await self._query("pass_on", ticket=str(state["ticket"]), pid=owner_pid)
 
     async def reap(self) -> int:
         said = await self._query("reap", seconds=REAP_SECONDS)
@@ -171,7 +168,7 @@ class BrokerEngine:
             return await connect(self.path)
         from .channel import connect_or_start
 
-        return await connect_or_start(self.path)
+        return await connect_or_start(self.path, "sandbox_kernel", "broker", "--socket", self.path)
 
     async def _query(self, op: str, **fields: Any) -> dict[str, Any]:
         channel = BrokerChannel(await connect(self.path))
@@ -194,7 +191,7 @@ class BrokerEngine:
         return self._made(given, pipe, channel)
 
     def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> BrokerContainer:
-        return BrokerContainer(self.path, given, pipe, channel)
+        return BrokerContainer(given, pipe, channel)
 
     async def list(self) -> tuple[Listed, ...]:
         from ....engines.inspectable import Listed

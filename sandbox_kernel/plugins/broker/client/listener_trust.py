@@ -39,6 +39,19 @@ def peer(sock: socket.socket) -> Peer:
     return Peer(*CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)))
 
 
+def connected(path: str, seconds: float) -> socket.socket:
+    """Return a connection to who listens at `path` and may be believed. Raises OSError and `EngineUnavailable`."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        sock.settimeout(seconds)
+        sock.connect(path)
+        require_own_ground(path, peer(sock).uid)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
 def others() -> list[str]:
     """Return where brokers of this user's listen that other installations started, and that are not taken."""
     begin, end = broker_sockets.FILE.split("{}")
@@ -63,13 +76,10 @@ def operators_answers() -> bool:
     """Return whether the operator's broker takes connections of this user."""
     if not os.path.lexists(broker_sockets.OPERATORS):
         return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(ANSWER_SECONDS)
-        try:
-            sock.connect(broker_sockets.OPERATORS)
-            require_own_ground(broker_sockets.OPERATORS, peer(sock).uid)
-        except (OSError, EngineUnavailable):
-            return False
+    try:
+        connected(broker_sockets.OPERATORS, ANSWER_SECONDS).close()
+    except (OSError, EngineUnavailable):
+        return False
     return True
 
 
@@ -99,17 +109,13 @@ def _asked(path: str) -> dict[str, Any] | None:
     """Return what a broker of this user's own says of itself, None if none that may be believed does at once."""
     from . import packets
 
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(OWN_SECONDS)
-        try:
-            sock.connect(path)
-            uid = peer(sock).uid
-            require_own_ground(path, uid)
+    try:
+        with connected(path, OWN_SECONDS) as sock:
             sock.send(packets.packed({"op": "status", "n": 1}))
             said = packets.unpacked(sock.recv(packets.MAX_BYTES))
-        except (OSError, ValueError, EngineUnavailable):
-            return None
-    return said if uid == os.geteuid() else None
+            return said if peer(sock).uid == os.geteuid() else None
+    except (OSError, ValueError, EngineUnavailable):
+        return None
 
 
 def require_own_ground(path: str, uid: int) -> None:

@@ -39,7 +39,7 @@ from ..codes import BrokerCode
 
 MAX_BYTES = 128 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
-VERSION = 8
+VERSION = 9
 
 KEEP = b'"op": "keep"'
 """By which a broker knows an owner's note of a session on its way to the sandbox, where it never arrives."""

@@ -291,6 +291,17 @@ def test_a_kernel_keeps_its_files_over_a_restart_and_leaves_nothing(
     asyncio.run(until_gone([after.container]))
 
 
+async def test_what_was_handed_over_can_be_paused_as_before(engine: BrokerEngine) -> None:
+    given = (await engine.start(spec())).detach()
+    adopted = await engine.adopt(given.fd, {**given.state, **given.beside})
+    try:
+        await adopted.pause()
+        assert adopted.paused
+        await adopted.resume()
+    finally:
+        await adopted.kill()
+
+
 async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,10 +401,7 @@ async def test_garbage_is_hung_up_on_and_nobody_else_notices(daemon: Daemon, eng
         {"protocol": 99},
         {"op": "look"},
         {"op": "kill"},
-        {"op": "adopt", "ticket": "x"},
-        {"op": "adopt", "ticket": ["x"]},
         {"op": "adopt"},
-        {"op": "pass_on", "ticket": "x", "pid": 1},
         {"op": "image", "image": 3},
     ],
 )
@@ -404,7 +412,6 @@ async def test_an_improper_request_is_answered_with_a_refusal(daemon: Daemon, sa
         assert answer["refused"]["code"] in {
             "broker-improper",
             "broker-other-version",
-            "container-not-adopted",
             "image-missing",
         }
 
@@ -476,18 +483,19 @@ async def test_a_caller_that_keeps_the_pipe_and_hangs_up_has_no_sandbox(daemon: 
     await until_unused(engine)
 
 
-async def test_nobody_adopts_a_sandbox_that_has_an_owner(daemon: Daemon) -> None:
+async def test_a_sandbox_is_adopted_by_who_was_given_its_connection_alone(daemon: Daemon) -> None:
     sock, said, fd = await started(daemon)
     with sock, connected(daemon.path) as other:
-        other.send(json.dumps({"op": "adopt", "n": 1, "ticket": said["ticket"]}).encode())
+        other.send(json.dumps({"op": "adopt", "n": 1, "container": said["id"]}).encode())
         answer = json.loads(await asyncio.to_thread(other.recv, 9999))
-        assert answer["refused"]["code"] == "container-not-adopted"
-        sock.send(b'{"op": "leave"}')  # the control: once its owner has left it, whoever has the ticket may
-        async with within(10):
-            while "refused" in answer:
-                other.send(json.dumps({"op": "adopt", "n": 2, "ticket": said["ticket"]}).encode())
-                answer = json.loads(await asyncio.to_thread(other.recv, 9999))
-        assert answer["id"] == said["id"]
+        assert answer["refused"]["code"] == "broker-improper"
+        code = """import os; os.write(0, b'{"op": "adopt", "n": 2}'); print(os.read(0, 9999).decode())"""
+        sock.setblocking(True)
+        command = [sys.executable, "-c", code]
+        given = await asyncio.create_subprocess_exec(*command, stdin=sock.fileno(), stdout=subprocess.PIPE)
+        assert json.loads((await given.communicate())[0]) == {"n": 2}
+        [row] = [row for row in await daemon.engine().list() if row.container == said["id"]]
+        assert row.owner_pid == given.pid != os.getpid()
     os.close(fd)
     await until_gone([said["id"]])
 
@@ -542,18 +550,16 @@ async def as_nobody(daemon: Daemon, *said: dict[str, Any]) -> list[dict[str, Any
 async def test_another_user_sees_ends_and_takes_no_sandbox_of_this_one(for_all: Daemon) -> None:
     sock, said, fd = await started(for_all)
     with sock:
-        sock.send(b'{"op": "leave"}')
-        rows, adopted, named, image, one, other = await as_nobody(
+        rows, adopted, image, one, other = await as_nobody(
             for_all,
             {"op": "list"},
-            {"op": "adopt", "ticket": said["ticket"]},
-            {"op": "pass_on", "ticket": said["ticket"], "pid": 1},
+            {"op": "adopt", "container": said["id"]},
             {"op": "image", "image": "sandbox-kernel:data"},
             json.loads(asking()),
             json.loads(asking(spec={**packets.asked(spec()), "image": "sandbox-kernel:data"})),
         )
         assert rows["rows"] == []
-        assert adopted["refused"]["code"] == named["refused"]["code"] == "container-not-adopted"
+        assert adopted["refused"]["code"] == "broker-improper"
         assert image["refused"]["code"] == "image-missing"
         assert one["id"] != said["id"]  # the control: it has one of its own, under its own ceiling
         assert other["refused"]["code"] == "broker-denied"

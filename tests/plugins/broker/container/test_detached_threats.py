@@ -422,7 +422,7 @@ def owner_of_another_user(daemon: Daemon, said: dict[str, Any]) -> Any:
 
 
 async def test_a_default_sandbox_is_nobody_s_to_take(daemon: Daemon) -> None:
-    """Neither by its own id nor by the broker's, nor by the ticket of one that is kept."""
+    """Neither by its own id nor by the broker's."""
     sandbox = await AsyncSandbox.create(engine=daemon.address, image=IMAGE)
     try:
         [row] = await daemon.engine().list()

@@ -201,7 +201,7 @@ def test_a_refusal_that_cannot_be_read_is_an_error_of_the_broker_s(said: object)
 
 @each("uid", [0, 1000, -5, "300000001", None, 2_000_000_000, True])
 def test_a_sandbox_under_a_user_s_own_number_is_not_taken(uid: object) -> None:
-    said = {"id": "a", "session": "b", "ticket": "c", "uid": uid}
+    said = {"id": "a", "session": "b", "uid": uid}
     with pytest.raises(ValueError, match="uid"):
         Given.read(said)
 

@@ -96,7 +96,7 @@ async def test_a_connection_with_a_question_under_way_is_not_ended_for_another_t
         {"op": "connect", "n": 1, "name": "0" * 32, "take": False},
         {"op": "start", "n": 1},
         {"op": "start", "n": 1, "protocol": packets.VERSION, "spec": {}, "agent": ""},
-        {"op": "leave"},
+        {"op": "adopt", "n": 1},
     ],
     ids=lambda said: f"{said['op']}-{len(said)}",
 )

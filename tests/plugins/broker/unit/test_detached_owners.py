@@ -71,7 +71,7 @@ def a_kept(broker: Broker, tasks: Tasks, container: Deaf | None = None) -> tuple
     container = container or Deaf()
     wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}", prepared={})
     kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
-    broker.lent[kept.ticket] = kept
+    broker.lent[kept.spec.session_id] = kept
     return kept, container
 
 
@@ -104,8 +104,8 @@ def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
 
 def told_of(broker: Broker, kept: DetachedSandbox) -> bytes:
     """Return the answer to the next owner, as a packet. Raises `EngineError` if it does not fit into one."""
-    answer = {"id": "x" * 200, "session": "x" * 200, "uid": 1 << 31, "ticket": "x" * 32, "held": True}
-    return packets.packed({**answer, "pipe": packets.PLAIN, "kept": {**kept.told(), "own": True}, "n": 1})
+    answer = {"id": "x" * 200, "session": "x" * 200, "uid": 1 << 31, "held": True}
+    return packets.packed({**answer, "pipe": packets.PLAIN, "kept": kept.told(), "n": 1})
 
 
 @each("letter", ["x", '"', "\n", "\x01", "\x7f", "é", "€", "\U0001f600"])
@@ -229,7 +229,7 @@ def test_a_connection_whose_pipe_is_closed_is_none_of_the_next_owner_s() -> None
         second = broker.keeping.free({"name": NAME, "take": False}, ME).open()
         assert cast_out == ["first"]
         kept.cast_out = lambda: cast_out.append("second")
-        kept.leave()  # and whoever says that it leaves has no part in it any more
+        kept.lost()  # and whoever says that it leaves has no part in it any more
         third = kept.open()
         assert cast_out == ["first"]
         await container.kill()
@@ -272,7 +272,7 @@ def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> N
                 await say(kind, b"of the first")
             assert await next_frames(first, 2) == [(wire.STREAM, b"of the first"), (wire.NESTED, b"of the first")]
             first.sendall(b"".join(wire.encode(wire.STREAM, [b"last word"])))
-            kept.leave()
+            kept.lost()
         assert await next_frames(inside, 2) == [(wire.STREAM, b"last word"), ended]
         with socket.socket(fileno=kept.open()) as second:
             unread = kept._paced  # noqa: SLF001 (it is read slowly, however much of it comes)
@@ -341,7 +341,7 @@ def test_an_owner_that_is_gone_while_it_pauses_leaves_no_sandbox_frozen_unseen(*
         pausing = asyncio.ensure_future(kept.pause())
         await frozen.begun.wait()
         pausing.cancel()
-        kept.leave()
+        kept.lost()
         if taken:
             fds.append(kept.open())
         frozen.may.set()
@@ -389,7 +389,7 @@ def test_an_owner_that_stands_still_holds_nobody_up(*, left: bool) -> None:
             await filled(sock, wire.SHELL)
         rest = await filled(container.inside, wire.IOPUB)
         if left:
-            kept.leave()
+            kept.lost()
         else:
             fds.append(broker.keeping.free({"name": NAME, "take": True}, ME).open())
         async with within(10):

@@ -104,7 +104,7 @@ def rests(pid: int) -> bool:
 
 def test_a_pipe_holder_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -> None:
     """Else a restart of a kernel on a busy machine would end its sandbox."""
-    sock = Scarce(socket.AF_UNIX)
+    sock = Scarce(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.bind(str(tmp_path / "socket"))
     sock.listen()
     sock.fails = errno.ENFILE
@@ -116,15 +116,18 @@ def test_a_pipe_holder_without_room_gives_what_it_has_to_who_waited(tmp_path: Pa
 
     with (
         sock,
-        socket.socket(socket.AF_UNIX) as peer,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer,
         pytest.MonkeyPatch.context() as patch,
         Path(os.devnull).open() as file,
     ):
         patch.setattr(time, "sleep", sleep)
         peer.connect(str(tmp_path / "socket"))
-        assert pipe_holder.keep(sock, file.fileno(), b"{}", WAIT)
-        _, fds, _, _ = socket.recv_fds(peer, 4, 1)
-        os.close(fds[0])
+        peer.send(pipe_holder.CLAIM)
+        assert pipe_holder.keep(sock, file.fileno(), {"pipe": file.fileno()}, WAIT)
+        names, fds, _, _ = socket.recv_fds(peer, 100, 2)
+        assert (names, len(fds)) == (b'["pipe"]', 2)
+        for fd in fds:
+            os.close(fd)
     assert len(slept) == 1
 
 

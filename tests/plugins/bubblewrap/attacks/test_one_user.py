@@ -395,8 +395,17 @@ def kept(folder: Path) -> None:
     meeting = pipe_holder.place(str(folder / "kernel.json"), "key")
     listener, path = pipe_holder.listen(meeting)
     read, write = os.pipe()
+    state = (folder / "state").open("w+b", buffering=0)
+    state.write(b"{}")
     left = []
-    thread = threading.Thread(target=lambda: left.append(pipe_holder.keep(listener, read, b"{}", 10)))
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as the process of a pipe holder has it
+
+    def keep() -> None:
+        left.append(pipe_holder.keep(listener, state.fileno(), {"pipe": read}, 10))
+
+    thread = threading.Thread(target=keep)
     thread.start()
     try:
         found = pipe_holder.collect(meeting)
@@ -404,8 +413,9 @@ def kept(folder: Path) -> None:
         thread.join()
         listener.close()
         pipe_holder.forget(path)
+        state.close()
         os.close(read)
         os.close(write)
     assert left == [True]
     assert found is not None
-    os.close(found[0])
+    os.close(found[0]["pipe"])

@@ -18,7 +18,7 @@ from sandbox_kernel.plugins.mcp import tool_descriptions
 from sandbox_kernel.plugins.mcp.clients import ServerLimits
 from sandbox_kernel.plugins.qemu.codes import SnapshotCode
 from sandbox_kernel.plugins.qemu.snapshots import facts
-from sandbox_kernel.plugins.shared import meeting_point
+from sandbox_kernel.plugins.shared import place
 from sandbox_kernel.session.handshake import KernelHandshake
 from tests.support.cases import each
 from tests.support.remedies import in_shell, only
@@ -58,7 +58,7 @@ def test_a_kernel_says_in_its_banner_which_data_it_has(tmp_path: Path) -> None:
 
 def test_kernels_share_a_sandbox_only_with_the_same_data() -> None:
     made = [
-        meeting_point.digest(meeting_point.described(from_keywords(datasets=datasets), "docker"))
+        place.digest(place.described(from_keywords(datasets=datasets), "docker"))
         for datasets in ({"a": "/srv/a"}, {"a": "/srv/a"}, {"a": "/srv/b"}, {})
     ]
     assert made[0] == made[1]

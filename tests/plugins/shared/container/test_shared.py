@@ -24,8 +24,9 @@ from sandbox_kernel import ConfigurationError, EngineError, Sandbox
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.engines.select import beneath, make_own_engine
-from sandbox_kernel.plugins.shared import meeting_point
+from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.shared.codes import SharedCode
+from sandbox_kernel.plugins.shared.place import socket_of
 
 ENGINE = "shared:///tests"
 
@@ -40,7 +41,7 @@ def _folders() -> Iterator[list[Path]]:
         while owners(folder):
             assert time.monotonic() < until, "its owner outlives the kernels"
             time.sleep(0.05)
-        assert list((folder / "own").glob("shared/*")) == []
+        assert list((folder / "own").glob("shared/*.sock")) == []
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +149,8 @@ def test_a_socket_of_another_folder_owner_is_not_believed(folder: Path, image: s
         folder.chmod(0o777)
         with pytest.raises(EngineError) as caught:
             joined(image).start()
-        assert caught.value.code is SharedCode.SHARED_NOT_OURS
+        assert caught.value.code is SharedCode.SHARED_NOT_STARTED
+        assert "others may write in the folder" in str(caught.value)
         folder.chmod(0o700)
 
 
@@ -204,23 +206,32 @@ def test_kernels_of_several_languages_that_join_have_names_of_their_own(image: s
     assert found == {"sandbox-shared-both": python, "sandbox-shared-both-bash": bash}
 
 
-HOSTILE = [b"", b"{", b"[]\n", b'{"digest": 1}\n', b'{"digest": "x", "config": {}}\n', b"x" * (1 << 21)]
+START = {"op": "start", "n": 1, "protocol": packets.VERSION, "agent": ""}
+SPECS: tuple[object, ...] = (None, [], {}, {"shared": "x"}, {"shared": []})
+HOSTILE = [
+    b"",
+    b"{",
+    b"[]",
+    b'{"digest": 1}',
+    json.dumps(START).encode(),
+    *(json.dumps({**START, "spec": spec}).encode() for spec in SPECS),
+    *(json.dumps({"op": op, "n": 1}).encode() for op in ("look", "kill", "list", "image", "reap", "info")),
+    b"x" * packets.MAX_BYTES,
+]
 
 
 def test_what_is_no_request_gets_no_kernel(image: str) -> None:
     with joined(image) as one:
-        path = meeting_point.meeting_point(ENGINE).socket
+        path = socket_of(ENGINE)
         for said in HOSTILE:
-            with socket.socket(socket.AF_UNIX) as sock:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
                 sock.settimeout(30)
                 sock.connect(str(path))
-                try:
-                    sock.sendall(said)
-                    sock.shutdown(socket.SHUT_WR)
-                    answer = sock.recv(1 << 16)
-                except OSError:
-                    answer = b""
-            assert not answer or json.loads(answer)["ok"] is False, said[:12]
+                sock.send(said)
+                sock.shutdown(socket.SHUT_WR)
+                answer, fds, _, _ = socket.recv_fds(sock, packets.MAX_BYTES, 4)
+            assert not fds
+            assert not answer or json.loads(answer).keys() & {"refused", "rows", "info", "count"}, said[:12]
             assert one.run_code("6 * 7").text == "42", said[:12]
 
 
@@ -242,7 +253,7 @@ def test_a_kernel_of_a_notebook_joins_by_its_kernelspec(image: str, tmp_path: Pa
         assert said(other, "print(word)") == "other\n"
     place = Path(NOT_OF_TESTS(), "shared")
     until = time.monotonic() + 30
-    while list(place.glob(f"{name}-*")):
+    while list(place.glob(f"{name}-*.sock")):
         assert time.monotonic() < until, "its owner outlives the kernels"
         time.sleep(0.05)
 
