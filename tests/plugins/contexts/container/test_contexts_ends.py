@@ -11,6 +11,7 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, SandboxClosed, SandboxPaused, Tool, Tools
 from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.session import pauses
 from sandbox_kernel.session.lifecycle import Lifecycle
 from tests.support.patience import within
 
@@ -137,7 +138,8 @@ async def test_a_paused_sandbox_ends_at_once_with_its_contexts(image: str) -> No
         assert (await running).error.code == EndCode.SANDBOX_ENDED_BY_OWNER.code
 
 
-async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str) -> None:
+async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "CALM_SECONDS", 2.0)
     async with AsyncSandbox(image=image, interrupt_grace=30) as sandbox:
         made = await sandbox.create_context()
         deaf = await printing(sandbox, made, DEAF, timeout=0.2)
