@@ -160,7 +160,10 @@ def main() -> None:
     given = parser.parse_args()
     folders = [str(one.relative_to(ROOT)) for one in [ROOT / "tests/unit", *ROOT.glob("tests/plugins/*/unit")]]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        print(run(Path(folder), CALLS, *folders).stdout.splitlines()[-1], flush=True)
+        ended = run(Path(folder), CALLS, *folders)
+        print(ended.stdout.splitlines()[-1], flush=True)
+        if ended.returncode > 1:  # then not all were collected, and each fault would be noticed by that
+            raise SystemExit(ended.returncode)
         calls = json.loads(Path(folder, CALLS).read_text(encoding="utf-8"))
     tally: Counter[str] = Counter()
     for mutant in sample(given.count, given.seed):
