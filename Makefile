@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long test-modern test-qemu test-kubernetes cluster cluster-down test-languages properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu test-kubernetes cluster cluster-down test-languages properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -148,6 +148,10 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
 	@echo "--- running the unit tests: a minute on two processors"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
+
+# COUNT and SEED choose the faults: the same seed draws the same, and makes two states of the tests comparable.
+mutants: $(VENV)/.for-tests ## how many of 300 small faults in the nucleus the unit tests notice; an hour, or minutes with COUNT=30
+	@nice $(BIN)/python -m tests.support.mutants --count $(or $(COUNT),300) --seed $(or $(SEED),1)
 
 # As root, for the disk. QEMU emulates the processor, for a machine of a cloud starts no guest of its own.
 test-modern: $(VENV)/.for-tests setup ## the engines on Debian 13 in QEMU: systemd, AppArmor, cgroup v2, Docker 26, Podman 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from . import help_text
 
@@ -26,6 +26,8 @@ class Parser(argparse.ArgumentParser):
     takes_settings = False
     shown: tuple[str, ...] = ()
     """The settings that its page explains; empty for all."""
+    below: Callable[[], str] = staticmethod(lambda: "")
+    """Returns what stands below the options: made for its page alone, as every command would wait for it."""
 
     @property
     def actions(self) -> list[argparse.Action]:
@@ -34,6 +36,7 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Return the page of the whole program, or that of a command."""
         if not self.commands:
+            self.epilog = self.below()
             return super().format_help()
         summaries = {name: command.summary for name, command in self.commands.items()}
         first = {name: self.commands[name].examples for name in help_text.FIRST_STEPS if name in self.commands}

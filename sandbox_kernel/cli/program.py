@@ -8,6 +8,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -139,10 +140,10 @@ def parser(*others: Plugin) -> Parser:
         summary = about.partition("\n")[0].rstrip(".")
         examples = help_text.EXAMPLES[name] if examples is None else examples
         codes = exit_codes or help_text.EXIT_CODES
-        below = help_text.below(examples, settings=settings, shown=shown, exit_codes=codes, more=more)
         one: Parser = subparsers.add_parser(
-            name, help=summary, description=about, epilog=below, formatter_class=HelpFormatter, allow_abbrev=False
+            name, help=summary, description=about, formatter_class=HelpFormatter, allow_abbrev=False
         )
+        one.below = partial(help_text.below, examples, settings=settings, shown=shown, exit_codes=codes, more=more)
         one.summary, one.takes_settings, one.shown = summary, settings, shown
         one.group, one.examples = group or help_text.group_of(name), examples
         one.set_defaults(run=run, takes_settings=settings)

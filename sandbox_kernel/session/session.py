@@ -444,7 +444,7 @@ class Session:
         return self._life.link
 
     def is_working(self) -> bool:
-        """Whether requests are under way that wait for no person."""
+        """Whether requests are under way that wait for no person, or a session within is on its way."""
         waiting = any(request.awaiting_input for request in self.requests.queue.in_flight)
         working = self.requests.queue.active and not waiting
-        return (working or any(one.is_working() for one in self.beside)) and not self._is_held
+        return (working or any(one.is_starting or one.is_working() for one in self.beside)) and not self._is_held

@@ -587,10 +587,10 @@ async def test_a_frame_that_is_announced_and_never_finished_ends_by_the_clock(we
 @pytest.mark.parametrize(
     ("tiny", "patience", "end"),
     [
-        ("frame(4)", 60.0, "OutputLimit"),
-        pytest.param("frame(1, {}, {}, {}, {})", 60.0, "OutputLimit", marks=pytest.mark.long),
-        pytest.param("frame(5, {'op': 'reply', 'id': 1})", 60.0, "OutputLimit", marks=pytest.mark.long),
-        ("frame(5, {'op': 'refused'})", 60.0, "OutputLimit"),
+        ("frame(4)", 150.0, "OutputLimit"),
+        pytest.param("frame(1, {}, {}, {}, {})", 150.0, "OutputLimit", marks=pytest.mark.long),
+        pytest.param("frame(5, {'op': 'reply', 'id': 1})", 150.0, "OutputLimit", marks=pytest.mark.long),
+        ("frame(5, {'op': 'refused'})", 150.0, "OutputLimit"),
         ("frame(4)", 0.0, "SandboxDied"),
     ],
 )
@@ -601,7 +601,7 @@ async def test_a_flood_of_tiny_frames_ends(
 
     Its kernel is replaced, or the sandbox ended where what lies in the pipe keeps the agent's answer back for too long.
     """
-    front = await weak()
+    front = await weak(cell_timeout=150.0)  # neither clock is to be first on a busy machine
     monkeypatch.setattr(front.session, "kill_kernel", partial(front.session.ask, "stop_kernel", timeout=patience))
     # Whole frames, as many as a pipe takes in one piece at most: else a word of the agent's own could get between.
     many = f"one = {tiny}\nmany = one * (4096 // len(one))"

@@ -401,20 +401,20 @@ def test_honest_output_is_complete_and_in_order(start_kernel: Callable[..., Kern
     assert [int(line.split()[0]) for line in lines] == list(range(100_000))
 
 
-def test_a_new_kernel_has_the_names_of_ipython_only(start_kernel: Callable[..., Kernel]) -> None:
-    """What prepares plots stays out of the cells' names: one of them could be overwritten, or taken for an import."""
-    names = start_kernel().run("print(sorted(name for name in globals() if name[:1] != '_' or name[1:2].isupper()))")
-    assert names.text() == "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"
-
-
+NAMES = "print(sorted(name for name in globals() if name[:1] != '_' or name[1:2].isupper()))"
 START = """
 import gc, json, sys
 print(json.dumps([sys.argv[0].endswith("ipykernel_launcher.py"), gc.isenabled(), gc.get_freeze_count()]))
 """
 
 
-def test_a_kernel_starts_as_with_ipykernel_s_own_launcher(start_kernel: Callable[..., Kernel]) -> None:
-    assert json.loads(start_kernel().run(START).text()) == [True, True, 0]
+def test_a_kernel_starts_as_with_ipykernel_s_own_launcher_and_has_the_names_of_ipython_only(
+    start_kernel: Callable[..., Kernel],
+) -> None:
+    """What prepares plots stays out of the cells' names: one of them could be overwritten, or taken for an import."""
+    kernel = start_kernel()
+    assert kernel.run(NAMES).text() == "['In', 'Out', 'exit', 'get_ipython', 'open', 'quit']\n"
+    assert json.loads(kernel.run(START).text()) == [True, True, 0]
 
 
 HIDDEN = """
@@ -429,14 +429,18 @@ print("ipdb> 42" in out.getvalue())
 """
 
 
-def test_no_file_of_the_cells_is_in_the_place_of_a_module_of_the_debugger(start_kernel: Callable[..., Kernel]) -> None:
-    assert start_kernel().run(HIDDEN).text() == "True\n"
+FIRST = {
+    "pdb": HIDDEN,
+    "IPython's": "from IPython.core.debugger import Pdb; print(True)",
+    "magic": "print(True)\n%debug",
+}
 
 
-@pytest.mark.parametrize("first", ["import pdb; pdb.Pdb", "from IPython.core.debugger import Pdb", "%debug"])
+@pytest.mark.parametrize("first", FIRST)
 def test_whichever_debugger_is_wanted_first_is_ipython_s(start_kernel: Callable[..., Kernel], first: str) -> None:
+    """And no file of the cells is in the place of a module of it."""
     kernel = start_kernel()
-    kernel.run(first)
+    assert kernel.run(FIRST[first]).text().startswith("True\n")
     assert kernel.run("import pdb\npdb.Pdb.__name__, pdb.set_trace.__module__").value == (
         "('InterruptiblePdb', 'IPython.core.debugger')"
     )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.trap import Trap
+
 if TYPE_CHECKING:
     from tests.support.jupyter_servers import Server
 
@@ -53,16 +55,6 @@ def test_who_asks_for_a_variable_is_told_what_to_do(kernel: Any) -> None:
     assert any("Print the value as JSON instead" in one.get("text", "") for one in said)
     (output,) = kernel.execute("import json; print(json.dumps(x))")["outputs"]
     assert output["text"] == "42\n"
-
-
-class Trap:
-    """Would leave a file where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
 
 
 ANSWER = """

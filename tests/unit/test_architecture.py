@@ -172,11 +172,10 @@ def ownerless(nodes: Collection[ast.AST]) -> list[str]:
         if (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)) or isinstance(node, ast.NamedExpr)
     }
     calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-    starts = [call for call in calls if ast.unparse(call.func).endswith((".create_task", ".ensure_future"))]
+    starts = [call for call in calls if _called(call.func) in {"create_task", "ensure_future"}]
     return [ast.unparse(call) for call in starts if id(call) not in kept]
 
 
-@pytest.mark.slow
 @each("module", sorted(set(MODULES) - {"core.tasks"}))
 def test_a_task_that_nobody_waits_for_has_an_owner(module: str) -> None:
     """`core.tasks` holds it, hears of its faults and ends it."""

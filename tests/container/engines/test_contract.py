@@ -429,7 +429,7 @@ async def test_its_programs_are_seen_from_outside(launch: Launch, under_test: En
     assert await receive_line(container) == b"up\n"
     assert isinstance(container, Sampled)
     found: set[str] = set()
-    async with within(10):
+    async with within(1 if "test_its_programs_are_seen_from_outside" in under_test.lacks else 10):
         while "/tmp/brought" not in found:
             sample = await container.sample()
             found |= {file for one in sample.programs or () for file in one.files}
@@ -459,14 +459,14 @@ async def test_a_dataset_is_attested_and_read_and_cannot_be_changed(
         folder.chmod(0o777)  # so that nothing but the mount refuses
         (folder / "a.csv").write_text("1,2")
         (folder / "a.csv").chmod(0o666)
+        container = await launch(under_test.spec(READER, attached=dataset(folder)))
+        said = json.loads(await receive_line(container))
+        assert said == {"read": "1,2", "names": ["a.csv"], "refused": ["EROFS"] * 5}
         spec = under_test.spec(REPORT, *report_sources(), environment={"TZ": "UTC"}, attached=dataset(folder))
         container = await launch(spec)
         report = json.loads(await receive_line(container))
         different = {line.name for line in await container.compare(report, spec) if not line.ok}
         assert different == set()
-        container = await launch(under_test.spec(READER, attached=dataset(folder)))
-        said = json.loads(await receive_line(container))
-        assert said == {"read": "1,2", "names": ["a.csv"], "refused": ["EROFS"] * 5}
         assert [path.name for path in folder.iterdir()] == ["a.csv"]
 
 

@@ -186,9 +186,9 @@ PLACES = {
     "a picture in a drawing": ("image/svg+xml", "<svg><image href='data:image/png;base64,{}!'/></svg>"),
     "an escape": ("text/plain", "\x1b[{}"),
 }
-OFTEN = 40_000
+OFTEN = 20_000
 """Times that a character is repeated: what looks at it again from each place takes seconds, all else milliseconds."""
-ITS_LENGTH_SECONDS = 1.5
+ITS_LENGTH_SECONDS = 0.6
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_kernel.cli import main
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError, FileRefused
 from sandbox_kernel.files.file_rules import FileLimits
@@ -40,14 +41,16 @@ def test_a_run_fills_no_folder_that_a_link_leads_to(repo: Path) -> None:
 
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("link", ["analysis-output", "analysis-output/files", "analysis-output/analysis.ipynb"])
-def test_a_run_writes_through_no_link(repo: Path, link: str, absolute: bool) -> None:
+def test_a_run_writes_through_no_link(
+    repo: Path, link: str, absolute: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also where the same folder is named in full, and from elsewhere."""
     (repo / "analysis.py").write_text("print(1)\n")
     (repo / link).parent.mkdir(exist_ok=True)
     (repo / link).symlink_to(repo.parent / "mine" / ("key" if link.endswith("ipynb") else ""))
     argv = [str(repo / "analysis.py"), "--output", str(repo / "analysis-output")] if absolute else ["analysis.py"]
-    done = run(*argv, cwd=repo.parent if absolute else repo)
-    assert done.returncode == 2, done.stderr
+    monkeypatch.chdir(repo.parent if absolute else repo)
+    assert (main(["run", *argv]), "a link" in capsys.readouterr().err) == (2, True)
     assert os.listdir(repo.parent / "mine") == ["key"]  # noqa: PTH208
     assert (repo.parent / "mine" / "key").read_text() == "secret"
 

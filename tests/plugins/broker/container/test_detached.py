@@ -110,6 +110,7 @@ async def test_one_owner_at_a_time_and_another_only_by_taking_it(daemon: Daemon)
     first = await kept(daemon)
     name = first.id
     await first.detach()
+    await until_free(daemon, name)
     answers = await asyncio.gather(*(connected_elsewhere(daemon, name) for _ in range(2)))
     try:
         assert {process.line for process in answers} == {"detached-owned", name}

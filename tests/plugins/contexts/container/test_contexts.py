@@ -281,12 +281,13 @@ def test_they_end_with_their_sandbox_and_begin_again_with_the_next(image: str) -
     with Sandbox(image=image, idle_timeout=1) as sandbox:
         made = sandbox.create_context()
         sandbox.run_code("kept = 1", context=made)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while sandbox.is_alive:
             assert time.monotonic() < until
             time.sleep(0.01)
         again = sandbox.run_code("'kept' in globals()", context=made)
-        if again.error is not None:
+        while again.error is not None:  # on a busy machine the next one may have been idle for a second as well
+            assert time.monotonic() < until
             again = sandbox.run_code("'kept' in globals()", context=made)
         assert again.text == "False"
 

@@ -11,6 +11,10 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, SandboxClosed, SandboxPaused, Tool, Tools
 from sandbox_kernel.core.codes import EndCode
+from sandbox_kernel.core.model import SandboxSpec
+from sandbox_kernel.engines.base import Container
+from sandbox_kernel.plugins.contexts.contexts import NestedEngine
+from sandbox_kernel.session import pauses
 from sandbox_kernel.session.lifecycle import Lifecycle
 from tests.support.patience import within
 
@@ -137,7 +141,8 @@ async def test_a_paused_sandbox_ends_at_once_with_its_contexts(image: str) -> No
         assert (await running).error.code == EndCode.SANDBOX_ENDED_BY_OWNER.code
 
 
-async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str) -> None:
+async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "CALM_SECONDS", 2.0)
     async with AsyncSandbox(image=image, interrupt_grace=30) as sandbox:
         made = await sandbox.create_context()
         deaf = await printing(sandbox, made, DEAF, timeout=0.2)
@@ -150,6 +155,20 @@ async def test_a_pause_that_fails_lets_all_clocks_go_on(image: str) -> None:
         assert ended.error.name == "CellTimeout"
         await sandbox.remove_context(made)
         await deaf
+
+
+async def test_one_that_is_on_its_way_is_use_of_the_sandbox(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its start takes; on a busy machine the sandbox ended as unused meanwhile."""
+    start = NestedEngine.start
+
+    async def slow(engine: NestedEngine, spec: SandboxSpec) -> Container:
+        await asyncio.sleep(1.5)  # longer than the sandbox may be unused
+        return await start(engine, spec)
+
+    monkeypatch.setattr(NestedEngine, "start", slow)
+    async with AsyncSandbox(image=image, idle_timeout=1) as sandbox:
+        made = await sandbox.create_context()
+        assert (await sandbox.run_code("6 * 7", context=made)).text == "42"
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------

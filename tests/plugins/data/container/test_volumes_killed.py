@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
-from tests.container.test_engine_lost import DISK_BYTES, IMAGE, OwnEngine
 from tests.support.engines import Bubblewrap, Docker
 from tests.support.kernels import eventually
+from tests.support.own_engine import IMAGE, OwnEngine, an_own_engine
 
 DOCKER, BUBBLEWRAP = Docker("runc", "docker"), Bubblewrap("bubblewrap")
 
@@ -45,17 +44,8 @@ sandbox.run_code("while True: open('/mnt/volumes/models/torn', 'ab').write(bytes
 
 @pytest.fixture
 def own_engine() -> Iterator[OwnEngine]:
-    with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as folder:  # a socket's name has 107 characters at most
-        engine = OwnEngine(Path(folder))
-        (disk := engine.folder / "d").mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0711", "none", disk], check=True)
-        try:
-            engine.start()
-            engine.load(IMAGE)
-            yield engine
-        finally:
-            engine.close()
-        assert engine.mounts() == []
+    with an_own_engine() as engine:
+        yield engine
 
 
 def devices_of(volumes: Volumes) -> list[str]:

@@ -17,6 +17,7 @@ from sandbox_kernel.core.answer_allowance import Allowance
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.frameworks import answers
+from tests.support.trap import Trap
 
 
 def read(text: str) -> Any:
@@ -96,16 +97,6 @@ def bomb() -> str:
 
     raw[29:33] = zlib.crc32(raw[12:29]).to_bytes(4, "big")
     return base64.b64encode(raw).decode()
-
-
-class Trap:
-    """Would leave a file where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

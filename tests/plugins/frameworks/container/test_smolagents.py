@@ -14,6 +14,7 @@ import pytest
 from tests.plugins.frameworks.container.documents import run_example
 from tests.plugins.frameworks.container.sandboxes import sessions
 from tests.support.kernels import eventually
+from tests.support.trap import Trap
 
 if TYPE_CHECKING:
     from smolagents import CodeAgent
@@ -147,16 +148,6 @@ def test_an_answer_of_many_images_is_a_step_that_says_the_limit(executor: Sandbo
     assert caught.value.code == "answer-too-large"
     one = executor(MANY_IMAGES.replace("* 30", ""))
     assert one.output[0].size == (6000, 6000)
-
-
-class Trap:
-    """Would leave a file where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
 
 
 def test_pickle_cannot_be_allowed() -> None:

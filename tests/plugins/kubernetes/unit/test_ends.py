@@ -331,8 +331,9 @@ ODD: Mapping[str, bytes | None] = {
 
 
 @pytest.mark.parametrize("what", ODD)
-async def test_a_watch_goes_on_after(api: ScriptedApi, what: str) -> None:
+async def test_a_watch_goes_on_after(api: ScriptedApi, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What happens to a pod is heard all the same."""
+    monkeypatch.setattr(pod_watch, "AGAIN_SECONDS", 0.05)
     container = await KubernetesEngine().start(a_spec())
     await api.until("watch")
     api.say(ODD[what])

@@ -19,6 +19,7 @@ from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import Names, WebServer
+from tests.support.cases import each
 from tests.support.patience import within
 
 TOKEN = "e2b_" + "a" * 40
@@ -56,7 +57,7 @@ SPLIT = {
 
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
-    monkeypatch.setattr(web_server, "HEAD_SECONDS", 1.0)  # which is how long it waits for another request
+    monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.3)  # which is how long it waits for another request
     tenants = Tenants({"base": Settings()}, ServeLimits())
     listener = socket.create_server(("127.0.0.1", 0))
     web = WebServer(application(tenants, Tokens([("mine", TOKEN)]), Names()), sockets=True)
@@ -76,7 +77,7 @@ async def answers(port: int, said: str) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", found)]
 
 
-@pytest.mark.parametrize("name", SPLIT)
+@each("name", SPLIT)
 async def test_what_could_be_two_requests_is_one_at_most(port: int, name: str) -> None:
     found = await answers(port, SPLIT[name])
     assert not [status for status in found if status < 300], found
