@@ -18,7 +18,7 @@ from ..core.codes import EndCode, MessageCode
 from ..core.errors import ConfigurationError, ProtocolError
 from ..core.events import Emit, MessageLost, RequestRefused
 from ..core.model import Channel, Message
-from ..session import protocol
+from ..policy import protocol
 from .kept_ports import NO_PORTS
 from .peer_check import PeerCheck
 from .server import MessageHeaders

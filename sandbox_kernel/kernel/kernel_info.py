@@ -14,8 +14,8 @@ from ..core.model import PYTHON_KERNEL, format_bytes
 from ..core.version import __version__
 from ..engines import attachment
 from ..files.file_rules import FileLimits
-from ..session import protocol
-from ..session.handshake import language_of
+from ..policy import protocol
+from ..policy.handshake import language_of
 from ..session.session import Session
 
 HELP_LINKS = [

@@ -20,9 +20,9 @@ from ..core.tasks import Tasks, noted_in
 from ..files import scratch_files
 from ..files.file_rules import CHUNK_BYTES
 from ..files.scratch_files import Ask
+from ..policy import protocol
 from ..policy.display_budget import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
 from ..policy.mime import JSON
-from ..session import protocol
 
 if TYPE_CHECKING:
     from ..session.session import Session

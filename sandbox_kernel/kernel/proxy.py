@@ -22,7 +22,7 @@ from ..core.model import Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
-from ..session import protocol
+from ..policy import protocol
 from ..session.hints import Audience
 from ..session.session import Session
 from . import handover, kept_ports, pipe_holder

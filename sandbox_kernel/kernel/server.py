@@ -21,7 +21,7 @@ from ..core.events import RequestRefused
 from ..core.model import Message
 from ..core.tasks import noted_in
 from ..files.file_rules import FileLimits
-from ..session import protocol
+from ..policy import protocol
 from ..session.requests.queue import PendingRequest
 from ..session.session import Session
 from .file_messages import Answer, FileMessages

@@ -14,7 +14,7 @@ from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
 from ..core.tasks import Tasks
-from ..session import protocol
+from ..policy import protocol
 from ..session.requests.queue import PendingRequest
 from ..session.session import Session
 from .callbacks import Callbacks, Prompt

@@ -2,9 +2,7 @@
 
 The requests of front ends, from their arrival to their reply, are the package `requests`.
 
-- `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
 - `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
-- `handshake`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_messages`: What an agent says, as values: each number within its range, each text of bounded length.
 - `cell_streams`: The connections that cells open: one stream, all streams of a container, and what serves them.
 - `agent_link`: The host's end of the wire: frames both ways, and questions with answers.

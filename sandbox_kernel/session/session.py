@@ -22,13 +22,13 @@ from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec
 from ..files.folder_sync import Folders
-from ..policy import OutputPolicy
+from ..policy.handshake import KernelHandshake
+from ..policy.output_policy import OutputPolicy
 from .agent_link import Link
 from .agent_messages import Usage
 from .cell_streams import Carrier, NoStreams, RunningCells, Streams
 from .cell_usage import CellMeter
 from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
-from .handshake import KernelHandshake
 from .hints import Hints
 from .lifecycle import Lifecycle
 from .pauses import Pauses

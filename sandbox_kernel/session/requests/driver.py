@@ -21,8 +21,9 @@ from ...core.events import Emit
 from ...core.model import Limits, Message
 from ...core.tasks import Tasks, noted_in
 from ...plugins.api import CellGuard
-from ...policy import OutputPolicy, Verdict
-from .. import protocol
+from ...policy import protocol
+from ...policy.output_policy import OutputPolicy
+from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
 from ..hints import Hints
 from . import machine as commands

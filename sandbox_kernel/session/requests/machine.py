@@ -41,10 +41,12 @@ from ...core.events import (
 from ...core.model import Limits, Message, format_bytes
 from ...core.tasks import log_defect
 from ...plugins.api import CellGuard
-from ...policy import CellBudget, OutputPolicy, SessionBudget, Verdict, cut
-from ...policy.budget import MAX_REPLY
+from ...policy import protocol
+from ...policy.budget import MAX_REPLY, CellBudget, SessionBudget
 from ...policy.json_check import MAX_COUNT
-from .. import protocol
+from ...policy.output_policy import OutputPolicy
+from ...policy.replies import cut
+from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
 from ..hints import Hints
 from . import host_words

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
-from ...policy import CellBudget
-from .. import protocol
+from ...policy import protocol
+from ...policy.budget import CellBudget
 from .request_states import TABLE, RequestEvent, RequestState, Step, following
 
 if TYPE_CHECKING:

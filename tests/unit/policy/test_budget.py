@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.policy import CellBudget, SessionBudget
-from sandbox_kernel.policy.budget import SESSION_CELLS
+from sandbox_kernel.policy.budget import SESSION_CELLS, CellBudget, SessionBudget
 
 LIMITS = Limits(output_limit=1000, output_messages=5, message_limit=600)
 

@@ -20,9 +20,10 @@ from sandbox_kernel.core.events import OutputRemoved, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
 from sandbox_kernel.kernel import large_outputs
 from sandbox_kernel.kernel.large_outputs import Overflow
-from sandbox_kernel.policy import OutputPolicy, svg, tex
+from sandbox_kernel.policy import svg, tex
 from sandbox_kernel.policy.allowance import of_formulas
 from sandbox_kernel.policy.display_budget import MAX_ERRORS
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session.requests.host_words import place_of
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue
 from sandbox_kernel.session.requests.request_states import RequestEvent

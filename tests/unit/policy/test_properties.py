@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.model import Limits, Message
-from sandbox_kernel.policy import CellBudget, OutputPolicy, replies, terminal
+from sandbox_kernel.policy import replies, terminal
+from sandbox_kernel.policy.budget import CellBudget
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.examples import examples
 from tests.support.policy.check import faults
 from tests.support.policy.hostile import HTML, MARKDOWN

@@ -26,7 +26,7 @@ from ....engines.attestation import demand
 from ....engines.base import Container, Engine
 from ....engines.select import chosen
 from ....engines.shipping import new_spec
-from ....session.handshake import KernelHandshake
+from ....policy.handshake import KernelHandshake
 from ... import index
 from ..codes import SnapshotCode
 

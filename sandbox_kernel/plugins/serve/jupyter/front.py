@@ -18,8 +18,8 @@ from ....core.events import MessageDropped
 from ....core.model import Message
 from ....core.tasks import log_defect
 from ....kernel.server import KernelProcess, KernelServer, MessageHeaders
+from ....policy import protocol
 from ....sdk.client import AsyncSandbox, session_of
-from ....session import protocol
 from ....session.requests.queue import PendingRequest, caller
 from ....session.session import Session
 from ..tenants import Lease

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....core import json_memory
 from ....core.model import Message
-from ....session import protocol
+from ....policy import protocol
 from ....session.requests.queue import PendingRequest
 
 MAX_CELLS = 500

@@ -19,7 +19,7 @@ from sandbox_kernel.plugins.mcp.clients import ServerLimits
 from sandbox_kernel.plugins.qemu.codes import SnapshotCode
 from sandbox_kernel.plugins.qemu.snapshots import facts
 from sandbox_kernel.plugins.shared import meeting_point
-from sandbox_kernel.session.handshake import KernelHandshake
+from sandbox_kernel.policy.handshake import KernelHandshake
 from tests.support.cases import each
 from tests.support.remedies import in_shell, only
 

@@ -23,8 +23,9 @@ from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import Cell
-from sandbox_kernel.policy import OutputPolicy, budget
+from sandbox_kernel.policy import budget
 from sandbox_kernel.policy.budget import MAX_REPLY
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session import lifecycle as exit_reasons
 from sandbox_kernel.session.agent_messages import Death
 from sandbox_kernel.session.cell_streams import RunningCells
