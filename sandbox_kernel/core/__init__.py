@@ -6,6 +6,7 @@
 - `screen_findings`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `events`: What happens in a session, each as a value.
+- `call_context`: For whom a call is made, however many tasks it goes through.
 - `crowd`: A bound on what anybody may begin, of which nobody takes another's part.
 - `tasks`: Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 - `descriptors`: Open files: passed from one process to another, and looked at for another's lock.

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import Survived
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.events import ContainersReaped, ReapFailed, SandboxNotKept
-from ..core.model import Message, SandboxSpec, Settings
+from ..core.model import Audience, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
 from ..policy import protocol
-from ..session.hints import Audience
 from ..session.session import Session
 from . import handover, kept_ports, pipe_holder
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile

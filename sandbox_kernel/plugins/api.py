@@ -45,12 +45,16 @@ class Command:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-class RunningCell(Protocol):
-    """A cell, as services see it."""
+class Identified(Protocol):
+    """A request of a session."""
 
     @property
     def id(self) -> str:
-        """The `msg_id` of its execute_request: unique within a session."""
+        """Its `msg_id`: unique within a session."""
+
+
+class RunningCell(Identified, Protocol):
+    """A cell, as services see it."""
 
     @property
     def sent(self) -> bool: ...
@@ -261,13 +265,29 @@ class TransferListener(Protocol):
 # --- connections of cells ---------------------------------------------------------------------------------------------
 
 
+RESET_BY_CELL = "cell"
+"""The cell broke it, or its process ended."""
+RESET_BY_KERNEL = "kernel"
+"""Its kernel was replaced, or its host process is about to be."""
+RESET_BY_END = "end"
+"""The sandbox ended, or the session."""
+RESET_LEFT_OPEN = "left-open"
+"""The service returned without an end of it."""
+RESET_CROWDED = "crowded"
+"""No request waited for it, and others may wait for its place."""
+RESET_UNSERVED = "unserved"
+"""No service is for what it begins with."""
+RESET_UNCHARGED = "uncharged"
+"""It was opened before its kernel's first cell."""
+
+
 class StreamReset(Exception):
     """The connection is broken: by the cell, by the service, or with the kernel that it belonged to."""
 
     def __init__(self, code: str) -> None:
         super().__init__(f"the connection was reset: {code}")
         self.code = code
-        """What `reset` was called with, or one of the codes in `session.cell_streams`."""
+        """What `reset` was called with, or one of the codes above."""
 
 
 class Stream(Protocol):

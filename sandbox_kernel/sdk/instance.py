@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
+from ..core.call_context import works_for
 from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import (
     CellInterrupted,
@@ -28,7 +29,6 @@ from ..core.model import PYTHON_KERNEL
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
-from ..session.cell_streams import works_for
 from ..session.session import Session
 from .cell_request import CellCall, CellFront, Tell
 from .execution import Execution, ExecutionError

@@ -20,6 +20,7 @@ from ..core.tasks import Tasks, log_defect
 from ..engines.preparations import Preparations
 from ..plugins import index
 from ..plugins.api import (
+    RESET_UNSERVED,
     Cell,
     CellGuard,
     CellObserver,
@@ -36,7 +37,7 @@ from ..plugins.api import (
     TransferListener,
 )
 from .agent_messages import Usage
-from .cell_streams import RESET_UNSERVED, ConnectionService, RunningCells
+from .cell_streams import ConnectionService, RunningCells
 from .cell_usage import CellMeter
 from .requests.driver import Requests
 from .requests.queue import PendingRequest

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.events import FileTransferred, OutputRemoved, SandboxAttested, SessionEvent
-from ...core.model import Message, Settings
+from ...core.model import Audience, Message, Settings
 from ...files.host_paths import Folder
 from ...policy.safe_text import PrintedStream
 from ...sdk.client import AsyncSandbox, session_of
 from ...sdk.execution import Execution
-from ...session.hints import Audience
 from .codes import BatchCode
 from .executed_notebook import Outputs, sizes
 from .exit_codes import End, Kind, kind_of, of_error

@@ -10,10 +10,10 @@ import os
 import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.call_context import caller
 from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
 from ...policy import protocol
@@ -34,9 +34,6 @@ MAX_TOLD = 50
 
 _COUNTED = re.compile(r"(.{1,200}_([0-9]{1,20})_)([0-9]{1,15})", re.DOTALL)
 """An id of jupyter_client's: its session, its process, and a number that each of its messages raises by one."""
-
-caller: ContextVar[str] = ContextVar("caller", default="")
-"""Who asks, where one process serves several: a way of asking, a space, and a name. Written down with each cell."""
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ....core import json_memory
+from ....core.call_context import caller
 from ....core.errors import ProtocolError
 from ....core.events import MessageDropped
 from ....core.model import Message
@@ -20,7 +21,7 @@ from ....core.tasks import log_defect
 from ....kernel.server import KernelProcess, KernelServer, MessageHeaders
 from ....policy import protocol
 from ....sdk.client import AsyncSandbox, session_of
-from ....session.requests.queue import PendingRequest, caller
+from ....session.requests.queue import PendingRequest
 from ....session.session import Session
 from ..tenants import Lease
 from .history import History

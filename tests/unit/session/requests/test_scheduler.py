@@ -18,6 +18,7 @@ import orjson
 import pytest
 
 from sandbox_kernel.container import wire
+from sandbox_kernel.core.call_context import caller
 from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
@@ -292,7 +293,7 @@ class Joined:
 
 async def test_a_failed_cell_aborts_none_of_another_caller(bench: Bench) -> None:
     async def submitted(who: str) -> Message:
-        queue.caller.set(who)
+        caller.set(who)
         return bench.submit()
 
     first, other, same = [await asyncio.create_task(submitted(who)) for who in ("one", "two", "one")]
@@ -304,7 +305,7 @@ async def test_a_failed_cell_aborts_none_of_another_caller(bench: Bench) -> None
 
 async def test_a_sandbox_s_end_aborts_none_of_another_caller(bench: Bench) -> None:
     async def submitted(who: str) -> Message:
-        queue.caller.set(who)
+        caller.set(who)
         return bench.submit()
 
     _, other, same = [await asyncio.create_task(submitted(who)) for who in ("one", "two", "one")]
