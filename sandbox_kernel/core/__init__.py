@@ -15,6 +15,7 @@
 - `json_memory`: What a piece of JSON will cost in memory, found before it is parsed.
 - `prometheus_text`: Figures in Prometheus's text form.
 - `pip_extras`: How the packages of an extra are installed.
+- `heap`: Memory that large messages took, kept for the next one.
 - `home_folder`: The home folder of a user, by the machine's table.
 - `time_zone`: The time zone of this machine.
 - `version`: The version of the package.

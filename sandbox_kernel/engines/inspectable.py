@@ -1,6 +1,8 @@
 """What an engine says of itself, its sandboxes and its images, in values of ours.
 
 Apart from `base`, for a start has no use for it.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
 from ..policy import protocol
+from ..session.serving.server import KernelServer
 from ..session.session import Session
 from . import handover, kept_ports, pipe_holder
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
-from .server import KernelServer
 
 if TYPE_CHECKING:
     from ..engines.inspectable import Inspectable

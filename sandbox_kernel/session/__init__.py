@@ -1,6 +1,7 @@
 """A session: one container and its cells, from the start to the end that each of them has.
 
-The requests of front ends, from their arrival to their reply, are the package `requests`.
+The requests of front ends, from their arrival to their reply, are the package `requests`. What a kernel
+answers its clients itself is the package `serving`.
 
 - `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
 - `agent_messages`: What an agent says, as values: each number within its range, each text of bounded length.
@@ -13,6 +14,6 @@ The requests of front ends, from their arrival to their reply, are the package `
 - `lifecycle`: One container from its start to the name of its death.
 - `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.
 - `pauses`: The pauses of a session, and what bounds them.
-- `self_test`: A real start and a first cell, for those who look whether a machine does what it should.
+- `self_test`: A first cell, for those who look whether a machine does what it should.
 - `session`: What an entry point calls: cells in, messages out, one container after another, and its idle time.
 """

@@ -135,6 +135,10 @@ class Hints:
         self._volumes = volumes
         self._limits = limits
 
+    def address(self, audience: Audience) -> None:
+        """Say from now on what this audience can do."""
+        self.audience = audience
+
     def of_failure(self, failure: CellFailure, found: str | None = None) -> str | None:
         """Return the hint for an exception, if there is one; `found` is what `beside` has found for it."""
         code = self._code(failure)

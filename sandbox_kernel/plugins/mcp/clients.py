@@ -20,7 +20,7 @@ from ...core.errors import SandboxError
 from ...core.model import Audience, Settings
 from ...core.tasks import Tasks
 from ...files.file_rules import FileLimits, check_size
-from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.sandbox_paths import place
 from .codes import McpCode
 from .output_store import SESSION_NAME, OutputStore
@@ -79,7 +79,7 @@ class SandboxSession:
     def take(self, sandbox: AsyncSandbox) -> None:
         """Have this sandbox from now on."""
         self.sandbox = sandbox
-        session_of(sandbox).hints.audience = AUDIENCE
+        handle_of(sandbox).session.hints_are_for(AUDIENCE)
 
     def part(self, path: str, offset: int, data: bytes) -> BinaryIO | None:
         """Add a part to a file that comes in parts; None if it does not follow what is there.

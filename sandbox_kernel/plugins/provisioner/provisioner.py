@@ -14,8 +14,8 @@ from typing import Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from ...config.forms import NAME
 from ...config.sources import by_name
-from ...config.table import NAME
 from ...core.errors import ConfigurationError
 from ...core.kernel_command import is_own
 from ...setup.install import check, is_ours, isolation_flags, kernel_spec, values_in

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ...config.sources import changed
-from ...core.codes import EndCode
 from ...core.errors import SandboxDied, SandboxError
-from ...core.model import Limits, Message, Settings
-from ...engines.select import make_engine, of_session
-from ...session.nested_agents import NestedPipe
-from ...session.session import Session
+from ...core.model import Limits, Settings
+from ...sdk.bare_session import bare_session
+from ..api import AgentPipe
 from .codes import SharedCode
 from .meeting_point import MAX_LINE, digest, is_own
 
@@ -34,13 +32,6 @@ READ_BYTES = 256 << 10
 BACKLOG = 64
 
 
-class NoFront:
-    """Nobody hears the sandbox's own kernel."""
-
-    def deliver(self, message: Message, client: bytes | None) -> None: ...
-    def drain(self) -> None: ...
-
-
 class SharedOwner:
     """One shared sandbox."""
 
@@ -50,7 +41,7 @@ class SharedOwner:
         given = {**said, "limits": Limits(**said["limits"])}
         data = {name: tuple(found) for name, found in given.pop("data").items()}
         settings = changed(Settings(**given), data)
-        self.session = Session(settings, make_engine(of_session(settings)), NoFront())
+        self.session = bare_session(settings)
         self._kernels = 0
         self._changed = asyncio.Event()
 
@@ -103,20 +94,17 @@ class SharedOwner:
         finally:
             await pipe.kill()
 
-    async def _opened(self, request: dict[str, Any]) -> NestedPipe:
+    async def _opened(self, request: dict[str, Any]) -> AgentPipe:
         if request["digest"] != self._digest:
             raise SandboxDied(SharedCode.SHARED_OTHER_SETTINGS.note(name=""))
-        await self.session.started()
-        if self.session.link is None:
-            raise self.session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
-        return await self.session.link.nested.open(request["config"])
+        return await self.session.open_nested(request["config"])
 
-    async def _inward(self, reader: asyncio.StreamReader, pipe: NestedPipe) -> None:
+    async def _inward(self, reader: asyncio.StreamReader, pipe: AgentPipe) -> None:
         while data := await reader.read(READ_BYTES):
             self.session.touch()
             await pipe.send(data)
 
-    async def _outward(self, pipe: NestedPipe, writer: asyncio.StreamWriter) -> None:
+    async def _outward(self, pipe: AgentPipe, writer: asyncio.StreamWriter) -> None:
         while data := await pipe.receive():
             writer.write(data)
             await writer.drain()

@@ -200,9 +200,14 @@ class Requests:
         """
         self._go(self.machine.submit, message, client, seconds, reads, stirred=True)
 
-    def go_on(self, request: PendingRequest, elapsed: float, left: float) -> None:
+    def go_on(
+        self, message: Message, client: bytes, seconds: float, reads: str | None, *, elapsed: float, left: float
+    ) -> PendingRequest | None:
         """Take up a cell that another process sent to this kernel, `elapsed` seconds ago; so many are `left` to it."""
-        self._go(self.machine.go_on, request, elapsed, left)
+        if (request := self.queue.add(message, client, seconds, reads)) is not None:
+            self.queue.take_sendable()
+            self._go(self.machine.go_on, request, elapsed, left)
+        return request
 
     def pump(self) -> None:
         """Send what may be sent now."""

@@ -129,6 +129,11 @@ class PendingRequest:
         return 0 if self.budget is None else self.budget.messages
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing of its content is needed any more; nobody says when a comm message is done with."""
+        return self.finished or (self.is_comm and self.sent)
+
+    @property
     def over_budget(self) -> bool:
         return self.budget is not None and self.budget.exceeded is not None
 
@@ -353,7 +358,7 @@ class RequestQueue:
                 return
 
     def _is_over(self, request: PendingRequest) -> bool:
-        return request.finished or (request.is_comm and request.sent and request.id not in self.flying)
+        return request.is_over and (request.finished or request.id not in self.flying)
 
 
 def parent_of(request: PendingRequest | None) -> dict[str, Any]:
