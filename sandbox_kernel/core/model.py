@@ -314,14 +314,6 @@ class Message:
         return str(self.header["msg_id"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A verdict of a policy, never without its reason."""
-
-    allowed: bool
-    reason: str
-
-
 class Audience(NamedTuple):
     """How one entry point says what a person, or a model, can do: each text is one or two whole sentences."""
 

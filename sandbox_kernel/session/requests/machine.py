@@ -564,7 +564,7 @@ class RequestMachine:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
         if not quietly:
             self._note(MessageDropped, why, kind)
-        if not self._dropped.charge(size).allowed:
+        if not self._dropped.charge(size):
             self._end_flood(self._dropped.exceeded, kind)
 
     def _published(self, message: Message, request: PendingRequest | None, size: int, verdict: Verdict | None) -> None:
@@ -695,7 +695,7 @@ class RequestMachine:
         """
         own = request.allowance(self._limits) if request is not None and not (owed and size < SMALL) else None
         for budget in (self._session, own):
-            if budget is None or budget.charge(size, 0 if owed else 1).allowed:
+            if budget is None or budget.charge(size, 0 if owed else 1):
                 continue
             if request is not None and not request.finished:
                 self.end_from_outside(request, budget.exceeded or host_words.too_much())

@@ -265,7 +265,7 @@ def test_notes_of_an_svg_are_bounded() -> None:
     for error in BOMBS.values():
         try:
             svg.clean(error)
-        except (svg.RefusedError, ExcessError) as refused:
+        except (svg.ImproperSVG, ExcessError) as refused:
             notes.add(OutputCode.SVG_REFUSED, why=refused)
     assert all(len(note.text) < 100 for note in notes)
 
