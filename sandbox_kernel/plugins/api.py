@@ -289,6 +289,10 @@ class SessionRequest(RunningCell, Protocol):
         """Whether it has its end; the kernel may not have come so far."""
 
     @property
+    def verdict(self) -> SandboxError | None:
+        """Why the host ends it; None if its kernel does."""
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing of its content is needed any more; nobody says when a comm message is done with."""
 

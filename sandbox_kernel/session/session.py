@@ -25,7 +25,7 @@ from ..engines.preparations import Preparations
 from ..engines.shipping import new_spec
 from ..files.folder_sync import Folders
 from ..files.host_paths import Folder
-from ..plugins.api import EventListener, Figures, FileWatch, SessionService
+from ..plugins.api import EventListener, Figures, FileWatch, SessionFront, SessionObserver, SessionService
 from ..policy import protocol
 from ..policy.handshake import KernelHandshake
 from ..policy.output_policy import OutputPolicy
@@ -39,7 +39,7 @@ from .lifecycle import Lifecycle
 from .nested_agents import NestedPipe
 from .pauses import Pauses
 from .plugin_parts import Services
-from .requests.driver import Front, Observer, Requests
+from .requests.driver import Requests
 from .requests.queue import PendingRequest
 
 SILENT_SECONDS = 60.0
@@ -102,7 +102,7 @@ class Session:
         self,
         settings: Settings,
         engine: Engine,
-        front: Front,
+        front: SessionFront,
         first: SandboxSpec | None = None,
         *,
         prepared: Preparations | None = None,
@@ -469,10 +469,10 @@ class Session:
             for observer in (self.cells, *self.services.observers_of_all):  # its connections are charged
                 observer.cell_sent(pending)
 
-    def join(self, front: Front) -> None:
+    def join(self, front: SessionFront) -> None:
         self.requests.join(front)
 
-    def observe(self, observer: Observer) -> None:
+    def observe(self, observer: SessionObserver) -> None:
         self.requests.observers.append(observer)
 
     def on_change(self, heard: Callable[[PendingRequest], None]) -> None:
