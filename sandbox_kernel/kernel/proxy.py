@@ -177,7 +177,7 @@ class Proxy:
             ahead.spec if ahead is not None else None,
             prepared=self._prepared,
         )
-        self.session.hints.audience, self.session.hints.beside = NOTEBOOK, lies_beside
+        self.session.hints.address(NOTEBOOK, lies_beside)
         self.emit = self.session.emit
         self.sockets: FrontSockets
         self.server: KernelServer

@@ -135,9 +135,9 @@ class Hints:
         self._volumes = volumes
         self._limits = limits
 
-    def address(self, audience: Audience) -> None:
-        """Say from now on what this audience can do."""
-        self.audience = audience
+    def address(self, audience: Audience, beside: Beside | None = None) -> None:
+        """Say from now on what this audience can do, and what lies `beside` its notebook."""
+        self.audience, self.beside = audience, beside
 
     def of_failure(self, failure: CellFailure, found: str | None = None) -> str | None:
         """Return the hint for an exception, if there is one; `found` is what `beside` has found for it."""
