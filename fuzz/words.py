@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from sandbox_kernel.policy import OutputPolicy, replies
-from sandbox_kernel.session import protocol
+from sandbox_kernel.policy import protocol, replies
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.corpus import BUNDLES, MORE_HTML
 from tests.support.policy.hostile import HTML, MARKDOWN
 

@@ -46,7 +46,7 @@ def _svg(text: str) -> None:
     """An SVG that passes is drawn again as it is, and holds nothing that acts."""
     try:
         once, _ = svg.clean(text)
-    except svg.RefusedError:
+    except svg.ImproperSVG:
         return
     require(svg.clean(once)[0] == once, once)
     require(

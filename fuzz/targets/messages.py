@@ -12,8 +12,7 @@ from jupyter_client.session import json_packer, json_unpacker
 
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ProtocolError
-from sandbox_kernel.policy import terminal
-from sandbox_kernel.session import protocol
+from sandbox_kernel.policy import protocol, terminal
 
 from ..judge import require, texts
 from ..trees import Reader, encode, option

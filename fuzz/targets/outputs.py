@@ -11,8 +11,8 @@ import orjson
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ProtocolError
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy
-from sandbox_kernel.session import protocol
+from sandbox_kernel.policy import protocol
+from sandbox_kernel.policy.output_policy import OutputPolicy
 
 from .. import judge
 from ..judge import require

@@ -18,7 +18,8 @@ import orjson
 
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.model import ExitReason, Limits, Message, SandboxSpec, Settings
-from sandbox_kernel.session import agent_link, protocol
+from sandbox_kernel.policy import protocol
+from sandbox_kernel.session import agent_link
 from sandbox_kernel.session.session import Session
 
 from .. import judge

@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 from sandbox_kernel.container import flow, stream_relay, wire
 from sandbox_kernel.core.errors import WireError
-from sandbox_kernel.plugins.api import Cell, Stream
+from sandbox_kernel.plugins.api import RESET_BY_KERNEL, Cell, Stream
 from sandbox_kernel.session import cell_streams
-from sandbox_kernel.session.cell_streams import RESET_BY_KERNEL, RunningCells
+from sandbox_kernel.session.cell_streams import RunningCells
 
 from ..clock import Clock
 from ..judge import require

@@ -2,6 +2,8 @@
 
 Every form takes the setting's name, for the error, and the raw value: text from a command line, or text, a number or
 None from a config file or a keyword.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ..files.folder_policy import config_path, why_not
 from ..files.host_paths import Folder, open_folder, open_parent
 
 __all__ = [
+    "NAME",
     "Form",
     "choice",
     "config_path",
@@ -33,6 +36,9 @@ __all__ = [
     "whole_path",
     "written_path",
 ]
+
+NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,100}")
+"""A name that reads as it is written: no controls, ends of lines, marks of direction or halves of a character."""
 
 T = TypeVar("T")
 MAX_BYTES = 1 << 50

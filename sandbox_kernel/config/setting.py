@@ -1,6 +1,8 @@
 """One setting: its name everywhere, and how it is written. `table` has them all.
 
 A plugin's settings are the fields of a frozen dataclass of its own: `setting` gives each its row.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

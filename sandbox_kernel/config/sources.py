@@ -6,6 +6,8 @@ config files (`c.SandboxKernel.memory = "2G"`), and importing it costs 0.15 s: a
 The command line wins over config files, and these over the defaults. The environment has no effect: its caller
 chooses its environment, so no variable is a setting, chooses where config files are looked for, or says what
 `~` means. A notebook has no say either.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,20 @@ from ..plugins import index
 from .forms import config_path, did_you_mean
 from .table import SETTINGS
 
-__all__ = ["SETTINGS", "by_name", "changed", "from_argv", "from_files", "from_keywords", "read_argv", "resolve"]
+__all__ = [
+    "LIMITS_OF_A_SANDBOX",
+    "SETTINGS",
+    "by_name",
+    "changed",
+    "from_argv",
+    "from_files",
+    "from_keywords",
+    "read_argv",
+    "resolve",
+]
+
+LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.values() if one.is_limit and one.scope == "sandbox")
+"""The limits that a sandbox is made with; all others are kept by the session."""
 
 CONFIG_NAME = "jupyter_sandbox_kernel_config"
 CLASS_NAME = "SandboxKernel"

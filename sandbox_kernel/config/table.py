@@ -10,14 +10,11 @@ import re
 from ..core import time_zone
 from ..core.model import GIB, KERNEL_NAME, KIB, MIB
 from ..plugins import index
-from .forms import Form, choice, downloads, engine, folder, listed, number, seconds, size, text
+from .forms import NAME, Form, choice, downloads, engine, folder, listed, number, seconds, size, text
 from .setting import Setting
 
 MAX_FILES = 10_000
 """Of a folder: scratch is looked at up to 20,000 entries."""
-
-NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,100}")
-"""A name that reads as it is written: no controls, ends of lines, marks of direction or halves of a character."""
 
 
 def _of_plugins(title: str) -> tuple[Setting, ...]:
@@ -266,5 +263,3 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
 GROUPS = {title: group for title, group in GROUPS.items() if group}
 """Without the groups of plugins that are not here."""
 SETTINGS: dict[str, Setting] = {setting.name: setting for group in GROUPS.values() for setting in group}
-LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.values() if one.is_limit and one.scope == "sandbox")
-"""The limits that a sandbox is made with; all others are kept by the session."""

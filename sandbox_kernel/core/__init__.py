@@ -6,7 +6,10 @@
 - `screen_findings`: What the screen says of a cell: its findings, which of them were allowed, and a score.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `events`: What happens in a session, each as a value.
+- `call_context`: For whom a call is made, however many tasks it goes through.
 - `crowd`: A bound on what clients may begin, with a part for each that no other client can take.
+- `state_table`: What a table of states is.
+- `owner_states`: Whose a sandbox is from one owner to the next, and what may follow what.
 - `tasks`: Background tasks with an owner: held while they run, heard of when they fail, and ended together.
 - `descriptors`: Open files: passed from one process to another, and looked at for another's lock.
 - `helper_processes`: Small processes of ours: how they are started, and which variables they get.
@@ -14,6 +17,7 @@
 - `json_memory`: What a piece of JSON will cost in memory, found before it is parsed.
 - `prometheus_text`: Figures in Prometheus's text form.
 - `pip_extras`: How the packages of an extra are installed.
+- `heap`: Memory that large messages took, kept for the next one.
 - `home_folder`: The home folder of a user, by the machine's table.
 - `time_zone`: The time zone of this machine.
 - `version`: The version of the package.

@@ -314,12 +314,18 @@ class Message:
         return str(self.header["msg_id"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A verdict of a policy, never without its reason."""
+class Audience(NamedTuple):
+    """How one entry point says what a person, or a model, can do: each text is one or two whole sentences."""
 
-    allowed: bool
-    reason: str
+    bring: str = "The calling program brings files in with Sandbox.files.write or Sandbox.files.upload; a cell cannot."
+    """How a file comes in."""
+    bring_by_folder: str | None = None
+    """The same, where there is an upload folder; `{uploads}` is its name."""
+    packages: str = (
+        "Build an image with `sandbox-kernel build --requirements FILE`, or let cells install it, with the setting "
+        "`packages`."
+    )
+    """How a package comes into the image."""
 
 
 class ProcessSample(NamedTuple):

@@ -6,6 +6,7 @@
 - `inspectable`: What an engine says of itself, its sandboxes and its images: values of ours.
 - `hardening`: From a spec to the protections of a sandbox, in values of ours.
 - `attestation`: Is the container what was asked for? Two witnesses against the spec.
+- `attested_start`: A real start, for those who look whether a machine does what it should.
 - `owner_process`: Whose container it is: a process, told apart from a later one with its number.
 - `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.

@@ -1,6 +1,8 @@
 """What an engine can do with a running sandbox, besides ending it: values, so that no caller has to try.
 
 An engine, and each of its containers, has an attribute `abilities`; one without it has none.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ What is opened is what is mounted: Docker is given names of descriptors, `/proc/
 changed in between leads nowhere else, its letters have no meaning to the engine, and the sandbox does not learn it.
 bubblewrap would leave them open in the sandbox: it is given the path that they have just then, and what it mounted is
 compared. What there is to mount, a plugin knows (`Attachments`), which is imported for a sandbox that has some.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

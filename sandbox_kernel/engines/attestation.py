@@ -3,6 +3,8 @@
 What the sandbox says is compared here, and what an engine says where its language is known. Fails closed: what is
 missing, unreadable or of a strange type differs. Pure. What a runtime cannot show is listed in `EXCUSED`, what an
 engine cannot with its provider, and nowhere else.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

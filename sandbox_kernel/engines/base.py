@@ -3,6 +3,8 @@
 Callers of an engine know the types of this module and of `inspectable`, and no engine's documents.
 
 There is no exec, no file method and no interrupt here: those are frames to the agent (wire.py).
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

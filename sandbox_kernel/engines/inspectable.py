@@ -1,6 +1,8 @@
 """What an engine reports of itself, its sandboxes and its images, in values that all engines share.
 
 Apart from `base`, for a start has no use for it.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Some engines interleave stdout and stderr there; how they do that is theirs to know (`StreamFraming`). Nothing is read
 before it is asked for, so a container that prints more than the host takes in waits.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Docker is a folder here, and each other engine comes with a plugin; each has an `EngineProvider`, and this module knows
 no more of any. Imports core; an engine, and the index of plugins, when it is the one.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

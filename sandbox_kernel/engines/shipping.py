@@ -1,6 +1,8 @@
 """A sandbox to ask an engine for. The agent is its command: sources, for any image with Python and ipykernel.
 
 Shipping the source at start means that no image can hold a stale agent.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

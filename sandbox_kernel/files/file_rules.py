@@ -6,6 +6,8 @@ conftest.py, Makefile, package.json, ...), are therefore not copied, and no file
 still write a `pandas.py`, and replace any other file of the folder. So `downloads` should be a folder of its own, not
 one from which trusted code runs. A name is also what a person reads: what shows as nothing, or as a separator, is
 refused.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The system's folders, hidden ones, and those that programs load from are refused wherever they lie, by name, by what
 they hold, and by identity, so that another name of the same folder helps nobody. What is left is a plain folder of
 data.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ written appears whole under its name, in place of a regular file at most; an ope
 a name which is swapped later changes nothing.
 
 Everything here raises `FileRefused` for what the rule forbids, and OSError.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

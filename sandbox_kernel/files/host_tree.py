@@ -5,6 +5,8 @@ is kept as long as the folder is in use, so that nobody moves the session elsewh
 here blocks on a FIFO or a device, but a disk may be slow: callers run these functions in a thread (folder_sync.py).
 
 The rules are in names, host_paths and folder_policy.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

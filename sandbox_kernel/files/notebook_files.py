@@ -2,6 +2,8 @@
 
 No file is opened and no link followed. A cell must not get to hear the answer: `session/requests/machine.py` sees
 to that.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

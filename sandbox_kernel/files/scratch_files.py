@@ -2,6 +2,8 @@
 
 The agent is not believed: names are checked, a file is exactly as long as it was said to be, and of a listing only so
 many entries are looked at. `Ask` is what a session offers: one request to the agent, in bounded time.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ from ..core.codes import EndCode, MessageCode
 from ..core.errors import ConfigurationError, ProtocolError
 from ..core.events import Emit, MessageLost, RequestRefused
 from ..core.model import Channel, Message
-from ..session import protocol
+from ..policy import protocol
+from ..session.serving.server import MessageHeaders
 from .kept_ports import NO_PORTS
 from .peer_check import PeerCheck
-from .server import MessageHeaders
 
 if TYPE_CHECKING:
-    from .heap import Heap
+    from ..core.heap import Heap
 
 DELIMITER = b"<IDS|MSG>"
 """Stands between a message's routing identities and its signature."""
@@ -344,7 +344,7 @@ class FrontSockets:
 
     def _keep_memory(self) -> None:
         if self._heap is None:
-            from .heap import Heap
+            from ..core.heap import Heap
 
             self._heap = Heap()
         self._heap.keep()

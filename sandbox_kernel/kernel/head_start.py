@@ -100,7 +100,7 @@ def run_kernel(
     """
     import asyncio
 
-    from .heap import share_arena
+    from ..core.heap import share_arena
 
     share_arena()  # importing what comes next takes a thread
     connection = json.loads(Path(connection_file).read_text(encoding="utf-8"))

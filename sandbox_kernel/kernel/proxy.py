@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 from ..core.codes import Survived
 from ..core.errors import ConfigurationError, SandboxError
 from ..core.events import ContainersReaped, ReapFailed, SandboxNotKept
-from ..core.model import Message, SandboxSpec, Settings
+from ..core.model import Audience, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
 from ..engines.preparations import Preparations
-from ..session import protocol
-from ..session.hints import Audience
+from ..policy import protocol
+from ..session.serving.server import KernelServer
 from ..session.session import Session
 from . import handover, kept_ports, pipe_holder
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
-from .server import KernelServer
 
 if TYPE_CHECKING:
     from ..engines.inspectable import Inspectable
@@ -175,7 +174,7 @@ class Proxy:
             ahead.spec if ahead is not None else None,
             prepared=self._prepared,
         )
-        self.session.hints.audience, self.session.hints.beside = NOTEBOOK, lies_beside
+        self.session.hints.address(NOTEBOOK, lies_beside)
         self.emit = self.session.emit
         self.sockets: FrontSockets
         self.server: KernelServer

@@ -5,14 +5,14 @@ Imports core alone: whatever asks for plugins may import this, and a plugin's ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..core.codes import Code
 from ..core.errors import SandboxError
 from ..core.events import SessionEvent
-from ..core.model import Inside, Message, OpenedDatasetFile, SandboxSample, Settings
+from ..core.model import Audience, ExitReason, Inside, Message, OpenedDatasetFile, SandboxSample, SandboxSpec, Settings
 from ..core.screen_findings import Finding
 
 if TYPE_CHECKING:
@@ -45,12 +45,16 @@ class Command:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-class RunningCell(Protocol):
-    """A cell, as services see it."""
+class Identified(Protocol):
+    """A request of a session."""
 
     @property
     def id(self) -> str:
-        """The `msg_id` of its execute_request: unique within a session."""
+        """Its `msg_id`: unique within a session."""
+
+
+class RunningCell(Identified, Protocol):
+    """A cell, as services see it."""
 
     @property
     def sent(self) -> bool: ...
@@ -258,7 +262,364 @@ class TransferListener(Protocol):
         """Take a question about files and its answer; what the sandbox says in it may be anything."""
 
 
+# --- sandboxes --------------------------------------------------------------------------------------------------------
+
+
+class SessionRequest(RunningCell, Protocol):
+    """A request of a front end and what became of it, for those who follow a session."""
+
+    @property
+    def message(self) -> Message:
+        """It, as it came; without its content once it has ended."""
+
+    @property
+    def seconds(self) -> float | None:
+        """A time limit of its own; it never extends the one that every cell has."""
+
+    @property
+    def reads(self) -> str | None:
+        """Of a cell of this host's own: what guards read in place of its code."""
+
+    @property
+    def caller(self) -> str:
+        """Who asks, where one process serves several."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has its end; the kernel may not have come so far."""
+
+    @property
+    def verdict(self) -> SandboxError | None:
+        """Why the host ends it; None if its kernel does."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of its content is needed any more; nobody says when a comm message is done with."""
+
+
+class SessionFront(Protocol):
+    """Gets what a session says to its front ends."""
+
+    def deliver(self, message: Message, client: bytes | None) -> None:
+        """Send a message to one client, or publish it to all. Its header holds a type only. Must not raise."""
+
+    def drain(self) -> None:
+        """Submit the requests that have arrived but were not read yet."""
+
+
+class SessionObserver(Protocol):
+    """What is told of each cell, and of the ends of kernels."""
+
+    def cell_sent(self, cell: SessionRequest) -> None: ...
+    def cell_ended(self, cell: SessionRequest) -> None: ...
+    def kernel_gone(self) -> None: ...
+
+
+class AgentPipe(Protocol):
+    """The pipe of a further agent in a session's sandbox; it ends with that."""
+
+    @property
+    def id(self) -> str:
+        """The sandbox's."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the machine itself enforces the sandbox's limits."""
+
+    async def send(self, data: bytes) -> None: ...
+    async def receive(self, minimum: int = 1) -> bytes:
+        """Return what has come, waiting for it; b"" at its end."""
+
+    async def wait(self) -> ExitReason:
+        """Return why it has ended, once it has."""
+
+    async def kill(self) -> None:
+        """End it with all of its processes."""
+
+
+class NotStill(Exception):
+    """A sandbox cannot be written down while something runs in it; `str` says why."""
+
+
+class NotWhole(Exception):
+    """A sandbox cannot be written down, since that would lack a part of it; `str` says which."""
+
+
+class OwnedSession(SessionHandle, Protocol):
+    """The session, as those know it who have its sandbox: servers, keepers, and what makes more kernels in it."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def engine(self) -> object:
+        """What starts its sandboxes, a `sandbox_kernel.engines.base.Engine`."""
+
+    @property
+    def kernel_info(self) -> dict[str, Any]:
+        """The part of the first kernel's info that is passed on; empty until one was ready."""
+
+    @property
+    def prepared(self) -> dict[str, Any]:
+        """What plugins have to know, by their names, to serve its sandboxes from another process."""
+
+    @property
+    def failure(self) -> SandboxError | None:
+        """Why the last start failed or the last sandbox ended; None once another one was started."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a sandbox or its kernel is on its way."""
+
+    @property
+    def cells_begun(self) -> int:
+        """How many cells were sent so far."""
+
+    @property
+    def record_head(self) -> str | None:
+        """What names the last line that was written down of it; None if there is none."""
+
+    def part(self, plugin: str) -> SessionService | None:
+        """Return what a plugin has in it; None if it takes no part."""
+
+    # --- its sandbox ---
+
+    async def started(self) -> str:
+        """Start a sandbox unless there is one; return its id once it is attested and ready. Raises `SandboxError`."""
+
+    async def settled(self) -> None:
+        """Wait until the kernel is ready, or its start has failed."""
+
+    async def renew(self) -> None:
+        """Replace the kernel by a new one in the same sandbox; without a sandbox, start one. `settled` waits for it."""
+
+    def adopt(self, fd: int, state: dict[str, Any]) -> None:
+        """Go on with a sandbox that another process had, whose `state` has what its engine needs to take it over.
+
+        Without `folders`, what that process knew of its folders is unknown.
+        """
+
+    def begin_from(self, state: dict[str, Any], opens: Callable[[SandboxSpec], Awaitable[Any]]) -> None:
+        """Begin with the container that `opens` returns, which goes on from a snapshot."""
+
+    async def save(self, fd: int) -> dict[str, Any]:
+        """Write the sandbox down to `fd`, an empty file; return what its engine needs to know beside it.
+
+        It goes on afterwards, whatever comes of it. Raises `NotStill` while something runs in it, `NotWhole`,
+        `AbilityMissing`, `SandboxDied` without a sandbox, `SandboxPaused` and `EngineError`.
+        """
+
+    def demand_pause(self) -> None:
+        """Raise `AbilityMissing` if its engine, or the sandbox that it has, cannot be paused."""
+
+    def touch(self) -> None:
+        """Note that the sandbox is in use; its idleness counts from now."""
+
+    def abandon(self) -> None:
+        """Let go of the sandbox, which ends then. For where no loop runs any more."""
+
+    async def close(self) -> None:
+        """End the session and its sandbox; idempotent, bounded."""
+
+    # --- its cells ---
+
+    def submit(self, request: Message, client: bytes, seconds: float | None = None, reads: str | None = None) -> None:
+        """Take a request of a front end; `seconds` is a shorter time limit than that of every cell.
+
+        `reads` is what guards read in place of its code, where that is ours.
+        """
+
+    def submit_silently(self, code: str) -> None:
+        """Submit a cell of the host's own, if there is one, whose messages nobody takes."""
+
+    def find(self, message_id: object) -> SessionRequest | None:
+        """Return a request of its front ends by its id."""
+
+    def lose_cells(self, error: SandboxError) -> None:
+        """End all cells with `error`, as the end of its sandbox does."""
+
+    # --- who follows it ---
+
+    def join(self, front: SessionFront) -> None:
+        """Have a further front end get what the first one gets."""
+
+    def observe(self, observer: SessionObserver) -> None: ...
+
+    def on_change(self, heard: Callable[[SessionRequest], None]) -> None:
+        """Have each change of a request heard."""
+
+    def listen(self, listener: EventListener) -> None:
+        """Have a listener hear all events, before those are told that write them down."""
+
+    def hints_are_for(self, audience: Audience) -> None:
+        """Have hints say what this audience can do."""
+
+    def hold_downloads(self, folder: Any) -> None:
+        """Take a download folder that the caller has open, a `sandbox_kernel.files.host_paths.Folder`."""
+
+    # --- what else is in its sandbox ---
+
+    def transmit(self, kind: int, parts: list[bytes]) -> None:
+        """Send a frame of `container.wire`. Raises `SandboxDied`."""
+
+    async def open_nested(self, config: Mapping[str, Any]) -> AgentPipe:
+        """Start one more agent in its sandbox, and the sandbox before that if it does not run.
+
+        Raises `SandboxError`, and `ConfigurationError` if its kernel cannot begin there.
+        """
+
+    async def nested_kernelspecs(self) -> Any:
+        """Return what the sandbox says of its image's kernelspecs; anything. Raises `SandboxError`."""
+
+
+class Origin(Protocol):
+    """What a sandbox that did not start yet goes on from."""
+
+    async def begin(self, session: OwnedSession) -> None:
+        """Start a session where it goes on from. Raises as `OwnedSession.started`."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Transport(Protocol):
+    """The way of a kernel's messages to its clients."""
+
+    def send(self, message: Message, client: bytes | None = None) -> None:
+        """Send a message to one client, or to all. Its header has a type only; `ServedKernel.headers` make the rest.
+
+        Raises `ProtocolError` if it cannot be said in JSON.
+        """
+
+    def unsent_bytes(self) -> int:
+        """Return the bytes of large replies that no client has taken yet."""
+
+
+class KernelProcess(Protocol):
+    """What a client takes for the process of its kernel, and asks of it; kernels differ in this."""
+
+    def ports(self) -> Mapping[str, Any]:
+        """Return where it listens. Raises `ProtocolError` if that is no port."""
+
+    async def interrupt(self) -> None:
+        """Interrupt what runs."""
+
+    async def restart(self) -> None:
+        """Do what comes before the reply to a shutdown that is a restart."""
+
+    async def shut_down(self, request: Message) -> None:
+        """Do what comes after the reply to a shutdown, which may be a restart."""
+
+
+class KernelHeaders(Protocol):
+    """The headers of what a kernel sends: its session, and a number that each message raises by one."""
+
+    def renew(self) -> None:
+        """Begin another session: front ends leave out what they asked of the one before."""
+
+    def of(self, kind: str) -> dict[str, str]:
+        """Return the header of the next message, which is of a type."""
+
+
+class ServedKernel(Protocol):
+    """The kernel of one session, for all clients of one transport."""
+
+    @property
+    def headers(self) -> KernelHeaders: ...
+
+    def receive(self, request: Message, client: bytes, process: KernelProcess) -> Coroutine[Any, Any, None] | None:
+        """Take a request of a client. Whatever fails with it, it is answered.
+
+        Returns:
+            What is to be run for its answer, if the host gives it.
+        """
+
+    def publish(self, message: Message) -> None:
+        """Send all clients what a cell's page bears of a message of the session's."""
+
+    def status(self, state: str, request: Message | None = None, client: bytes | None = None) -> None:
+        """Say a state of the kernel, or of a request, to all clients or to one."""
+
+    def say_busy(self) -> None:
+        """Say of running cells that they run: clients keep one state for a kernel, and have just heard idle."""
+
+
+class SandboxHandle(Protocol):
+    """A sandbox of the SDK, as plugins know it that are a part of it."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def session(self) -> OwnedSession: ...
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """What its caller gives to plugins, by their names."""
+
+    def part(self, plugin: str) -> Any:
+        """Return what a plugin has for callers of this sandbox. Raises `ConfigurationError` if it is not here."""
+
+    def check(self, *, paused: bool = False) -> None:
+        """Raise `SandboxClosed` unless this sandbox may be used here, and `SandboxPaused` unless now, or `paused`."""
+
+    async def ready(self, *, fresh: bool, again: bool = False) -> None:
+        """Wait for a sandbox that is attested and ready; with `fresh`, start one if there is none.
+
+        Without, the loss of the last one is raised: what a caller looks for is gone with it.
+        """
+
+    async def run_own(self, code: str, *, reads: str, timeout: float) -> Any:
+        """Run a cell of this package's own for at most `timeout` seconds; return its `sdk.execution.Execution`.
+
+        The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.
+        """
+
+    def serve(self, transport: Transport, engine: str) -> ServedKernel:
+        """Serve its kernel to all clients of a transport; they are told `engine` of what makes the sandbox."""
+
+    def session_within(self, settings: Settings, folder: str) -> OwnedSession:
+        """Return a session for one more kernel in this sandbox, which begins in `folder`; it is started later."""
+
+    def resume_cell(
+        self,
+        request: Message,
+        seconds: float,
+        reads: str | None,
+        *,
+        elapsed: float,
+        left: float,
+        wanted: frozenset[str] | None,
+    ) -> None:
+        """Take up a cell that another process sent to the kernel `elapsed` seconds ago, in its place.
+
+        Args:
+            request: The cell, as it was sent.
+            seconds: The time limit that it was sent with.
+            reads: What guards read in its place.
+            elapsed: Seconds.
+            left: Seconds that it may still run.
+            wanted: The events that a caller of `rejoin` gets; None if nobody is to get any.
+        """
+
+
 # --- connections of cells ---------------------------------------------------------------------------------------------
+
+
+RESET_BY_CELL = "cell"
+"""The cell broke it, or its process ended."""
+RESET_BY_KERNEL = "kernel"
+"""Its kernel was replaced, or its host process is about to be."""
+RESET_BY_END = "end"
+"""The sandbox ended, or the session."""
+RESET_LEFT_OPEN = "left-open"
+"""The service returned without an end of it."""
+RESET_CROWDED = "crowded"
+"""No request waited for it, and others may wait for its place."""
+RESET_UNSERVED = "unserved"
+"""No service is for what it begins with."""
+RESET_UNCHARGED = "uncharged"
+"""It was opened before its kernel's first cell."""
 
 
 class StreamReset(Exception):
@@ -267,7 +628,7 @@ class StreamReset(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(f"the connection was reset: {code}")
         self.code = code
-        """What `reset` was called with, or one of the codes in `session.cell_streams`."""
+        """What `reset` was called with, or one of the codes above."""
 
 
 class Stream(Protocol):
@@ -423,8 +784,8 @@ class Plugin:
     """Say what it keeps on this user's disk besides sandboxes, by what `doctor` calls it; nothing of what is not."""
     tidy: Callable[[Settings], str] | None = None
     """Remove of that what is too old, or was never finished, for `reap`; return what went, in words."""
-    sdk: Callable[[Any], Any] | None = None
-    """Makes what methods of the SDK call for one sandbox, of its `sandbox_kernel.sdk.instance.Instance`."""
+    sdk: Callable[[SandboxHandle], Any] | None = None
+    """Makes what methods of the SDK call for one sandbox."""
     diagnose: Callable[[Settings, Mapping[str, str]], Diagnosis] | None = None
     """Looks whether what the settings name is there, for a kernel that has these variables. `doctor` asks it."""
     python_alone: bool = False

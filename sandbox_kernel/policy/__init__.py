@@ -22,18 +22,11 @@
 - `cell_errors`: The error of a cell as text; a name that no class has is cut.
 - `replies`: Replies: text stays text, and no reply makes a front end act.
 - `output_policy`: The table of filters that every message goes through.
+- `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
+- `handshake`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `safe_text`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
 commands.
 
 Packages: `svg` (drawings, parsed here and written again from an allow-list), `frame` (programs, without origin and
 network) and `widgets` (those of ipywidgets).
 """
-
-from __future__ import annotations
-
-from .budget import CellBudget, SessionBudget
-from .output_policy import OutputPolicy
-from .replies import cut
-from .verdict import Verdict
-
-__all__ = ["CellBudget", "OutputPolicy", "SessionBudget", "Verdict", "cut"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.codes import EndCode, Survived
 from ..core.errors import OutputLimit
-from ..core.model import Decision, Limits, format_bytes
+from ..core.model import Limits, format_bytes
 
 SESSION_CELLS = 100
 """A session may send as much as this many cells that each reach their limit: it bounds the front end's document."""
@@ -25,9 +25,6 @@ FILTER_SECONDS, LAST_SECONDS = 30.0, 2.0
 The largest honest outputs need a tenth of it. Behind a message that is looked at, all others of the sandbox wait.
 """
 
-_PASS = Decision(allowed=True, reason="within the output limits")
-_REFUSED = Decision(allowed=False, reason="over the output limits")
-
 
 class _Budget:
     """Bytes and messages used, each against its limit; once a limit is passed, nothing more is allowed."""
@@ -37,13 +34,11 @@ class _Budget:
         self.messages = 0
         self.exceeded: OutputLimit | None = None
         """What to end the cell with, once a charge was refused."""
-        self._refused = _REFUSED
-        """What each charge is answered with from then on: a flood makes half a million of them."""
         self._scope = scope
         self._max_bytes, self._max_messages, self._max_message = max_bytes, max_messages, max_message
 
-    def charge(self, nbytes: int, messages: int = 1) -> Decision:
-        """Count one message of `nbytes`, buffers included, and say whether it may pass.
+    def charge(self, nbytes: int, messages: int = 1) -> bool:
+        """Count one message of `nbytes`, buffers included, and return whether it may pass.
 
         `messages` is 0 for what a kernel owes, statuses and replies: it counts by its size alone.
         """
@@ -52,12 +47,9 @@ class _Budget:
             self.messages += messages
             within = self.bytes <= self._max_bytes and self.messages <= self._max_messages
             if within and nbytes <= self._max_message:
-                return _PASS
-            self._exceed(self._limit(nbytes))
-        return self._refused
-
-    def _exceed(self, limit: OutputLimit) -> None:
-        self.exceeded, self._refused = limit, Decision(allowed=False, reason=str(limit))
+                return True
+            self.exceeded = self._limit(nbytes)
+        return False
 
     def _limit(self, nbytes: int) -> OutputLimit:
         """Return the limit that a message of so many bytes has passed, alone or with those before it."""
@@ -101,12 +93,10 @@ class CellBudget(_Budget):
         """Count the processor's time that a look at a message took; nothing is allowed once there is none left."""
         self._seconds -= seconds
         if self._seconds < 0 and self.exceeded is None:
-            self._exceed(
-                OutputLimit(
-                    EndCode.OUTPUT_TOO_SLOW,
-                    limit=f"{FILTER_SECONDS:g} s of this machine's processor, {LAST_SECONDS:g} s after an interrupt",
-                    kept=Survived.VARIABLES_AND_FILES,
-                )
+            self.exceeded = OutputLimit(
+                EndCode.OUTPUT_TOO_SLOW,
+                limit=f"{FILTER_SECONDS:g} s of this machine's processor, {LAST_SECONDS:g} s after an interrupt",
+                kept=Survived.VARIABLES_AND_FILES,
             )
 
 

@@ -2,6 +2,8 @@
 
 The judge is IPython's own transformer, in the tests; it is not imported here, for it takes as long as a whole start.
 This one reads a cell once, from its start to its end.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ keep the carriage return, by which progress bars are drawn over themselves; what
 Markup is the one language whose parser makes characters out of others (`&#8232;`), so `markup` looks at what our
 sanitiser wrote, and shapes it: without blank lines, which would end a block of HTML in Markdown, and without a
 character that Markdown would read. The same characters are written as references, which only HTML reads.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Bundles:
 
         try:
             image, missed = svg.clean(value, left := of_images())
-        except (svg.RefusedError, ExcessError) as error:
+        except (svg.ImproperSVG, ExcessError) as error:
             notes.add(OutputCode.SVG_REFUSED, why=error)
             return
         if missed:

@@ -1,6 +1,8 @@
 """Raster images: their type, and how many pixels their headers claim.
 
 A file of a few kilobytes may claim a hundred million pixels, and a viewer allocates all of them.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

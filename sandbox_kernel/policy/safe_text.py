@@ -2,6 +2,8 @@ r"""Text as an entry point hands it to a person, a model or a log: no terminal o
 
 The output policy cleans what it passes; with `outputs = trusted` it passes all, and paths, reasons and names come by
 other ways. So each entry point asks here, at its last step.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@
 - `running_command`: One command, followed from the host, and its input.
 - `commands`: Commands of a sandbox, and shells with a terminal.
 - `ownership`: Whose a sandbox is: this process's, or one of a keeper, which outlives its caller.
+- `bare_session`: The session of a sandbox whose own kernel nobody hears.
 - `instance`: One sandbox as its parts see it: its session, and whether it may be used.
 - `snapshots`: What a plugin is asked that writes sandboxes down.
 - `client`: `AsyncSandbox`: a session on the caller's event loop, and its parts.

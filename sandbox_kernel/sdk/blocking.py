@@ -1,4 +1,7 @@
-"""The SDK without `await`: the same on an event loop in another thread. Written by `make blocking`."""
+"""The SDK without `await`: the same on an event loop in another thread. Written by `make blocking`.
+
+Public: plugins may import it.
+"""
 
 from __future__ import annotations
 

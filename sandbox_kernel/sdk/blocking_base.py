@@ -1,6 +1,8 @@
 """What differs without `await`, by hand: how a call reaches the loop, a sandbox's start and end, what is followed.
 
 Each class is the base of one in blocking.py, which `make blocking` writes from the asynchronous class.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, SandboxClosed
 from ..core.model import Settings
 from .callbacks import Callback, Callbacks
-from .client import AsyncSandbox, session_of
+from .client import AsyncSandbox, handle_of
 from .commands import AsyncCommands, AsyncPty, OnPty, PtySize
 from .event_loop_thread import Background, awaited
 from .file_copies import Progress, followed
@@ -146,7 +148,7 @@ class SandboxBase:
         self._known.pop(self._inner.id, None)
         background, self._background = self._background, None
         if self._inner.is_new:
-            session_of(self._inner).abandon()  # its audit may be open
+            handle_of(self._inner).session.abandon()  # its audit may be open
         if background is not None and os.getpid() == self._pid:
             try:
                 return bool(background.run(how(self._inner)))

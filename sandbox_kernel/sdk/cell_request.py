@@ -7,16 +7,14 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.model import Message
 from ..core.tasks import Tasks
-from ..session import protocol
 from ..session.requests.queue import PendingRequest
-from ..session.session import Session
+from ..session.session import Session, request_header
 from .callbacks import Callbacks, Prompt
 from .execution import Event, Execution, ExecutionRecorder
 from .values import CellUsage, NetworkDenial
@@ -25,8 +23,6 @@ Tell = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 MAX_DENIALS = 100
 """Of one cell, that its execution lists."""
-SILENT_SECONDS = 60.0
-"""Most seconds of an internal cell; an honest sandbox needs milliseconds."""
 
 
 class CellFront:
@@ -84,7 +80,7 @@ class CellCall:
             "allow_stdin": "input" in self._wanted,
             "stop_on_error": stop_on_error,
         }
-        head = header("execute_request", self._session.id, self.id)
+        head = request_header("execute_request", self._session.id, self.id)
         return Message(channel="shell", header=head, content=content, metadata=self._metadata)
 
     def submit(self, seconds: float | None, stop_on_error: bool) -> None:
@@ -93,7 +89,7 @@ class CellCall:
 
     @property
     def pending(self) -> PendingRequest | None:
-        return self._session.requests.queue.find(self.id)
+        return self._session.find(self.id)
 
     def take(self, message: Message) -> None:
         """Take in one message that has passed the output policy."""
@@ -110,7 +106,7 @@ class CellCall:
             self.events.put_nowait(("input", prompt))
         elif message.type == "status":
             if message.content["execution_state"] == "busy":
-                self._session.meter.start()
+                self._session.measure()
             else:
                 self._end(pending)
             return
@@ -127,7 +123,7 @@ class CellCall:
         if pending is not None and pending.started:
             self._seconds = time.monotonic() - pending.started
             # Asked for now: the next cell, which may be on its way already, starts the meter again.
-            self._metering = self._session.meter.read(self.id)
+            self._metering = self._session.measured(self.id)
         self.events.put_nowait(None)
 
     async def run(
@@ -145,9 +141,9 @@ class CellCall:
         cells[self.id] = self
         before, after = around or ("", "")
         try:
-            submit_silently(self._session, before)
+            self._session.submit_silently(before)
             self.submit(limit, stop_on_error)
-            submit_silently(self._session, after)
+            self._session.submit_silently(after)
             while (event := await self.events.get()) is not None:
                 if event[0] == "input":
                     await self.ask(tell(*event))
@@ -160,7 +156,7 @@ class CellCall:
             del cells[self.id]
         execution = await self.finish()
         if stop_on_error and execution.error is not None:
-            submit_silently(self._session, after)  # it was aborted with what stood behind the cell
+            self._session.submit_silently(after)  # it was aborted with what stood behind the cell
         return execution
 
     async def follow(self, cells: dict[str, CellCall], callbacks: Callbacks) -> Execution:
@@ -192,7 +188,7 @@ class CellCall:
         if self._ended or pending is None or not pending.awaiting_input or pending.questions != number:
             return  # it was interrupted meanwhile, and may have asked something else
         if isinstance(answer, str):
-            head = header("input_reply", self._session.id)
+            head = request_header("input_reply", self._session.id)
             self._session.submit(Message(channel="stdin", header=head, content={"value": answer}), self.client)
         else:
             await self._session.interrupt()  # nobody will ever answer, and the cell's clock stands still
@@ -221,26 +217,3 @@ class CellCall:
         if isinstance(verdict, (EngineError, ConfigurationError)):
             raise verdict
         return execution
-
-
-def submit_silently(session: Session, code: str) -> None:
-    """Submit an internal cell, if there is one, and drop its messages."""
-    if code:
-        content = {"code": code, "silent": True, "store_history": False, "user_expressions": {}, "allow_stdin": False}
-        request = Message(
-            channel="shell",
-            header=header("execute_request", session.id),
-            content={**content, "stop_on_error": False},
-        )
-        session.submit(request, request.id.encode(), SILENT_SECONDS, "")
-
-
-def header(kind: str, session: str, identity: str | None = None) -> dict[str, str]:
-    return {
-        "msg_id": identity or secrets.token_hex(16),
-        "msg_type": kind,
-        "session": session,
-        "username": "",
-        "date": datetime.now(UTC).isoformat(),
-        "version": protocol.PROTOCOL_VERSION,
-    }

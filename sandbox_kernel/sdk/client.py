@@ -2,6 +2,8 @@
 
 A session runs on the caller's event loop; there is no subprocess and no socket but the one into the container. Each
 method is one call of a part of the sandbox; the parts share an `Instance`.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from ..core.errors import SandboxClosed, SandboxDied
 from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
 from ..files.file_rules import FileLimits
-from ..session.session import Session
+from ..plugins.api import Origin, SandboxHandle
 from . import environment_variables, snapshots
 from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
 from .files import AsyncFiles, SandboxOfFiles
-from .instance import Instance, Origin
+from .instance import Instance
 from .keywords import SettingKeywords
 from .options import SandboxOptions
 from .output_text import OutputMessage
@@ -559,7 +561,8 @@ class AsyncSandbox:
 
         `settings` are those of which policies are taken, in place of keywords.
         """
-        origin, settings, options = snapshots.provider().restored(name, keywords, settings)
+        options = SandboxOptions.of(settings, keywords)
+        origin, settings = snapshots.provider().restored(name, keywords, options.settings, options.given)
         try:
             made = cls._of(origin, settings, timeout=options.seconds, metadata=options.metadata)
             made._instance.session.pauses.demand(Ability.SNAPSHOT)  # noqa: SLF001 (one of its own kind)
@@ -583,7 +586,7 @@ class AsyncSandbox:
     @staticmethod
     async def delete_snapshot(name: str, /) -> bool:
         """Remove a snapshot; return whether there was one."""
-        return await asyncio.to_thread(snapshots.provider().delete, name)
+        return await asyncio.to_thread(snapshots.delete, name)
 
     # --- by its id, and beyond this process ---
 
@@ -657,7 +660,7 @@ class AsyncSandbox:
         Returns:
             The execution. None if no cell ran.
         """
-        cell = self._instance.ownership.take_cell()
+        cell = self._instance.take_resumed()
         if cell is None:
             return None
         callbacks = Callbacks(
@@ -674,10 +677,7 @@ class AsyncSandbox:
             ConfigurationError: The sandbox is not detached.
         """
         self._instance.ownership.leave()
-        died = SandboxDied(EndCode.DETACHED_LEFT, kept=Survived.VARIABLES_AND_FILES)
-        session = self._instance.session
-        for one in (session, *session.beside):
-            one.requests.sandbox_died(died)
+        self._instance.session.lose_cells(SandboxDied(EndCode.DETACHED_LEFT, kept=Survived.VARIABLES_AND_FILES))
         await self.kill()
 
     async def release(self) -> None:
@@ -723,23 +723,6 @@ class AsyncSandbox:
         return await (keeper().ended(sandbox_id, settings) if found is None else found.kill())
 
 
-def session_of(sandbox: AsyncSandbox) -> Session:
-    """Return what stands behind a sandbox; for the entry point of this package."""
-    return sandbox._instance.session  # noqa: SLF001 (a part of the class that its users need not see)
-
-
-def instance_of(sandbox: AsyncSandbox) -> Instance:
-    """Return the instance of a sandbox; for this package."""
-    return sandbox._instance  # noqa: SLF001 (as above)
-
-
-async def run_for(sandbox: AsyncSandbox, code: str, *, reads: str, timeout: float) -> Execution:
-    """Run a cell of this package's own for at most `timeout` seconds. Raises as `run_code` does.
-
-    The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.
-    """
-
-    async def hear(kind: str, value: object) -> None:
-        """Ignore all messages before the end."""
-
-    return await instance_of(sandbox).run(code, timeout, False, frozenset(), hear, reads=reads)
+def handle_of(sandbox: AsyncSandbox) -> SandboxHandle:
+    """Return a sandbox as plugins know it that do more with it than its callers."""
+    return sandbox._instance  # noqa: SLF001 (a part of the class that its users need not see)

@@ -2,6 +2,8 @@
 
 A command is a process in the sandbox that its kernel starts, under the same limits. It has a clock of its own, which
 `cell_timeout` bounds. A cell that runs holds up what is asked of commands, and not the commands.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Values, and one recorder from Jupyter messages to them. Everything in here has passed the output policy of the session,
 so with `outputs` at `safe` or `strict` it may be shown in a browser. In every mode it may be printed: no text, of
 whatever type, holds anything but colours that a terminal would obey.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

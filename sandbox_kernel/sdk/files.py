@@ -2,6 +2,8 @@
 
 Paths are relative to /mnt/data, where the cells run, or whole: all that cells may read can be read, and what they may
 write can be written. What is no regular file (a device, a FIFO) is refused.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Folders of a sandbox for callers of the SDK: what lies in them, moved, removed and watched.
 
 What the sandbox says of its files is checked by kind and by name, and bounded; it need not be true.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ import os
 import weakref
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from ..core.call_context import works_for
 from ..core.codes import EndCode, Survived, UsageCode
 from ..core.errors import (
     CellInterrupted,
@@ -24,17 +25,21 @@ from ..core.errors import (
     wrong_argument,
 )
 from ..core.events import ContainersReaped, ReapFailed
-from ..core.model import PYTHON_KERNEL
+from ..core.model import PYTHON_KERNEL, Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
 from ..plugins import index
-from ..session.cell_streams import works_for
+from ..plugins.api import Origin, Transport
+from ..session.nested_agents import NestedEngine
 from ..session.session import Session
 from .cell_request import CellCall, CellFront, Tell
 from .execution import Execution, ExecutionError
 from .lifetimes import Finalizers
 from .options import SandboxOptions
 from .values import AttachedSandbox, NetworkDenial, seconds
+
+if TYPE_CHECKING:
+    from ..session.serving.server import KernelServer
 
 STARTS_PER_CPU = 2
 """Sandboxes that start at once on one loop: more of them would only take turns within their time limits."""
@@ -65,16 +70,6 @@ def _denied(cells: Mapping[str, CellCall], cell: str, denial: NetworkDenial) -> 
     """Tell a cell what it was denied. Holds the cells alone: an instance that nobody holds goes at once."""
     if (found := cells.get(cell)) is not None:
         found.hear(denial)
-
-
-class Origin(Protocol):
-    """What a sandbox that did not start yet goes on from."""
-
-    async def begin(self, session: Session) -> None:
-        """Start a session where it goes on from. Raises as `start`."""
-
-    def close(self) -> None:
-        """Idempotent."""
 
 
 class Handle(Protocol):
@@ -111,6 +106,7 @@ class Instance:
         )
         self.origin: Origin | None = None
         """Where it goes on from, until it has started."""
+        self._resumed: CellCall | None = None
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._finalizers: Finalizers | None = None
@@ -141,8 +137,12 @@ class Instance:
 
     @property
     def runs_a_cell(self) -> bool:
-        sessions = (self.session, *self.session.beside)
-        return any(any(one.requests.queue.running_cells()) for one in sessions)
+        return any(self.session.running_cells())
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """What its caller gives to plugins, by their names."""
+        return self.prepared.given
 
     def part(self, plugin: str) -> Any:
         """Return what a plugin has for callers of this sandbox. Raises `ConfigurationError` if it is not here."""
@@ -212,12 +212,55 @@ class Instance:
         finally:
             self._calls -= is_own
 
+    async def run_own(self, code: str, *, reads: str, timeout: float) -> Execution:
+        """Run a cell of this package's own for at most `timeout` seconds. Raises as `run` does.
+
+        The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.
+        """
+
+        async def hear(kind: str, value: object) -> None:
+            """Nobody wants to hear of anything before the end."""
+
+        return await self.run(code, timeout, False, frozenset(), hear, reads=reads)
+
     async def run_python(self, *arguments: Any, **named: Any) -> Execution:
         """Run a cell of Python, as `run` does; in a context if the sandbox's own kernel takes another language."""
         context = None
         if self.settings.kernel != PYTHON_KERNEL:
             context = await self.part("contexts").session(None, "python")
         return await self.run(*arguments, **named, context=context)
+
+    def serve(self, transport: Transport, engine: str) -> KernelServer:
+        """Serve its kernel to all clients of a transport; they are told `engine` of what makes the sandbox."""
+        from ..session.serving.server import KernelServer  # few sandboxes have such clients
+
+        return KernelServer(self.session, transport, engine)
+
+    def session_within(self, settings: Settings, folder: str) -> Session:
+        """Return a session for one more kernel in this sandbox, which begins in `folder`; it is started later."""
+        engine = NestedEngine(self.session.open_nested, folder)
+        return Session(settings, engine, CellFront(self.cells), within=self.session)
+
+    def resume_cell(
+        self,
+        request: Message,
+        seconds: float,
+        reads: str | None,
+        *,
+        elapsed: float,
+        left: float,
+        wanted: frozenset[str] | None,
+    ) -> None:
+        """See `SandboxHandle.resume_cell`."""
+        if wanted is not None:
+            cell = CellCall(str(request.content["code"]), wanted, self.session, identity=request.id)
+            self.cells[request.id] = self._resumed = cell
+        self.session.resume(request, request.id.encode(), seconds, reads, elapsed=elapsed, left=left)
+
+    def take_resumed(self) -> CellCall | None:
+        """Return the cell of the owner before, once."""
+        cell, self._resumed = self._resumed, None
+        return cell
 
     async def interrupt(self, context: Session | None = None) -> bool:
         """See `AsyncSandbox.interrupt`; `context` is the session of another kernel of the sandbox."""
@@ -265,7 +308,7 @@ class Instance:
         try:
             async with asyncio.timeout(limit):
                 origin, self.origin = self.origin, None
-                await (self.ownership.start(self.session, self.cells) if origin is None else origin.begin(self.session))
+                await (self.ownership.start(self) if origin is None else origin.begin(self.session))
         except TimeoutError:
             raise SandboxDied(EndCode.NO_INTRODUCTION, limit=f"{limit:g} s") from None
         except SandboxError:
@@ -294,8 +337,7 @@ class Instance:
             self.origin.close()
         self.lifetime.stop()
         if not self.ownership.is_left:
-            for one in (self.session, *self.session.beside):
-                one.requests.sandbox_died(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
+            self.session.lose_cells(SandboxDied(EndCode.SANDBOX_ENDED_BY_OWNER, kept=Survived.NOTHING))
         await self._tasks.close()
         await self.session.close()
         if self._finalizers is not None:

@@ -11,7 +11,7 @@ from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import Settings
 from . import environment_variables
-from .ownership import Ownership
+from .ownership import Ownership, keeper, own
 from .values import AttachedSandbox, seconds
 
 
@@ -32,9 +32,7 @@ class SandboxOptions:
     def ownership(self) -> Ownership:
         """Return whose the sandbox is. Raises `ConfigurationError` for one that cannot outlive this process."""
         if self.detached is False:
-            return Ownership(self.settings, self.seconds)
-        from .ownership import keeper
-
+            return own(self.settings, self.seconds)
         return keeper().ownership(self.settings, self.seconds, self.metadata, self.detached)
 
     @classmethod

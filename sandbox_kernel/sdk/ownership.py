@@ -1,4 +1,7 @@
-"""Whose a sandbox is: by default this process's; one of a keeper, the plugin of the broker, outlives its caller."""
+"""Whose a sandbox is: by default this process's; one of a keeper, the plugin of the broker, outlives its caller.
+
+Public: plugins may import it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,7 @@ from ..core.errors import ConfigurationError, SandboxClosed
 from ..core.model import Settings
 from ..engines.base import Engine
 from ..engines.select import BROKER, ServiceProvider, chosen, make_engine, names, of_session, provider
-from ..session.session import Session
-from .cell_request import CellCall
+from ..plugins.api import OwnedSession, SandboxHandle
 from .lifetimes import Lifetime, Owned
 from .values import AttachedSandbox, Missed, SandboxInfo
 
@@ -82,17 +84,16 @@ class Ownership:
     """The engine, as the settings name it."""
     lifetime: Lifetime
 
-    def __init__(self, settings: Settings, limit: float | None) -> None:
-        """`limit` is how many seconds it may last."""
-        taken = of_session(settings)
-        self.address, self.engine = chosen(taken), make_engine(taken)
+    def __init__(self, engine: Engine, address: str, limit: float | None) -> None:
+        """`limit` is how many seconds it may last, if this process is to end it then."""
+        self.engine, self.address = engine, address
         self.lifetime = Lifetime(limit)
 
-    async def start(self, session: Session, cells: dict[str, CellCall]) -> None:
-        """Start the session, or take over that of another owner. Raises `SandboxError`."""
-        await session.started()
+    async def start(self, sandbox: SandboxHandle) -> None:
+        """Start its session, or take over that of another owner. Raises `SandboxError`."""
+        await sandbox.session.started()
 
-    def ends_with_caller(self, session: Session) -> Owned:
+    def ends_with_caller(self, session: OwnedSession) -> Owned:
         """Return what is ended where the caller goes without a word."""
         return session
 
@@ -100,10 +101,12 @@ class Ownership:
         """Have the end of the session be the end of nothing else. Raises `ConfigurationError` if that cannot be."""
         raise ConfigurationError(UsageCode.NOT_DETACHED)
 
-    def take_cell(self) -> CellCall | None:
-        """Return the cell of the owner before, once."""
-        return None
-
-    async def extend(self, session: Session, limit: float) -> None:
+    async def extend(self, session: OwnedSession, limit: float) -> None:
         """Have the sandbox end in so many seconds. Raises `SandboxError`."""
         self.lifetime.set(limit)
+
+
+def own(settings: Settings, limit: float | None) -> Ownership:
+    """Return that of a sandbox which this process owns, and which may last so many seconds."""
+    taken = of_session(settings)
+    return Ownership(make_engine(taken), chosen(taken), limit)

@@ -1,4 +1,7 @@
-"""Paths of a sandbox, as callers write them, and refusals that name them."""
+"""Paths of a sandbox, as callers write them, and refusals that name them.
+
+Public: plugins may import it.
+"""
 
 from __future__ import annotations
 

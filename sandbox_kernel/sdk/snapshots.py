@@ -1,16 +1,20 @@
-"""What a plugin is asked that writes sandboxes down as they stand, and lets others go on from there."""
+"""What a plugin is asked that writes sandboxes down as they stand, and lets others go on from there.
+
+Public: plugins may import it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
+from ..config.sources import from_keywords
 from ..core.errors import wrong_argument
 from ..core.model import Settings
 from ..engines.abilities import Ability
 from ..plugins import index
-from .instance import Instance, Origin
-from .options import SandboxOptions
+from ..plugins.api import Origin, SandboxHandle
+from .instance import Instance
 from .values import Snapshot
 
 MAX_FORKS = 20
@@ -31,24 +35,30 @@ S = TypeVar("S", bound=Startable)
 class Snapshots(Protocol):
     """What the plugin does (`Plugin.snapshots`)."""
 
-    async def take(self, sandbox: Instance, name: str | None) -> str:
+    async def take(self, sandbox: SandboxHandle, name: str | None) -> str:
         """See `AsyncSandbox.snapshot`."""
 
-    async def fork(self, sandbox: Instance, count: int, make: Callable[[Origin], S]) -> list[S]:
+    async def fork(self, sandbox: SandboxHandle, count: int, make: Callable[[Origin], S]) -> list[S]:
         """Return `count` sandboxes that have started, which `make` makes from where they go on."""
 
     def restored(
-        self, name: str, keywords: Mapping[str, Any], given: Settings | None
-    ) -> tuple[Origin, Settings, SandboxOptions]:
-        """Return where a sandbox goes on from that is made from a snapshot, its settings, and what was asked for.
+        self, name: str, keywords: Mapping[str, Any], settings: Settings, given: Mapping[str, object]
+    ) -> tuple[Origin, Settings]:
+        """Return where a sandbox goes on from that is made from a snapshot, and its settings.
 
         Reads all of the snapshot, which may take seconds. Raises as `AsyncSandbox.from_snapshot`.
+
+        Args:
+            name: The snapshot's.
+            keywords: What the caller gave; what is the snapshot's own is refused.
+            settings: Those that come of it.
+            given: What the caller gives to plugins.
         """
 
-    def stored(self, settings: Settings | None) -> tuple[Snapshot, ...]:
-        """Return this user's snapshots, the newest first; by default with this user's settings."""
+    def stored(self, settings: Settings) -> tuple[Snapshot, ...]:
+        """Return this user's snapshots, the newest first."""
 
-    def delete(self, name: str) -> bool:
+    def delete(self, name: str, settings: Settings) -> bool:
         """Remove a snapshot; return whether there was one."""
 
 
@@ -75,5 +85,10 @@ def forking(sandbox: Instance, count: int) -> Snapshots:
 
 
 def stored(settings: Settings | None) -> list[Snapshot]:
-    """Return this user's snapshots, the newest first."""
-    return list(provider().stored(settings)) if index.is_here(index.SNAPSHOTS) else []
+    """Return this user's snapshots, the newest first; by default with this user's settings."""
+    return list(provider().stored(settings or from_keywords())) if index.is_here(index.SNAPSHOTS) else []
+
+
+def delete(name: str) -> bool:
+    """Remove a snapshot; return whether there was one."""
+    return provider().delete(name, from_keywords())

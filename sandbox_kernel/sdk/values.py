@@ -1,4 +1,7 @@
-"""What callers of the SDK give and get besides executions and files."""
+"""What callers of the SDK give and get besides executions and files.
+
+Public: plugins may import it.
+"""
 
 from __future__ import annotations
 

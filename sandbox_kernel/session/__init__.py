@@ -1,21 +1,18 @@
 """A session: one container and its cells, from the start to the end that each of them has.
 
-The requests of front ends, from their arrival to their reply, are the package `requests`.
+The requests of front ends, from their arrival to their reply, are the package `requests`. What a kernel
+answers its clients itself is the package `serving`.
 
-- `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
 - `hints`: What an ordinary failure of a cell has to do with the sandbox, in one line.
-- `handshake`: What a kernel says of itself: asked once, before the first cell, and read against a table.
 - `agent_messages`: What an agent says, as values: each number within its range, each text of bounded length.
 - `cell_streams`: The connections that cells open: one stream, all streams of a container, and what serves them.
 - `agent_link`: The host's end of the wire: frames both ways, and questions with answers.
 - `plugin_parts`: The plugins' parts of a session.
 - `cell_usage`: What one cell used of processor and memory, as its sandbox says.
-- `state_table`: What a table of states is.
 - `container_states`: The states of one container, and what may follow what.
-- `owner_states`: Whose a sandbox is from one owner to the next, and what may follow what.
 - `lifecycle`: One container from its start to the name of its death.
 - `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.
 - `pauses`: The pauses of a session, and what bounds them.
-- `self_test`: A real start and a first cell, for those who look whether a machine does what it should.
+- `self_test`: A first cell, for those who look whether a machine does what it should.
 - `session`: What an entry point calls: cells in, messages out, one container after another, and its idle time.
 """

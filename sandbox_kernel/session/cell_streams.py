@@ -10,34 +10,27 @@ import asyncio
 import collections
 import contextlib
 import math
-from contextvars import ContextVar
 from typing import Protocol
 
 from ..container import flow, wire
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, WireError
 from ..core.tasks import Report, Tasks
-from ..plugins.api import Cell, Stream, StreamReset
+from ..plugins.api import (
+    RESET_BY_CELL,
+    RESET_BY_END,
+    RESET_CROWDED,
+    RESET_LEFT_OPEN,
+    RESET_UNCHARGED,
+    Cell,
+    Identified,
+    Stream,
+    StreamReset,
+)
 from .agent_link import Link
 
 CHUNK_BYTES = 64 << 10
 """What one frame carries at most. A `receive` may return several frames' worth."""
-
-RESET_BY_CELL = "cell"
-"""The cell broke it, or its process ended."""
-RESET_BY_KERNEL = "kernel"
-"""Its kernel was replaced, or its host process is about to be."""
-RESET_BY_END = "end"
-"""The sandbox ended, or the session."""
-RESET_LEFT_OPEN = "left-open"
-"""The service returned without an end of it."""
-RESET_CROWDED = "crowded"
-"""No request waited for it, and others may wait for its place."""
-RESET_UNSERVED = "unserved"
-"""No service is for what it begins with."""
-RESET_UNCHARGED = "uncharged"
-"""It was opened before its kernel's first cell."""
-
 
 AT_ONCE = 256 << 10
 """Bytes of several frames that are written together; a pipe of the engine's takes about as much."""
@@ -55,13 +48,6 @@ after one second, after two more and so on, so a connection that waits longer fo
 REST_SECONDS = 15.0
 """The same for one on which the service had the last word: a client keeps it for later. Its bytes are not read, so this
 may also be an answer that goes on after a pause."""
-
-
-class Identified(Protocol):
-    """The request of a cell, if it is known here."""
-
-    @property
-    def id(self) -> str: ...
 
 
 class RunningCells:
@@ -101,10 +87,6 @@ class NoStreams:
     def reset_all(self, code: str) -> None: ...
 
     async def close(self) -> None: ...
-
-
-works_for: ContextVar[str | None] = ContextVar("sandbox_works_for", default=None)
-"""The session for which a tool works: what it did in a cell of that session would wait for itself."""
 
 
 class ConnectionService(Protocol):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..core.codes import HintCode
-from ..core.model import Limits, format_bytes
+from ..core.model import Audience, Limits, format_bytes
 
 Beside = Callable[[Sequence[str]], str | None]
 """Returns the first of some relative paths that lies beside the notebook. It may wait for a disk."""
@@ -30,20 +30,6 @@ MAX_LINE = 500
 MAX_SOUGHT = 4
 MAX_PATH = 400
 SCRATCH = "/mnt/data/"
-
-
-class Audience(NamedTuple):
-    """How one entry point says what a person, or a model, can do: each text is one or two whole sentences."""
-
-    bring: str = "The calling program brings files in with Sandbox.files.write or Sandbox.files.upload; a cell cannot."
-    """How a file comes in."""
-    bring_by_folder: str | None = None
-    """The same, where there is an upload folder; `{uploads}` is its name."""
-    packages: str = (
-        "Build an image with `sandbox-kernel build --requirements FILE`, or let cells install it, with the setting "
-        "`packages`."
-    )
-    """How a package comes into the image."""
 
 
 class _Rule(NamedTuple):
@@ -148,6 +134,10 @@ class Hints:
         self._installs = installs
         self._volumes = volumes
         self._limits = limits
+
+    def address(self, audience: Audience, beside: Beside | None = None) -> None:
+        """Say from now on what this audience can do, and what lies `beside` its notebook."""
+        self.audience, self.beside = audience, beside
 
     def of_failure(self, failure: CellFailure, found: str | None = None) -> str | None:
         """Return the hint for an exception, if there is one; `found` is what `beside` has found for it."""

@@ -33,12 +33,13 @@ from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import Nested
 from ..engines.base import Container, Handover
 from ..files.file_rules import printable
-from . import protocol
+from ..plugins.api import RESET_BY_KERNEL
+from ..policy import protocol
+from ..policy.handshake import KernelHandshake
 from .agent_link import Link
 from .agent_messages import Death, Oversized
-from .cell_streams import RESET_BY_KERNEL, NoStreams, Streams
+from .cell_streams import NoStreams, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, ContainerEvent, ContainerState, following
-from .handshake import KernelHandshake
 from .requests.driver import Requests
 
 OF_A_BROKER = {

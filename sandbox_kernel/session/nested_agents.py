@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..container import flow, wire
@@ -17,6 +17,7 @@ from ..core.errors import ConfigurationError, EngineError, SandboxDied, SandboxE
 from ..core.model import ExitReason, SandboxSpec
 from ..core.package_files import PACKAGE
 from ..engines.base import AttestationCheck, Container, Handover
+from ..engines.shipping import nested_config
 from ..files.file_rules import printable
 
 MODULES = ("flow", "kernelspecs", "nested_agents")
@@ -103,6 +104,25 @@ class NestedAgentLinks:
         for pipe in self._pipes.values():
             pipe.end()
         self._pipes.clear()
+
+
+class NestedEngine:
+    """Starts further agents of a sandbox, each for a session within that sandbox's own."""
+
+    def __init__(self, opens: Callable[[Mapping[str, Any]], Awaitable[Container]], folder: str) -> None:
+        """`opens` is `Session.open_nested` of that session; kernels begin in `folder`."""
+        self._opens = opens
+        self._folder = folder
+
+    async def start(self, spec: SandboxSpec) -> Container:
+        """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
+        return await self._opens(nested_config(spec, self._folder))
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
+        raise NotImplementedError("it ends with the process that made it")
+
+    async def reap(self) -> int:
+        return 0
 
 
 class NestedPipe:

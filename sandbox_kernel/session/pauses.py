@@ -7,23 +7,29 @@ is what bounds an unused sandbox, whose time begins with it; nothing that ends a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxError, SandboxPaused
 from ..core.events import Emit, MemoryGivenBack, MemoryKept, SandboxFrozen, SandboxThawed
 from ..core.model import Settings
 from ..core.tasks import Tasks
-from ..engines.abilities import Ability, Pausable, Restful, demand
+from ..engines.abilities import Ability, Pausable, Restful, Savable, demand
 from ..engines.base import Engine
+from ..plugins.api import NotStill, NotWhole
 from .agent_link import Link
 from .requests.driver import Requests
+from .requests.queue import PendingRequest
+from .requests.request_states import RequestState
 
-T = TypeVar("T")
 CALM_SECONDS = 15.0
-"""How long a cell that is being ended is waited for."""
+"""How long a cell that is being ended is waited for, or one of the host's own."""
+MAX_TRIES = 3
+"""A sandbox is written down again if it was met in the middle of a message: no copy could go on from it."""
+TURNS = 20
 
 
 class Pauses:
@@ -79,31 +85,69 @@ class Pauses:
         """Resume it; return whether it was paused. Raises as `begin`; it is still paused then."""
         return await asyncio.shield(self._tasks.hold(self._end(), "resuming a sandbox"))
 
-    async def alone(self, work: Callable[[Link], Coroutine[Any, Any, T]], what: str) -> T:
-        """Do `what` with the container while nothing else pauses or resumes it; a caller that gives up waits for that.
+    async def save(self, fd: int) -> dict[str, Any]:
+        """Write the container down to `fd` while no cell runs in it, and no message is cut in two.
 
-        Raises `SandboxDied` without a container, `SandboxPaused`, and what `work` raises.
+        Nothing else pauses or resumes it meanwhile; a caller that gives up waits for that. It goes on afterwards,
+        whatever comes of it. Returns what its engine needs to know beside the file.
+
+        Raises `NotStill`, `AbilityMissing`, `SandboxDied` without a container, `SandboxPaused` and `EngineError`.
         """
-
-        async def turn() -> T:
-            async with self._turn:
-                link = self._link()
-                if link.is_held:
-                    raise SandboxPaused(EndCode.SANDBOX_PAUSED)
-                return await work(link)
-
-        working = self._tasks.hold(turn(), what)
+        working = self._tasks.hold(self._save(fd), "taking a snapshot")
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             await asyncio.wait({working})
             raise
 
+    async def _save(self, fd: int) -> dict[str, Any]:
+        async with self._turn:
+            link = self._link()
+            if link.is_held:
+                raise SandboxPaused(EndCode.SANDBOX_PAUSED)
+            container = link.container
+            demand(Ability.SNAPSHOT, container)
+            if self._beside():
+                raise NotWhole("it has contexts besides its own kernel")
+            for _ in range(MAX_TRIES):
+                await self._own_cells_over()
+                if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
+                    raise NotStill("a cell runs, or its kernel is on its way")
+                async with self._moment(link, container):
+                    facts = await container.save(fd)
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)  # what came until now is read
+                    whole = not link.pending
+                if whole:
+                    return facts
+                os.ftruncate(fd, 0)
+                os.lseek(fd, 0, os.SEEK_SET)
+            raise NotStill("a thread in it does not stop to speak")
+
+    async def _own_cells_over(self) -> None:
+        """Wait while nothing but cells of this host's own runs: they are short, and no caller knows of them."""
+        queue, closed = self._requests.queue, asyncio.Event()
+
+        def changed(request: PendingRequest, _: RequestState) -> None:
+            if request.state is RequestState.CLOSED:
+                closed.set()
+
+        queue.listeners.append(changed)
+        try:
+            async with asyncio.timeout(CALM_SECONDS):
+                while queue.active and queue.has_own_alone and self._ready():
+                    closed.clear()
+                    await closed.wait()
+        except TimeoutError:
+            pass  # it is refused then, as for any other cell
+        finally:
+            queue.listeners.remove(changed)
+
     @asynccontextmanager
-    async def moment(self, link: Link, container: Pausable) -> AsyncIterator[None]:
+    async def _moment(self, link: Link, container: Pausable) -> AsyncIterator[None]:
         """Have nothing go into the container, which is paused within; it goes on afterwards, as do those that wait.
 
-        For the work of `alone`. Raises `EngineError` for one that does not go on, which is paused then.
+        Raises `EngineError` for one that does not go on, which is paused then.
         """
         self._touch()
         self.is_saving = True

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from ..core.codes import UsageCode
-from ..core.errors import ConfigurationError, SandboxError
-from ..core.events import Emit, SessionEvent
-from ..core.model import Message, SandboxSample, Settings
-from ..core.tasks import Tasks, log_defect
+from ..core.errors import ConfigurationError
+from ..core.events import SessionEvent
+from ..core.model import Message
+from ..core.tasks import log_defect
 from ..engines.preparations import Preparations
 from ..plugins import index
 from ..plugins.api import (
+    RESET_UNSERVED,
     Cell,
     CellGuard,
     CellObserver,
     CellRecorder,
     EndedCell,
     EventListener,
-    Figures,
-    FileWatch,
+    OwnedSession,
     Plugin,
     RunningCell,
     SessionService,
@@ -35,10 +35,7 @@ from ..plugins.api import (
     StreamService,
     TransferListener,
 )
-from .agent_messages import Usage
-from .cell_streams import RESET_UNSERVED, ConnectionService, RunningCells
-from .cell_usage import CellMeter
-from .requests.driver import Requests
+from .cell_streams import ConnectionService
 from .requests.queue import PendingRequest
 
 
@@ -127,102 +124,16 @@ CLOSE_SECONDS = 5.0
 """How long one part may take to end with its session."""
 
 
-class _Session(Protocol):
-    """The session."""
-
-    id: str
-    settings: Settings
-    requests: Requests
-    meter: CellMeter
-    cells: RunningCells
-
-    @property
-    def beside(self) -> Sequence[_Session]: ...
-    @property
-    def is_open(self) -> bool: ...
-    @property
-    def is_closed(self) -> bool: ...
-    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]: ...
-    async def usage(self) -> Usage: ...
-    def watch_files(self) -> FileWatch | None: ...
-    async def sample(self) -> SandboxSample: ...
-
-
-class _Handle:
-    """A `SessionHandle`."""
-
-    def __init__(self, session: _Session, tasks: Tasks, emit: Emit) -> None:
-        self._session, self._tasks, self.emit = session, tasks, emit
-
-    @property
-    def id(self) -> str:
-        return self._session.id
-
-    @property
-    def is_open(self) -> bool:
-        return self._session.is_open
-
-    @property
-    def is_closed(self) -> bool:
-        return self._session.is_closed
-
-    def measure(self) -> None:
-        self._session.meter.start()
-
-    def measured(self, cell: str) -> asyncio.Task[Figures]:
-        return self._session.meter.read(cell)
-
-    def say(self, text: str) -> None:
-        self._session.requests.say(text)
-
-    def tell(self, text: str) -> None:
-        charged = self._session.cells.charged
-        sessions = (self._session, *self._session.beside)
-        found = (one for one in sessions if charged is not None and one.requests.queue.find(charged.id) is not None)
-        next(found, self._session).requests.tell(text)
-
-    def hold_clock(self, cell: str, *, held: bool) -> None:
-        for session in (self._session, *self._session.beside):
-            session.requests.hold_clock(cell, held=held)
-
-    async def ask(self, op: str, data: bytes = b"", **fields: Any) -> tuple[dict[str, Any], bytes]:
-        return await self._session.ask(op, data, **fields)
-
-    def block(self, error: SandboxError) -> None:
-        """End each kernel that runs a cell, for nobody can say which it was; the session's own if none does."""
-        sessions = (self._session, *self._session.beside)
-        running = [one for one in sessions if any(one.requests.queue.running_cells())]
-        for one in running or [self._session]:
-            one.requests.block(error)
-
-    def running_cells(self) -> Iterable[RunningCell]:
-        for one in (self._session, *self._session.beside):
-            yield from one.requests.queue.running_cells()
-
-    async def sample(self) -> SandboxSample:
-        return await self._session.sample()
-
-    def watch_files(self) -> FileWatch | None:
-        return self._session.watch_files()
-
-    async def cpu_seconds(self) -> float | None:
-        return (await self._session.usage()).cpu_seconds
-
-    def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
-        return self._tasks.start(work, what)
-
-
 class Services:
     """See the module; a `CellObserver` and a `TransferListener` for all of them, and what tells them of events."""
 
-    def __init__(self, session: _Session, tasks: Tasks, prepared: Preparations, outer: Services | None = None) -> None:
+    def __init__(self, session: OwnedSession, prepared: Preparations, outer: Services | None = None) -> None:
         """Make the parts that the settings ask for, or that were prepared.
 
         `outer` are those of the session within which this one is: its cells have the connections of that one.
         Raises `ConfigurationError` for one that cannot be had.
         """
-        self._handle = _Handle(session, tasks, self.emit)
-        self._settings = session.settings
+        self._session = session
         self._prepared = prepared
         self.guards: list[CellGuard] = []
         self._made: dict[str, SessionService] = {}
@@ -252,9 +163,9 @@ class Services:
     def _make(self, plugin: Plugin) -> None:
         if plugin.prepare is None:
             assert plugin.service is not None  # noqa: S101 (for the type: the index names none else)
-            one = plugin.service(self._settings, self._handle)
+            one = plugin.service(self._session.settings, self._session)
         elif (prepared := self._prepared.of(plugin.name)) is not None:
-            one = prepared.service(self._handle)
+            one = prepared.service(self._session)
         else:
             return  # nothing of it is in the sandbox, and it serves nothing
         self._made[plugin.name] = one

@@ -10,34 +10,40 @@ import asyncio
 import contextlib
 import secrets
 import signal
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
 from ..core.events import SessionEvent
-from ..core.model import PYTHON_KERNEL, Inside, Message, SandboxSample, SandboxSpec, Settings
+from ..core.model import PYTHON_KERNEL, Audience, Inside, Message, SandboxSample, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
+from ..engines.abilities import Ability, demand
 from ..engines.base import Container, Engine, Handover
 from ..engines.preparations import Preparations
-from ..engines.shipping import nested_config, new_spec
+from ..engines.shipping import new_spec
 from ..files.folder_sync import Folders
-from ..policy import OutputPolicy
+from ..files.host_paths import Folder
+from ..plugins.api import EventListener, Figures, FileWatch, SessionFront, SessionObserver, SessionService
+from ..policy import protocol
+from ..policy.handshake import KernelHandshake
+from ..policy.output_policy import OutputPolicy
 from .agent_link import Link
 from .agent_messages import Usage
 from .cell_streams import Carrier, NoStreams, RunningCells, Streams
 from .cell_usage import CellMeter
 from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
-from .handshake import KernelHandshake
 from .hints import Hints
 from .lifecycle import Lifecycle
+from .nested_agents import NestedPipe
 from .pauses import Pauses
 from .plugin_parts import Services
-from .requests.driver import Front, Requests
+from .requests.driver import Requests
+from .requests.queue import PendingRequest
 
-if TYPE_CHECKING:
-    from ..plugins.api import FileWatch
-    from .nested_agents import NestedPipe
+SILENT_SECONDS = 60.0
+"""What a cell of ours may take at most; an honest one needs milliseconds."""
 
 
 class Idleness:
@@ -96,7 +102,7 @@ class Session:
         self,
         settings: Settings,
         engine: Engine,
-        front: Front,
+        front: SessionFront,
         first: SandboxSpec | None = None,
         *,
         prepared: Preparations | None = None,
@@ -134,7 +140,7 @@ class Session:
         self._prepared = prepared if prepared is not None else Preparations(settings)
         self.cells: RunningCells = RunningCells() if within is None else within.cells
         outer = None if within is None else within.services
-        self.services: Services = Services(self, self._tasks, self._prepared, outer)
+        self.services: Services = Services(self, self._prepared, outer)
         uploads = None if settings.uploads is None else settings.uploads.rpartition("/")[2]
         installs = bool(settings.get("packages", ()))
         volumes = bool(settings.get("volumes", ()))
@@ -266,8 +272,9 @@ class Session:
             self._life.launch(start, spec)
 
     def adopt(self, fd: int, state: dict[str, Any]) -> None:
-        """Go on with a container that another process parked."""
-        self.folders.restore(state["folders"])
+        """Go on with a container that another process parked, or kept without a word on its folders."""
+        if "folders" in state:
+            self.folders.restore(state["folders"])
         self._go_on_with(state, lambda: self.engine.adopt(fd, state))
 
     def begin_from(self, state: dict[str, Any], opens: Callable[[SandboxSpec], Awaitable[Container]]) -> None:
@@ -352,16 +359,13 @@ class Session:
         self.services.transferred(op, data, fields, reply, answer)
         return reply, answer
 
-    async def nested(self, spec: SandboxSpec, folder: str) -> NestedPipe:
-        """Start one more agent in the sandbox, after that one if it does not run. Raises `SandboxError`."""
-        await self.started()
-        if self.link is None:
-            raise self.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
-        return await self.link.nested.open(nested_config(spec, folder))
-
     async def restart(self) -> None:
         """Replace the kernel by a new one in the same container: files are kept. `settled` waits for it."""
         await self._life.restart()
+
+    async def renew(self) -> None:
+        """Do the same, or start a container if there is none."""
+        await (self.started() if self._life.link is None else self.restart())
 
     async def park(self) -> Handover:
         """Give the container away for a restart of this process, with a new kernel starting in it already."""
@@ -390,6 +394,111 @@ class Session:
             self._within.beside.remove(self)
         await self.services.close()
         await self._tasks.close()
+
+    # --- what plugins call besides (`plugins.api`) ---
+
+    def _all(self) -> tuple[Session, ...]:
+        """Return it and those within it."""
+        return (self, *self.beside)
+
+    @property
+    def cells_begun(self) -> int:
+        return self.cells.begun
+
+    @property
+    def record_head(self) -> str | None:
+        return self.services.head
+
+    def part(self, plugin: str) -> SessionService | None:
+        return self.services.of(plugin)
+
+    def listen(self, listener: EventListener) -> None:
+        self.services.listen(listener)
+
+    def measure(self) -> None:
+        self.meter.start()
+
+    def measured(self, cell: str) -> asyncio.Task[Figures]:
+        return self.meter.read(cell)
+
+    async def cpu_seconds(self) -> float | None:
+        return (await self.usage()).cpu_seconds
+
+    def say(self, text: str) -> None:
+        self.requests.say(text)
+
+    def tell(self, text: str) -> None:
+        charged = self.cells.charged
+        found = (one for one in self._all() if charged is not None and one.find(charged.id) is not None)
+        next(found, self).requests.tell(text)
+
+    def hold_clock(self, cell: str, *, held: bool) -> None:
+        for one in self._all():
+            one.requests.hold_clock(cell, held=held)
+
+    def block(self, error: SandboxError) -> None:
+        """End each kernel that runs a cell, for nobody can say which it was; the session's own if none does."""
+        running = [one for one in self._all() if any(one.requests.queue.running_cells())]
+        for one in running or [self]:
+            one.requests.block(error)
+
+    def running_cells(self) -> Iterator[PendingRequest]:
+        for one in self._all():
+            yield from one.requests.queue.running_cells()
+
+    def lose_cells(self, error: SandboxError) -> None:
+        for one in self._all():
+            one.requests.sandbox_died(error)
+
+    def find(self, message_id: object) -> PendingRequest | None:
+        return self.requests.queue.find(message_id)
+
+    def submit_silently(self, code: str) -> None:
+        if code:
+            content = {"code": code, "silent": True, "store_history": False, "user_expressions": {}}
+            content |= {"allow_stdin": False, "stop_on_error": False}
+            request = Message(channel="shell", header=request_header("execute_request", self.id), content=content)
+            self.submit(request, request.id.encode(), SILENT_SECONDS, "")
+
+    def resume(
+        self, request: Message, client: bytes, seconds: float, reads: str | None, *, elapsed: float, left: float
+    ) -> None:
+        """Take up a cell that another process sent, in its place; see `SandboxHandle.resume_cell`."""
+        pending = self.requests.go_on(request, client, seconds, reads, elapsed=elapsed, left=left)
+        if pending is not None:
+            for observer in (self.cells, *self.services.observers_of_all):  # its connections are charged
+                observer.cell_sent(pending)
+
+    def join(self, front: SessionFront) -> None:
+        self.requests.join(front)
+
+    def observe(self, observer: SessionObserver) -> None:
+        self.requests.observers.append(observer)
+
+    def on_change(self, heard: Callable[[PendingRequest], None]) -> None:
+        self.requests.queue.listeners.append(lambda request, _: heard(request))
+
+    def hints_are_for(self, audience: Audience) -> None:
+        self.hints.address(audience)
+
+    def hold_downloads(self, folder: Folder) -> None:
+        self.folders.hold_downloads(folder)
+
+    def demand_pause(self) -> None:
+        demand(Ability.PAUSE, self.engine, *(() if self.link is None else (self.link.container,)))
+
+    async def save(self, fd: int) -> dict[str, Any]:
+        return await self.pauses.save(fd)
+
+    async def open_nested(self, config: Mapping[str, Any]) -> NestedPipe:
+        await self.started()
+        return await self._link().nested.open(config)
+
+    async def nested_kernelspecs(self) -> Any:
+        return await self._link().nested.kernelspecs()
+
+    def start(self, work: Coroutine[Any, Any, object], what: str) -> asyncio.Task[object]:
+        return self._tasks.start(work, what)
 
     # --- the port of its requests ---
 
@@ -448,3 +557,15 @@ class Session:
         waiting = any(request.awaiting_input for request in self.requests.queue.in_flight)
         working = self.requests.queue.active and not waiting
         return (working or any(one.is_starting or one.is_working() for one in self.beside)) and not self._is_held
+
+
+def request_header(kind: str, session: str, identity: str | None = None) -> dict[str, str]:
+    """Return the header of a request of this host's own."""
+    return {
+        "msg_id": identity or secrets.token_hex(16),
+        "msg_type": kind,
+        "session": session,
+        "username": "",
+        "date": datetime.now(UTC).isoformat(),
+        "version": protocol.PROTOCOL_VERSION,
+    }

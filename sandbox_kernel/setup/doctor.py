@@ -321,10 +321,10 @@ def start_remedy(error: SandboxError, settings: Settings) -> str:
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> DoctorCheck:
-    from ..session import self_test
+    from ..engines.attested_start import attestation
 
     try:
-        lines = await self_test.attestation(settings, engine)
+        lines = await attestation(settings, engine)
     except SandboxError as error:
         return DoctorCheck("attestation", "wrong", str(error), start_remedy(error, settings))
     lost = [line for line in lines if not line.ok]

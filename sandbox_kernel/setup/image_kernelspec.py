@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.table import NAME
+from ..config.forms import NAME
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied
 from ..core.model import PYTHON_KERNEL, Settings

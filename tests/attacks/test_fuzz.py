@@ -28,7 +28,7 @@ SEED = "20"
 
 BREAKS: dict[str, tuple[str, str, Any]] = {
     "wire": ("container.wire", "KINDS", range(256)),
-    "messages": ("session.protocol", "_check_type", lambda channel, kind: None),
+    "messages": ("policy.protocol", "_check_type", lambda channel, kind: None),
     "session": ("session.requests.machine", "parent_of", lambda request: {"msg_id": "forged"}),
     "streams": ("container.flow", "cost", lambda data: 0),
     "terminal": ("policy.terminal", "is_plain", lambda text: True),

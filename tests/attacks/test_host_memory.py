@@ -20,7 +20,7 @@ from benchmarks.floods import RAW, SHAPES
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core import json_memory
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.verdict import Verdict
 from tests.attacks.test_floods import status
 from tests.support.cases import some

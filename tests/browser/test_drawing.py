@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, svg
+from sandbox_kernel.policy import svg
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.chromium import draws
 from tests.support.policy.extent import OVER
 from tests.support.policy.messages import filtered

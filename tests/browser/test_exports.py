@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.chromium import listening, show
 from tests.support.policy.messages import message
 

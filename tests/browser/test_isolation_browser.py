@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, frame
+from sandbox_kernel.policy import frame
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.chromium import Evil, listening, show
 from tests.support.policy.hostile import HTML, MARKDOWN
 from tests.support.policy.messages import filtered

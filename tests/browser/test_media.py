@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, html
+from sandbox_kernel.policy import html
 from sandbox_kernel.policy.media import is_played, is_played_text
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.chromium import Evil, listening, show
 from tests.support.policy.messages import message, model

@@ -9,7 +9,7 @@ import pytest
 from selenium.webdriver import ActionChains, Chrome
 
 from sandbox_kernel import Sandbox
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.browser.lab import chromium, eventually
 from tests.browser.test_packed_browser import inside, page
 from tests.support.chromium import listening

@@ -25,7 +25,6 @@ from sandbox_kernel import (
     SandboxDied,
 )
 from sandbox_kernel.engines.inspectable import Listed
-from sandbox_kernel.sdk.client import session_of
 from sandbox_kernel.sdk.instance import STARTS_PER_CPU
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import containers_of
@@ -413,7 +412,7 @@ async def test_files_are_a_use_of_a_sandbox(image: str) -> None:
 
 async def test_a_call_in_the_last_moments_of_a_sandbox_is_answered_at_once(image: str) -> None:
     async with AsyncSandbox(image=image, idle_timeout=1) as sandbox:
-        link = session_of(sandbox)._life.link
+        link = sandbox._instance.session.link
         assert link is not None
         await until_idle(sandbox)
         with pytest.raises(SandboxDied, match="ended"):

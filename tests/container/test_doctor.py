@@ -19,10 +19,10 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.attachment import Attachment
+from sandbox_kernel.engines.attested_start import attestation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
-from sandbox_kernel.session import self_test
 from sandbox_kernel.setup import doctor, image_build
 from sandbox_kernel.setup.doctor import DoctorCheck, table
 from sandbox_kernel.setup.install import install
@@ -153,7 +153,7 @@ class WritableRoot(DockerEngine):
 async def test_a_missing_protection_is_named() -> None:
     """The attestation of a real sandbox with a writable root differs in that, and the first cell is refused."""
     engine = WritableRoot()
-    lines = await self_test.attestation(Settings(), engine)
+    lines = await attestation(Settings(), engine)
     assert "root file system" in {line.name for line in lines if not line.ok}
     row = await doctor.attested_row(engine, Settings())
     assert row.status == "wrong"

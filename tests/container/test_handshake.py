@@ -14,7 +14,7 @@ import pytest
 
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.batch import source_notebook
-from sandbox_kernel.session.handshake import LANGUAGE, KernelHandshake
+from sandbox_kernel.policy.handshake import LANGUAGE, KernelHandshake
 from tests.support.kernels import Kernel, connect
 
 Start = Callable[..., Kernel]

@@ -26,7 +26,11 @@ WORDS = {
     r"\bAsync(?=Iterator|Sandbox|Files|CommandHandle|Commands|Pty)": "",
     r"(?<![\w.])list\[": "builtins.list[",  # some of the classes have a method of that name
 }
-HEAD = '"""The SDK without `await`: the same on an event loop in another thread. Written by `make blocking`."""\n'
+HEAD = '''"""The SDK without `await`: the same on an event loop in another thread. Written by `make blocking`.
+
+Public: plugins may import it.
+"""
+'''
 
 CHECKS = ("--select=I,F401,F811", "--config=lint.isort.split-on-trailing-comma=false", "--fix-only", "--quiet")
 

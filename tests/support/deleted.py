@@ -30,7 +30,7 @@ NUCLEUS = (
     "kernel/test_handover",
     "setup/test_install",
     "session/test_agent_link",
-    "session/test_protocol",
+    "policy/test_protocol",
     "kernel/test_proxy",
     "session/requests/test_queue",
     "session/requests/test_scheduler",

@@ -14,9 +14,10 @@ import pytest
 
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.kernel.kernel_info import kernel_info
-from sandbox_kernel.kernel.server import KernelServer, Transport
+from sandbox_kernel.plugins.api import Transport
 from sandbox_kernel.session.agent_messages import Usage
+from sandbox_kernel.session.serving.kernel_info import kernel_info
+from sandbox_kernel.session.serving.server import KernelServer
 from sandbox_kernel.session.session import Session
 from tests.support.patience import within
 
@@ -123,7 +124,7 @@ class KernelChecks:
         monkeypatch.setattr(wired.session, "usage", fails)
         monkeypatch.setattr(wired.session, "settled", fails)
         monkeypatch.setattr(wired.server.files, "answer", fails)
-        monkeypatch.setattr("sandbox_kernel.kernel.server.state", fails)
+        monkeypatch.setattr("sandbox_kernel.session.serving.server.state", fails)
         wired.break_interrupt(monkeypatch, fails)
         reply, states = await wired.told(await wired.ask(kind, "control"))
         assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "RuntimeError")

@@ -21,9 +21,9 @@ from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.errors import WireError
 from sandbox_kernel.engines.demultiplexer import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
-from sandbox_kernel.plugins.api import Cell, SessionService, Stream
+from sandbox_kernel.plugins.api import Cell, Identified, SessionService, Stream
 from sandbox_kernel.session.agent_link import Link
-from sandbox_kernel.session.cell_streams import Carrier, Identified, RunningCells
+from sandbox_kernel.session.cell_streams import Carrier, RunningCells
 from tests.support.patience import within
 
 Serve = Callable[[Stream, Cell], Awaitable[None]]

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.events import FileTransferred, OutputRemoved, SandboxAttested, SessionEvent
-from ...core.model import Message, Settings
+from ...core.model import Audience, Message, Settings
 from ...files.host_paths import Folder
 from ...policy.safe_text import PrintedStream
-from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.execution import Execution
-from ...session.hints import Audience
 from .codes import BatchCode
 from .executed_notebook import Outputs, sizes
 from .exit_codes import End, Kind, kind_of, of_error
@@ -129,10 +128,10 @@ class Run:
 
     async def _in_sandbox(self) -> None:
         sandbox = AsyncSandbox(self.plan.settings)
-        session = session_of(sandbox)
-        session.hints.audience = AUDIENCE
-        session.folders.hold_downloads(self.plan.files)
-        session.services.listen(self)
+        session = handle_of(sandbox).session
+        session.hints_are_for(AUDIENCE)
+        session.hold_downloads(self.plan.files)
+        session.listen(self)
         try:
             try:
                 async with asyncio.timeout(self._left()):
@@ -152,7 +151,7 @@ class Run:
                     break
         finally:
             await sandbox.kill()
-            if (head := session.services.head) is not None:
+            if (head := session.record_head) is not None:
                 self.report.audit = {"session": session.id, "head": head}
             if self.report.network is not None:
                 self.report.network.usage = sandbox.network_usage
@@ -160,7 +159,7 @@ class Run:
     def _describe(self, sandbox: AsyncSandbox) -> None:
         self.report.sandbox["session"] = sandbox.id
         self.report.versions["sandbox_python"] = sandbox.info.python
-        self.report.versions["sandbox_ipython"] = session_of(sandbox).kernel_info.get("implementation_version")
+        self.report.versions["sandbox_ipython"] = handle_of(sandbox).session.kernel_info.get("implementation_version")
 
     async def _put_inputs(self, sandbox: AsyncSandbox) -> None:
         total, before = sum(item.file.stamp.size for item in self.plan.inputs.files), 0

@@ -23,7 +23,7 @@ from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import PYTHON_KERNEL
 from ...core.pip_extras import install_words
 from ...files.host_paths import open_file
-from ...session.handshake import KernelHandshake
+from ...policy.handshake import KernelHandshake
 from .codes import BatchCode
 
 MAX_CELLS = 10_000

@@ -21,8 +21,6 @@ from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, S
 from ...core.events import SessionEvent
 from ...core.model import Message, Settings, format_bytes
 from ...engines.select import AUTO, BROKER, is_service
-from ...sdk.cell_request import CellCall
-from ...sdk.lifetimes import Lifetime
 from ...sdk.ownership import Ownership
 from ...sdk.values import AttachedSandbox, Missed, SandboxInfo
 from .. import index
@@ -35,8 +33,7 @@ from .codes import BrokerCode
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec
     from ...engines.pipe import Pipe
-    from ...session.requests.queue import PendingRequest
-    from ...session.session import Session
+    from ..api import OwnedSession, SandboxHandle, SessionRequest
 
 MAX_PAGES = 1000
 
@@ -189,29 +186,28 @@ class Detached(Ownership):
         """Raises `ConfigurationError` for what cannot outlive this process."""
         self.attached = how if isinstance(how, AttachedSandbox) else None
         check_settings(settings)
-        self.address = address_of(settings.engine)
+        address = address_of(settings.engine)
         try:
             metadata = packets.metadata(metadata)
         except ValueError as error:
             raise ConfigurationError(UsageCode.WRONG_ARGUMENT, str(error), setting="metadata") from error
         self.name = self.attached.name if self.attached is not None else None
-        self.lifetime = Lifetime(None)  # the broker ends it
         self.seconds = seconds = LIFETIME_SECONDS if seconds is None else seconds
-        self.engine = KeptEngine(self.address, seconds=seconds, metadata=metadata, settings=settings_to_text(settings))
-        self._cell: CellCall | None = None
-        """Of the owner before, whose output is this one's to take."""
+        engine = KeptEngine(address, seconds=seconds, metadata=metadata, settings=settings_to_text(settings))
+        super().__init__(engine, address, None)  # the broker ends it
 
     # --- from a start to its end ---
 
-    async def start(self, session: Session, cells: dict[str, CellCall]) -> None:
-        if session.is_open:
-            await session.started()
+    async def start(self, sandbox: SandboxHandle) -> None:
+        if sandbox.session.is_open:
+            await sandbox.session.started()
         else:
-            self.lifetime.known(*await self._started(session, cells))
+            self.lifetime.known(*await self._started(sandbox))
 
-    async def _started(self, session: Session, cells: dict[str, CellCall]) -> tuple[datetime, datetime]:
+    async def _started(self, sandbox: SandboxHandle) -> tuple[datetime, datetime]:
         """Start it, or take it over; return when it was started, and when it ends."""
-        session.requests.observers.append(_Noting(session, self))
+        session = sandbox.session
+        session.observe(_Noting(session, self))
         prepared = session.prepared
         if self.attached is None:
             check_prepared(prepared)
@@ -225,30 +221,26 @@ class Detached(Ownership):
         fd, state, kept = await self.engine.connect(self.attached.name, take=self.attached.take)
         noted, cell = kept.get("session"), kept.get("cell")  # by the owner before
         handshake = noted.get("handshake") if isinstance(noted, dict) else None
-        session.adopt(fd, {**state, "folders": session.folders.state(), "handshake": handshake})
+        session.adopt(fd, {**state, "handshake": handshake})
         session.emit(SandboxTakenOver(age_seconds=round(kept["age"], 3)))
         await session.started()
         if isinstance(cell, dict):
-            self._go_on(session, cells, cell)
+            self._go_on(sandbox, cell)
         container = self.engine.container
         if container is not None:
             self.missed = Missed(**await container.begin())
             if any(self.missed):
                 lost = f"{self.missed.messages} messages, {format_bytes(self.missed.bytes)}"
-                session.requests.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
+                session.say(f"What came while nobody read it is kept up to 8 MiB; not kept were {lost}.")
         return moment(-kept["age"]), moment(kept["left"])
 
-    async def extend(self, session: Session, limit: float) -> None:
+    async def extend(self, session: OwnedSession, limit: float) -> None:
         if self.lifetime.is_new:
             raise ConfigurationError(UsageCode.NOT_TOGETHER, "a detached sandbox that has not started has a lifetime")
         left = await self.engine.extend(session.id, limit)
         self.lifetime.known(self.lifetime.started, datetime.now(UTC) + timedelta(seconds=left))
 
-    def take_cell(self) -> CellCall | None:
-        cell, self._cell = self._cell, None
-        return cell
-
-    def ends_with_caller(self, session: Session) -> Leaving:
+    def ends_with_caller(self, session: OwnedSession) -> Leaving:
         return Leaving(session, self)
 
     def leave(self) -> None:
@@ -256,7 +248,7 @@ class Detached(Ownership):
         if self.engine.container is not None:
             self.engine.container.let_go()
 
-    def _go_on(self, session: Session, cells: dict[str, CellCall], said: Mapping[str, Any]) -> None:
+    def _go_on(self, sandbox: SandboxHandle, said: Mapping[str, Any]) -> None:
         """Take up the cell that runs, in the place of the owner before, with the time that it has left."""
         try:
             header = {str(name): value for name, value in said["header"].items() if isinstance(value, str)}
@@ -264,7 +256,7 @@ class Detached(Ownership):
             seconds, elapsed, done = float(said["seconds"]), float(said["elapsed"]), said["done"] is True
             reads = said["reads"] if isinstance(said["reads"], str) else None
             request = Message(channel="shell", header=header | {"msg_id": str(said["id"])}, content=content)
-            code = str(content["code"])
+            str(content["code"])
             if (
                 not (0 <= seconds < packets.MAX_SECONDS and 0 <= elapsed < packets.MAX_SECONDS)
                 or request.type != "execute_request"
@@ -272,27 +264,23 @@ class Detached(Ownership):
                 raise ValueError("that is no cell")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EngineError(BrokerCode.BROKER_IMPROPER, f"what the owner before noted is no cell: {error}") from error
+        wanted = None
         if reads is None and not content.get("silent"):
             wanted = EVENTS | {"input"} if content.get("allow_stdin") else EVENTS
-            cells[request.id] = self._cell = CellCall(code, wanted, session, identity=request.id)
-        limit = min(seconds, session.limits.cell_timeout)
+        limit = min(seconds, sandbox.settings.limits.cell_timeout)
         left = AGAIN_SECONDS if done and elapsed <= limit else max(0.0, limit - elapsed)
-        if (pending := session.requests.queue.add(request, request.id.encode(), seconds, reads)) is not None:
-            session.requests.queue.take_sendable()
-            session.requests.go_on(pending, elapsed, left)
-            for observer in (session.cells, *session.services.observers_of_all):  # its connections are charged
-                observer.cell_sent(pending)
+        sandbox.resume_cell(request, seconds, reads, elapsed=elapsed, left=left, wanted=wanted)
 
     # --- what is left for the next owner ---
 
-    def note(self, session: Session, request: PendingRequest) -> None:
+    def note(self, session: OwnedSession, request: SessionRequest) -> None:
         """Leave word of a cell that is sent now, and of all that it takes to go on with it."""
         content = dict(request.message.content)
         content["code"] = str(content.get("code", ""))[:MAX_CODE]
-        every = session.limits.cell_timeout
+        every = session.settings.limits.cell_timeout
         cell = {
             "id": request.id,
-            "seconds": min(every, request.seconds or every) + session.limits.interrupt_grace,
+            "seconds": min(every, request.seconds or every) + session.settings.limits.interrupt_grace,
             "header": dict(request.message.header),
             "content": content,
             "reads": request.reads[:MAX_READS] if request.reads else request.reads,
@@ -301,7 +289,7 @@ class Detached(Ownership):
             cell["content"] = {**content, "code": ""}
         self.tell(session, {"cell": cell})
 
-    def tell(self, session: Session, said: dict[str, Any]) -> None:
+    def tell(self, session: OwnedSession, said: dict[str, Any]) -> None:
         """Leave word for the next owner, unless there is none to be."""
         if not self.is_left:
             with contextlib.suppress(SandboxError):  # it is gone
@@ -312,13 +300,13 @@ class Detached(Ownership):
 class _Noting:
     """Leaves word for the next owner of which cell runs."""
 
-    def __init__(self, session: Session, detached: Detached) -> None:
+    def __init__(self, session: OwnedSession, detached: Detached) -> None:
         self._session, self._detached = session, detached
 
-    def cell_sent(self, cell: PendingRequest) -> None:
+    def cell_sent(self, cell: SessionRequest) -> None:
         self._detached.note(self._session, cell)
 
-    def cell_ended(self, cell: PendingRequest) -> None:
+    def cell_ended(self, cell: SessionRequest) -> None:
         self._detached.tell(self._session, {"cell": None})
 
     def kernel_gone(self) -> None:
@@ -328,7 +316,7 @@ class _Noting:
 class Leaving:
     """What is called where a caller goes without a word: the session ends, and the sandbox goes on."""
 
-    def __init__(self, session: Session, detached: Detached) -> None:
+    def __init__(self, session: OwnedSession, detached: Detached) -> None:
         self._session, self._detached = session, detached
 
     async def close(self) -> None:

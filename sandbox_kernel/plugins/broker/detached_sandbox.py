@@ -22,10 +22,10 @@ from ...container import wire
 from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from ...core.model import ExitReason
+from ...core.owner_states import OwnerEvent, OwnerState, following
 from ...core.tasks import Tasks
 from ...engines.abilities import Ability, Pausable, demand
 from ...engines.pipe import Pipe
-from ...session.owner_states import OwnerEvent, OwnerState, following
 from .client import packets
 from .codes import BrokerCode
 from .lease import PipeLease

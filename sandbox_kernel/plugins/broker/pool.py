@@ -22,8 +22,8 @@ from ...core.errors import ProtocolError, SandboxError
 from ...core.model import GIB, PYTHON_KERNEL
 from ...core.tasks import Tasks
 from ...core.version import __version__
-from ...session import protocol
-from ...session.handshake import KernelHandshake
+from ...policy import protocol
+from ...policy.handshake import KernelHandshake
 
 if TYPE_CHECKING:
     from ...core.model import PYTHON_KERNEL, SandboxSpec

@@ -11,18 +11,14 @@ import posixpath
 import re
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 from ...core.codes import EndCode, Survived, UsageCode
-from ...core.errors import ConfigurationError, KernelDied, SandboxDied, wrong_argument
+from ...core.errors import ConfigurationError, KernelDied, wrong_argument
 from ...core.events import SessionEvent
-from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH, SandboxSpec
+from ...core.model import KERNEL_NAME, PYTHON_KERNEL, SCRATCH
 from ...core.tasks import Tasks, noted_in
-from ...engines.base import Container
-from ...sdk.cell_request import CellFront
-from ...sdk.instance import Instance
 from ...sdk.values import Context
-from ...session.session import Session
+from ..api import OwnedSession, SandboxHandle
 from .codes import ContextCode
 
 KERNELS = {
@@ -42,23 +38,6 @@ MAX_PATH = 1000
 _WORD = re.compile(KERNEL_NAME)
 
 
-class NestedEngine:
-    """Starts the agents of contexts, where a sandbox runs."""
-
-    def __init__(self, session: Session, folder: str) -> None:
-        self._session = session
-        self._folder = folder
-
-    async def start(self, spec: SandboxSpec) -> Container:
-        return await self._session.nested(spec, self._folder)
-
-    async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
-        raise NotImplementedError("a context ends with the process that made it")
-
-    async def reap(self) -> int:
-        return 0
-
-
 class ContextMade(SessionEvent):
     """A sandbox has a further kernel."""
 
@@ -71,11 +50,11 @@ class ContextMade(SessionEvent):
 class Contexts:
     """See the module. Methods raise `ConfigurationError` for what there is not, and `SandboxError` for what fails."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: SandboxHandle) -> None:
         self._instance = instance
         self._own = Context(id=instance.session.id, language=_language(instance.settings.kernel), cwd=SCRATCH)
         self._tasks = Tasks(noted_in(instance.session.emit))
-        self._made: dict[str, tuple[Context, Session]] = {}
+        self._made: dict[str, tuple[Context, OwnedSession]] = {}
         self._offered: dict[str, str] = {}
         """Kernels by the contexts that were listed before one was there."""
         self._of_language: dict[str, str] = {}
@@ -90,12 +69,7 @@ class Contexts:
         kernel = await self._kernel(language)
         folder = _folder(cwd)
         settings = instance.settings.without(*OF_SANDBOX)
-        session = Session(
-            replace(settings, kernel=kernel, uploads=None, downloads=None),
-            NestedEngine(instance.session, folder),
-            CellFront(instance.cells),
-            within=instance.session,
-        )
+        session = instance.session_within(replace(settings, kernel=kernel, uploads=None, downloads=None), folder)
         try:
             await session.started()
             instance.check()
@@ -128,10 +102,11 @@ class Contexts:
     async def restart(self, context: Context | str) -> None:
         """See `AsyncSandbox.restart_context`."""
         session = await self.session(context, None)
-        await (session.started() if session.link is None else session.restart())
+        await session.renew()
         await session.settled()
-        if session.link is None:
-            raise session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
+        self._instance.check()
+        if session.failure is not None:
+            raise session.failure
 
     async def remove(self, context: Context | str) -> None:
         """See `AsyncSandbox.remove_context`."""
@@ -140,14 +115,14 @@ class Contexts:
             raise ConfigurationError(ContextCode.CONTEXT_OF_SANDBOX, value=session.id, setting="context")
         del self._made[session.id]
         self._of_language = {kernel: one for kernel, one in self._of_language.items() if one != session.id}
-        session.requests.sandbox_died(KernelDied(EndCode.CONTEXT_DIED, kept=Survived.FILES))
+        session.lose_cells(KernelDied(EndCode.CONTEXT_DIED, kept=Survived.FILES))
         await self._close(session)
 
-    async def _close(self, session: Session) -> None:
+    async def _close(self, session: OwnedSession) -> None:
         """End one, to the end even if the caller gives up."""
         await asyncio.shield(self._tasks.hold(session.close(), "the end of a context"))
 
-    async def session(self, context: Context | str | None, language: str | None) -> Session:
+    async def session(self, context: Context | str | None, language: str | None) -> OwnedSession:
         """Return what runs a cell: in a context, or in the one of its language, which is made if there is none."""
         if context is not None and language is not None:
             raise ConfigurationError(
@@ -165,7 +140,7 @@ class Contexts:
                 self._of_language[kernel] = (await self.create(language, None)).id
             return self._made[self._of_language[kernel]][1]
 
-    def _session(self, context: Context | str) -> Session:
+    def _session(self, context: Context | str) -> OwnedSession:
         identity = context.id if isinstance(context, Context) else context
         if identity == self._own.id:
             return self._instance.session
@@ -193,10 +168,7 @@ class Contexts:
     async def _kernelspecs(self) -> dict[str, str]:
         """Return the kernelspecs of the image, each with its language; the sandbox says what it likes."""
         await self._instance.ready(fresh=True)
-        link = self._instance.session.link
-        if link is None:
-            raise self._instance.session.failure or SandboxDied(EndCode.SANDBOX_NOT_RUNNING)
-        said = await link.nested.kernelspecs()
+        said = await self._instance.session.nested_kernelspecs()
         rows = [row for row in said if isinstance(row, dict)] if isinstance(said, list) else []
         return {
             row["name"]: str(row.get("language"))[:100].lower()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..api import Plugin
+from ..api import Plugin, SandboxHandle
 from .codes import ContextCode
 
 
-def sdk(sandbox: Any) -> Any:
+def sdk(sandbox: SandboxHandle) -> Any:
     """Return the contexts of one sandbox."""
     from .contexts import Contexts
 

@@ -297,12 +297,12 @@ class KernelSandboxEnvironment(SandboxEnvironment):
 
     async def _run(self, code: str, reads: str) -> str:
         """Run an internal cell and return its output."""
-        from ...sdk.client import run_for
+        from ...sdk.client import handle_of
 
         self._check_there()
         for installed in (False, True):
             try:
-                execution = await run_for(self.sandbox, code, reads=reads, timeout=REQUEST_SECONDS)
+                execution = await handle_of(self.sandbox).run_own(code, reads=reads, timeout=REQUEST_SECONDS)
             except SandboxError as error:
                 raise SandboxUnavailableError(str(error)) from error
             self._said = "".join(execution.logs.stderr) if reads else ""

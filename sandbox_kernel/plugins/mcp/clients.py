@@ -17,12 +17,11 @@ from typing import Any, BinaryIO, cast
 
 from ...core.codes import Code
 from ...core.errors import SandboxError
-from ...core.model import Settings
+from ...core.model import Audience, Settings
 from ...core.tasks import Tasks
 from ...files.file_rules import FileLimits, check_size
-from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.sandbox_paths import place
-from ...session.hints import Audience
 from .codes import McpCode
 from .output_store import SESSION_NAME, OutputStore
 
@@ -227,7 +226,7 @@ class McpClient:
 
     async def _made(self, name: str) -> AsyncSandbox:
         sandbox = await self._make(name)
-        session_of(sandbox).hints.audience = AUDIENCE
+        handle_of(sandbox).session.hints_are_for(AUDIENCE)
         return sandbox
 
     def _bury(self, name: str) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 
 from ...core.codes import Note
 from ...core.events import ConnectionEnded
-from ...session.cell_streams import RESET_CROWDED, Identified
-from ..api import Cell, SessionService, Stream, StreamReset
+from ..api import RESET_CROWDED, Cell, Identified, SessionService, Stream, StreamReset
 from . import request_head
 from .buffered_connection import Buffered
 from .client_hello import ALERT_ACCESS_DENIED, HelloReader, asks_again

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from email.parser import BytesHeaderParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -40,14 +40,11 @@ from ...sdk.values import InstalledPackage
 from ...wheels import image_wheels, resolver
 from ...wheels.pip_process import OLDEST_GLIBC, Pip, PipFailed, PipTooLarge, PipTooSlow, WheelTarget
 from ...wheels.requirements import Wanted, asked
-from ..api import SessionHandle, SessionService
+from ..api import SandboxHandle, SessionHandle, SessionService
 from ..tools.tool_calls import ToolCalls
 from ..tools.tools import Tool, Tools
 from .codes import PackageCode
 from .settings import PackageSettings
-
-if TYPE_CHECKING:
-    from ...sdk.instance import Instance
 
 # --- the wheels: chosen, fetched, checked -----------------------------------------------------------------------------
 
@@ -467,18 +464,18 @@ INSIDE_SECONDS = 120.0
 class Packages:
     """The packages that callers install into one sandbox."""
 
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    def __init__(self, sandbox: SandboxHandle) -> None:
+        self._sandbox = sandbox
         self._installing: Installing | None = None
 
     async def install(
         self, packages: Sequence[str | os.PathLike[str]], progress: Callable[[str], object] | None
     ) -> list[InstalledPackage]:
         """See `AsyncSandbox.install`."""
-        await self._instance.ready(fresh=True)
+        await self._sandbox.ready(fresh=True)
         if self._installing is None:
-            session = self._instance.session
-            self._installing = Installing(self._instance.settings)
+            session = self._sandbox.session
+            self._installing = Installing(self._sandbox.settings)
             self._installing.ask, self._installing.emit = session.ask, session.emit
         has = await self._asked(question())
         heard = progress or (lambda text: None)
@@ -491,11 +488,7 @@ class Packages:
 
     async def _asked(self, code: str) -> object:
         """Return what the sandbox says, None if that is no answer."""
-
-        async def hear(kind: str, value: object) -> None:
-            """Ignore all messages before the end."""
-
-        execution = await self._instance.run(code, INSIDE_SECONDS, False, frozenset(), hear, reads="")
+        execution = await self._sandbox.run_own(code, reads="", timeout=INSIDE_SECONDS)
         with suppress(AnswerError):
-            return Allowance(self._instance.settings.limits).last_line(execution.logs.stdout)
+            return Allowance(self._sandbox.settings.limits).last_line(execution.logs.stdout)
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.model import Settings
-from ..api import Plugin, Preparation
+from ..api import Plugin, Preparation, SandboxHandle
 from .codes import PackageCode
 
 
@@ -17,7 +17,7 @@ def prepare(settings: Settings, given: object, state: Mapping[str, Any], environ
     return PackagesOfCells(settings)
 
 
-def sdk(sandbox: Any) -> Any:
+def sdk(sandbox: SandboxHandle) -> Any:
     """Return what installs packages into one sandbox for its caller."""
     from .installation import Packages
 

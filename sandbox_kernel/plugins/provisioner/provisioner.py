@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from ...config.forms import NAME
 from ...config.sources import by_name
-from ...config.table import NAME
 from ...core.errors import ConfigurationError
 from ...core.kernel_command import is_own
 from ...core.model import Settings

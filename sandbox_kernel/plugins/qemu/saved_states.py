@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...config.table import LIMITS_OF_A_SANDBOX
+from ...config.sources import LIMITS_OF_A_SANDBOX
 from ...core.descriptors import is_locked
 from ...core.home_folder import home_folder
 from ...core.model import SandboxSpec

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ...core.model import Settings
-from ..api import Command, Plugin, SessionHandle, SessionService
+from ..api import Command, Plugin, SandboxHandle, SessionHandle, SessionService
 from .codes import ScreenCode
 from .settings import ScreenSettings
 
@@ -35,11 +35,11 @@ def service(settings: Settings, session: SessionHandle) -> SessionService:
     return ScreenGuard(settings, session)
 
 
-def sdk(sandbox: Any) -> Any:
+def sdk(sandbox: SandboxHandle) -> Any:
     """Return what says what would be found in a cell that ran next: the guard of the session, if it has one."""
     from .request_guard import ScreenGuard
 
-    return sandbox.session.services.of("screen") or ScreenGuard(sandbox.settings, sandbox.session)
+    return sandbox.session.part("screen") or ScreenGuard(sandbox.settings, sandbox.session)
 
 
 def no_snapshot(settings: Settings) -> str | None:

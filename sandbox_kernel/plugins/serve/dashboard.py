@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Route
 from ...core.errors import SandboxError
 from ...core.model import SandboxSample
 from ...core.package_files import PACKAGE
-from ...sdk.client import session_of
+from ...sdk.client import handle_of
 from .guard import RouteGuard
 from .requests import answer
 from .tenants import Lease, Tenant, Tenants
@@ -199,7 +199,8 @@ class OfTenants:
     async def _look(self) -> dict[str, list[SandboxRow]]:
         """Return the rows of each tenant."""
         found = [(one, lease) for one in self._tenants.everybody() for lease in self._tenants.all_of(one)]
-        uses = await within(LOOK_SECONDS, (session_of(lease.sandbox).sample() for _, lease in found), SandboxSample())
+        looks = (handle_of(lease.sandbox).session.sample() for _, lease in found)
+        uses = await within(LOOK_SECONDS, looks, SandboxSample())
         rows: dict[str, list[SandboxRow]] = {one.name: [] for one, _ in found}
         for (tenant, lease), use in zip(found, uses, strict=True):
             rows[tenant.name].append(self._row(tenant, lease, use))
@@ -221,7 +222,7 @@ class OfTenants:
             memory_limit=limits.memory,
             cpu_seconds=use.cpu_seconds,
             cpu_percent=percent,
-            cells=session_of(lease.sandbox).cells.begun,
+            cells=handle_of(lease.sandbox).session.cells_begun,
             network=", ".join(map(str, hosts)) or "none",
             trouble=trouble(use, limits.memory, percent, limits.cpus),
         )

@@ -14,8 +14,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from ...core.call_context import caller
 from ...core.errors import SandboxError
-from ...session.requests.queue import caller
 from .codes import ServeCode
 from .metrics import wire_of
 from .replicas import Locus, asking, is_question

@@ -11,8 +11,7 @@ import posixpath
 
 from ...core.errors import wrong_argument
 from ...core.model import PYTHON_KERNEL, SCRATCH
-from ...sdk.cell_request import submit_silently
-from ...sdk.client import instance_of, session_of
+from ...sdk.client import handle_of
 from .tenants import Lease
 
 HOME = "/home/user"
@@ -62,12 +61,13 @@ async def settle(lease: Lease, context: str | None = None, language: str | None 
 
     Raises as `run_code` for a context or a language that there is not.
     """
-    session = session_of(lease.sandbox)
+    sandbox = handle_of(lease.sandbox)
+    session = sandbox.session
     if context is not None or language is not None:
-        session = await instance_of(lease.sandbox).part("contexts").session(context, language)
+        session = await sandbox.part("contexts").session(context, language)
     if session.id not in lease.settled:
         lease.settled.add(session.id)
-        submit_silently(session, _CELLS.get(session.settings.kernel, ""))
+        session.submit_silently(_CELLS.get(session.settings.kernel, ""))
 
 
 def check_user(name: str | None) -> None:

@@ -25,8 +25,7 @@ from ...core.errors import AbilityMissing, QuotaExceeded, SandboxError, SandboxP
 from ...core.events import SessionEvent
 from ...core.model import Settings
 from ...core.tasks import Tasks
-from ...engines.abilities import Ability, demand
-from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.ownership import keeper
 from ...sdk.values import SandboxInfo
 from .codes import ServeCode
@@ -159,13 +158,13 @@ class Lease:
     @property
     def is_there(self) -> bool:
         """Whether it runs or is paused, also while a kernel of it starts again; one that is lost does not come back."""
-        session = session_of(self.sandbox)
+        session = handle_of(self.sandbox).session
         return not session.is_closed and (session.is_open or session.is_starting)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs in it or waits, whoever asked for it."""
-        return not self.calls and not any(session_of(self.sandbox).requests.queue.running_cells())
+        return not self.calls and not any(handle_of(self.sandbox).session.running_cells())
 
     @property
     def ends(self) -> datetime | None:
@@ -436,7 +435,7 @@ class Tenants:
         """Have a sandbox be its tenant's, and say so in its audit."""
         lease.tenant.leases[lease.id] = lease
         event = SandboxLeased(tenant=lease.tenant.name, wire=lease.wire, template=lease.template)
-        session_of(lease.sandbox).emit(event)
+        handle_of(lease.sandbox).session.emit(event)
         for told in self.on_lease:
             told(lease)
         return lease
@@ -637,8 +636,7 @@ class Tenants:
 
 def _demand_pause(sandbox: AsyncSandbox) -> None:
     """Raise `Refusal` for a sandbox that cannot be paused: some containers of an engine may not be."""
-    session = session_of(sandbox)
     try:
-        demand(Ability.PAUSE, session.engine, *(() if session.link is None else (session.link.container,)))
+        handle_of(sandbox).session.demand_pause()
     except AbilityMissing as error:
         raise Refusal(400, ServeCode.NOT_OFFERED, f"This server does not offer autoPause: {error}") from None

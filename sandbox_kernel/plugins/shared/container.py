@@ -13,7 +13,7 @@ from ...core.model import ExitReason, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines.base import AttestationCheck, Handover
 from ...engines.pipe import Pipe
-from ...session.nested_agents import NestedPipe
+from ..api import AgentPipe
 from ..broker.client import packets
 from ..broker.client.container import BrokerContainer
 
@@ -35,7 +35,7 @@ class JoinedKernel:
 
     image_id: str | None = None
 
-    def __init__(self, agent: NestedPipe, used: Callable[[], None]) -> None:
+    def __init__(self, agent: AgentPipe, used: Callable[[], None]) -> None:
         """`used` is called when something goes in."""
         self.id, self.held = agent.id, agent.held
         self._agent = agent

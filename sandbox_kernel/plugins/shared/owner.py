@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...config.sources import changed
 from ...core.errors import EngineError
-from ...core.model import SCRATCH, Limits, Message, SandboxSpec, Settings
-from ...engines.select import make_engine, of_session
-from ...session.session import Session
+from ...core.model import SCRATCH, Limits, SandboxSpec, Settings
+from ...engines.shipping import nested_config
+from ...sdk.bare_session import bare_session
 from ..broker import create_request
 from ..broker.ceilings import OWN, Policy
 from ..broker.codes import BrokerCode
@@ -34,13 +34,6 @@ LINGER_SECONDS = 2.0
 """How long it waits for the next kernel when the last one has left: a notebook is restarted within that."""
 
 
-class NoFront:
-    """Nobody hears the sandbox's own kernel."""
-
-    def deliver(self, message: Message, client: bytes | None) -> None: ...
-    def drain(self) -> None: ...
-
-
 class JoinEngine:
     """Starts kernels in the sandbox of one session. What else is asked of it, the session's engine knows."""
 
@@ -49,13 +42,13 @@ class JoinEngine:
         given = {**said, "limits": Limits(**said["limits"])}
         data = {name: tuple(found) for name, found in given.pop("data").items()}
         settings = changed(Settings(**given), data)
-        self.session = Session(settings, make_engine(of_session(settings)), NoFront())
+        self.session = bare_session(settings)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session.engine, name)
 
     async def start(self, spec: SandboxSpec) -> JoinedKernel:
-        return JoinedKernel(await self.session.nested(spec, SCRATCH), self.session.touch)
+        return JoinedKernel(await self.session.open_nested(nested_config(spec, SCRATCH)), self.session.touch)
 
 
 async def run(path: Path, said: dict[str, Any]) -> None:

@@ -20,11 +20,11 @@ from typing import Any
 
 import orjson
 
+from ...core.call_context import works_for
 from ...core.codes import Note
 from ...core.events import ToolCalled, ToolRefused
 from ...core.model import Inside
-from ...session.cell_streams import Identified, works_for
-from ..api import Cell, SessionHandle, SessionService, Stream, StreamReset
+from ..api import Cell, Identified, SessionHandle, SessionService, Stream, StreamReset
 from .codes import ToolCode
 from .tool_types import MismatchError, plain
 from .tools import MODULE, Tool, Tools, preamble

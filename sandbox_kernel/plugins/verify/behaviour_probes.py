@@ -22,10 +22,10 @@ from ...core.codes import EndCode
 from ...core.errors import SandboxError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import MIB, Message, Settings
+from ...engines.attested_start import attestations
 from ...engines.inspectable import Inspectable
 from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
-from ...session import self_test
 from . import probe_cells
 from .attack_program import cell, heard, table
 from .host_inspection import members
@@ -261,7 +261,7 @@ async def busy_and_many(
 
 async def attested(settings: Settings, engine: Inspectable) -> list[ProbeFinding]:
     """Compare a sandbox with what was asked for, and with what was not."""
-    lines, other = await self_test.attestations(settings, engine)
+    lines, other = await attestations(settings, engine)
     wrong = [line.sentence for line in lines if not line.ok]
     seen = [line.name for line in other if not line.ok]
     text = "; ".join(wrong)[:400] if wrong else f"all {len(lines)} comparisons hold"

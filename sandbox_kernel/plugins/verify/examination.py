@@ -23,7 +23,7 @@ from ...core.model import MIB, Limits, Message, Settings
 from ...engines.inspectable import EngineInfo, Inspectable
 from ...engines.preparations import Preparations
 from ...engines.select import begin, beneath, chosen, make_engine, provider
-from ...sdk.client import AsyncSandbox, session_of
+from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.execution import Execution
 from . import behaviour_probes, host_inspection, probe_cells
 from .attack_program import cell, heard, table
@@ -150,7 +150,7 @@ class _Run:
         sandbox = AsyncSandbox(settings)
         self.sessions.add(sandbox.id)
         async with sandbox:
-            self.containers.add(await session_of(sandbox).started())
+            self.containers.add(await handle_of(sandbox).session.started())
             yield sandbox
 
     # --- the sandbox with the settings as they are, and the one beside it ---
@@ -234,8 +234,8 @@ class _Run:
     # --- what the host looks at ---
 
     async def _from_outside(self, main: AsyncSandbox, beside: AsyncSandbox) -> None:
-        one = await session_of(main).started()
-        other = await session_of(beside).started()
+        one = await handle_of(main).session.started()
+        other = await handle_of(beside).session.started()
         shown = await self.engine.shown(one)
         seen = await asyncio.to_thread(host_inspection.inspect, one, shown)
         near = await asyncio.to_thread(host_inspection.inspect, other, await self.engine.shown(other))

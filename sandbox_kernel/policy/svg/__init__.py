@@ -6,6 +6,6 @@
 
 from __future__ import annotations
 
-from .sanitiser import SVG, RefusedError, address, clean, is_costly_page, readdress
+from .sanitiser import SVG, ImproperSVG, address, clean, is_costly_page, readdress
 
-__all__ = ["SVG", "RefusedError", "address", "clean", "is_costly_page", "readdress"]
+__all__ = ["SVG", "ImproperSVG", "address", "clean", "is_costly_page", "readdress"]

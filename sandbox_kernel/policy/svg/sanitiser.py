@@ -65,12 +65,12 @@ _ADDRESS = re.compile(r"([\"'(=]?)\s{0,8}data:image/svg\+xml([;\w=-]{0,40}),", r
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-class RefusedError(ValueError):
+class ImproperSVG(ValueError):
     """The SVG may not be shown; the text says why."""
 
 
 def clean(source: str, left: Allowance | None = None, *, stretched: bool = False) -> tuple[str, bool]:
-    """Return a rebuilt SVG, and whether something visible is missing. Raises `RefusedError` or `ExcessError`.
+    """Return a rebuilt SVG, and whether something visible is missing. Raises `ImproperSVG` or `ExcessError`.
 
     `stretched`: a page may show it larger than it is.
     """
@@ -144,7 +144,7 @@ class _Parser:
 
     def parse(self, source: str) -> Element:
         if len(source) > MAX_SOURCE:
-            raise RefusedError(f"it is larger than {MAX_SOURCE // 1_000_000} MB")
+            raise ImproperSVG(f"it is larger than {MAX_SOURCE // 1_000_000} MB")
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
@@ -155,9 +155,9 @@ class _Parser:
         try:
             parser.Parse(_CONTROLS.sub("", source).strip(), True)
         except expat.ExpatError as error:
-            raise RefusedError("it is not well-formed") from error
+            raise ImproperSVG("it is not well-formed") from error
         if self._root is None:
-            raise RefusedError("it has no <svg>")
+            raise ImproperSVG("it has no <svg>")
         return self._root
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -173,7 +173,7 @@ class _Parser:
         self._left.charge(depth=len(self._stack) + 1)
         element = Element("g" if tag == "a" else tag, {})
         if self._root is None and tag != "svg":
-            raise RefusedError("it does not begin with <svg>")
+            raise ImproperSVG("it does not begin with <svg>")
         for key, value in attributes.items():
             self._attribute(element, key, value)
         if tag == "pattern" and not _is_tile(element.attributes):

@@ -1,7 +1,7 @@
 """What drives the machine of a session's requests: it hears of what happens, and does what the machine commands.
 
 Time, tasks, threads and the order of calls are here, and no decision on a request. Knows neither containers nor
-sockets: those are `Port` and `Front`.
+sockets: those are `Port` and `SessionFront`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from ...core.errors import ProtocolError, SandboxError
 from ...core.events import Emit
 from ...core.model import Limits, Message
 from ...core.tasks import Tasks, noted_in
-from ...plugins.api import CellGuard
-from ...policy import OutputPolicy, Verdict
-from .. import protocol
+from ...plugins.api import CellGuard, SessionFront, SessionObserver
+from ...policy import protocol
+from ...policy.output_policy import OutputPolicy
+from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
 from ..hints import Hints
 from . import machine as commands
@@ -37,24 +38,6 @@ LOOK_SECONDS = 2.0
 Notes = list[str]
 Hook = Callable[[], Awaitable[Notes]]
 """Files are copied in one; a cell shows what it returns."""
-
-
-class Front(Protocol):
-    """The front ends."""
-
-    def deliver(self, message: Message, client: bytes | None) -> None:
-        """Send a message to one client, or publish it to all. Its header holds a type only."""
-
-    def drain(self) -> None:
-        """Submit the requests that have arrived but were not read yet."""
-
-
-class Observer(Protocol):
-    """A `CellObserver` of this package's own: it sees all of a request."""
-
-    def cell_sent(self, cell: PendingRequest) -> None: ...
-    def cell_ended(self, cell: PendingRequest) -> None: ...
-    def kernel_gone(self) -> None: ...
 
 
 class Recorder(Protocol):
@@ -87,13 +70,13 @@ class Requests:
         self,
         limits: Limits,
         port: Port,
-        front: Front,
+        front: SessionFront,
         policy: OutputPolicy,
         emit: Emit,
         *,
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
-        observers: Iterable[Observer] = (),
+        observers: Iterable[SessionObserver] = (),
         recorder: Recorder | None = None,
         guards: Sequence[CellGuard] = (),
         hints: Hints | None = None,
@@ -105,7 +88,7 @@ class Requests:
         self._fronts = [front]
         self._before_cell = before_cell
         self._hooks = [] if after_cell is None else [after_cell]
-        self.observers: list[Observer] = list(observers)
+        self.observers: list[SessionObserver] = list(observers)
         self._hints = hints or Hints(limits)
         self._defect = noted_in(emit)
         self._tasks = Tasks(self._defect)
@@ -141,7 +124,7 @@ class Requests:
         if hook not in self._hooks:
             self._hooks.insert(0, hook)
 
-    def join(self, front: Front) -> None:
+    def join(self, front: SessionFront) -> None:
         """Have a further front end get what the first one gets; its `deliver` must not raise."""
         self._fronts.append(front)
 
@@ -199,9 +182,14 @@ class Requests:
         """
         self._go(self.machine.submit, message, client, seconds, reads, stirred=True)
 
-    def go_on(self, request: PendingRequest, elapsed: float, left: float) -> None:
+    def go_on(
+        self, message: Message, client: bytes, seconds: float, reads: str | None, *, elapsed: float, left: float
+    ) -> PendingRequest | None:
         """Take up a cell that another process sent to this kernel, `elapsed` seconds ago; so many are `left` to it."""
-        self._go(self.machine.go_on, request, elapsed, left)
+        if (request := self.queue.add(message, client, seconds, reads)) is not None:
+            self.queue.take_sendable()
+            self._go(self.machine.go_on, request, elapsed, left)
+        return request
 
     def pump(self) -> None:
         """Send what may be sent now."""

@@ -41,10 +41,12 @@ from ...core.events import (
 from ...core.model import Limits, Message, format_bytes
 from ...core.tasks import log_defect
 from ...plugins.api import CellGuard
-from ...policy import CellBudget, OutputPolicy, SessionBudget, Verdict, cut
-from ...policy.budget import MAX_REPLY
+from ...policy import protocol
+from ...policy.budget import MAX_REPLY, CellBudget, SessionBudget
 from ...policy.json_check import MAX_COUNT
-from .. import protocol
+from ...policy.output_policy import OutputPolicy
+from ...policy.replies import cut
+from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
 from ..hints import Hints
 from . import host_words
@@ -562,7 +564,7 @@ class RequestMachine:
         """Note a message that does not pass; a kernel that goes on sending such is ended."""
         if not quietly:
             self._note(MessageDropped, why, kind)
-        if not self._dropped.charge(size).allowed:
+        if not self._dropped.charge(size):
             self._end_flood(self._dropped.exceeded, kind)
 
     def _published(self, message: Message, request: PendingRequest | None, size: int, verdict: Verdict | None) -> None:
@@ -693,7 +695,7 @@ class RequestMachine:
         """
         own = request.allowance(self._limits) if request is not None and not (owed and size < SMALL) else None
         for budget in (self._session, own):
-            if budget is None or budget.charge(size, 0 if owed else 1).allowed:
+            if budget is None or budget.charge(size, 0 if owed else 1):
                 continue
             if request is not None and not request.finished:
                 self.end_from_outside(request, budget.exceeded or host_words.too_much())

@@ -10,14 +10,14 @@ import os
 import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.call_context import caller
 from ...core.errors import CallCancelled, SandboxError
 from ...core.model import Limits, Message
-from ...policy import CellBudget
-from .. import protocol
+from ...policy import protocol
+from ...policy.budget import CellBudget
 from .request_states import TABLE, RequestEvent, RequestState, Step, following
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ MAX_TOLD = 50
 
 _COUNTED = re.compile(r"(.{1,200}_([0-9]{1,20})_)([0-9]{1,15})", re.DOTALL)
 """An id of jupyter_client's: its session, its process, and a number that each of its messages raises by one."""
-
-caller: ContextVar[str] = ContextVar("caller", default="")
-"""Who asks, where one process serves several: a way of asking, a space, and a name. Written down with each cell."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +127,11 @@ class PendingRequest:
     def messages(self) -> int:
         """How many counted messages it has sent."""
         return 0 if self.budget is None else self.budget.messages
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of its content is needed any more; nobody says when a comm message is done with."""
+        return self.finished or (self.is_comm and self.sent)
 
     @property
     def over_budget(self) -> bool:
@@ -356,7 +358,7 @@ class RequestQueue:
                 return
 
     def _is_over(self, request: PendingRequest) -> bool:
-        return request.finished or (request.is_comm and request.sent and request.id not in self.flying)
+        return request.is_over and (request.finished or request.id not in self.flying)
 
 
 def parent_of(request: PendingRequest | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 import psutil
 
-from sandbox_kernel.config.table import LIMITS_OF_A_SANDBOX
+from sandbox_kernel.config.sources import LIMITS_OF_A_SANDBOX
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.engines.select import make_own_engine

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox_kernel.core.model import Channel, Message
-from sandbox_kernel.policy import OutputPolicy, Verdict
+from sandbox_kernel.policy.output_policy import OutputPolicy
+from sandbox_kernel.policy.verdict import Verdict
 from tests.support.policy.widget_spec import own_names
 
 CELL = "cell-1"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, css, html, markdown, slow_text, svg, tex
+from sandbox_kernel.policy import css, html, markdown, slow_text, svg, tex
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS, ExcessError, of_formulas
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
 from tests.support.policy.messages import display, filtered, message, model, update

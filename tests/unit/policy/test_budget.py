@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.policy import CellBudget, SessionBudget
-from sandbox_kernel.policy.budget import SESSION_CELLS
+from sandbox_kernel.policy.budget import SESSION_CELLS, CellBudget, SessionBudget
 
 LIMITS = Limits(output_limit=1000, output_messages=5, message_limit=600)
 
@@ -21,22 +20,22 @@ LIMITS = Limits(output_limit=1000, output_messages=5, message_limit=600)
 )
 def test_the_error_says_which_limit(sizes: list[int], setting: str, limit: str, value: str) -> None:
     budget = CellBudget(LIMITS)
-    decisions = [budget.charge(size) for size in sizes]
-    assert [decision.allowed for decision in decisions] == [True] * (len(sizes) - 1) + [False]
+    assert [budget.charge(size) for size in sizes] == [True] * (len(sizes) - 1) + [False]
     error = budget.exceeded
     assert error is not None
     assert (error.setting, error.limit, error.value, error.name) == (setting, limit, value, "OutputLimit")
-    assert decisions[-1].reason == str(error) == budget.charge(0).reason
+    assert not budget.charge(0)
+    assert budget.exceeded is error
 
 
 def test_output_up_to_the_limit_passes() -> None:
     budget = CellBudget(LIMITS)
-    assert all(budget.charge(size).allowed for size in (500, 500, 0, 0, 0))
+    assert all(budget.charge(size) for size in (500, 500, 0, 0, 0))
     assert budget.exceeded is None
 
 
 def test_a_session_has_a_budget_of_its_own() -> None:
     budget = SessionBudget(LIMITS)
-    assert all(budget.charge(500).allowed for _ in range(2 * SESSION_CELLS))
-    assert not budget.charge(1).allowed
+    assert all(budget.charge(500) for _ in range(2 * SESSION_CELLS))
+    assert not budget.charge(1)
     assert "the session sent too much output" in str(budget.exceeded)

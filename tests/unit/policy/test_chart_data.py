@@ -12,8 +12,9 @@ import pytest
 from sandbox_kernel import Chart, LineChart, SuperChart
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, chart_data
+from sandbox_kernel.policy import chart_data
 from sandbox_kernel.policy.allowance import of_chart
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.sdk.result import Result
 
 LINE: dict[str, Any] = {

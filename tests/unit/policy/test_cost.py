@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import OutputMode
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.policy.messages import display, message, model, update
 
 pytestmark = pytest.mark.slow

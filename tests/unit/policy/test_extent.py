@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, css, html, slow_text
+from sandbox_kernel.policy import css, html, slow_text
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS, of_markup
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.cases import each
 from tests.support.examples import examples
 from tests.support.policy.extent import OVER, frame

@@ -18,14 +18,15 @@ from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.core.events import OutputRemoved, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
-from sandbox_kernel.kernel import large_outputs
-from sandbox_kernel.kernel.large_outputs import Overflow
-from sandbox_kernel.policy import OutputPolicy, svg, tex
+from sandbox_kernel.policy import svg, tex
 from sandbox_kernel.policy.allowance import of_formulas
 from sandbox_kernel.policy.display_budget import MAX_ERRORS
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session.requests.host_words import place_of
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue
 from sandbox_kernel.session.requests.request_states import RequestEvent
+from sandbox_kernel.session.serving import large_outputs
+from sandbox_kernel.session.serving.large_outputs import Overflow
 from tests.support import ROOT
 from tests.support.cases import each
 from tests.support.policy.messages import CELL, filtered, message, model, update

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, frame, frame_libraries
+from sandbox_kernel.policy import frame, frame_libraries
 from sandbox_kernel.policy.frame_libraries import MAX_CELLS, MAX_CODE, MAX_LIBRARIES, Libraries, Packer, Place
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered, message
 

@@ -15,7 +15,8 @@ from typing import Any
 import html5lib
 import pytest
 
-from sandbox_kernel.policy import OutputPolicy, Verdict
+from sandbox_kernel.policy.output_policy import OutputPolicy
+from sandbox_kernel.policy.verdict import Verdict
 from tests.support import ROOT
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered, message

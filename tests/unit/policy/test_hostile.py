@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import OutputMode
-from sandbox_kernel.policy import OutputPolicy, markdown
+from sandbox_kernel.policy import markdown
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.hostile import EVIL, HTML, MARKDOWN, RUN

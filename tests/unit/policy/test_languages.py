@@ -15,8 +15,9 @@ from markdown_it import MarkdownIt
 from nbconvert.filters.markdown_mistune import markdown2html_mistune as markdown2html
 
 from sandbox_kernel.core.model import OutputMode
-from sandbox_kernel.policy import OutputPolicy, markdown, tex
+from sandbox_kernel.policy import markdown, tex
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.tex import MACROS
 from tests.support.cases import each
 from tests.support.policy.check import faults

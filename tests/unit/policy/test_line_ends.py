@@ -35,7 +35,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, line_ends, safe_text
+from sandbox_kernel.policy import line_ends, safe_text
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.replies import REPLIES
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from tests.support.cases import each

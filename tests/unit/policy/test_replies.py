@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.replies import MAX_LISTED
 from tests.support.cases import each
 from tests.support.policy.check import faults

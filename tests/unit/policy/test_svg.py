@@ -16,8 +16,9 @@ from xml.etree import ElementTree
 import pytest
 
 from sandbox_kernel.core.codes import OutputCode
-from sandbox_kernel.policy import OutputPolicy, raster, svg
+from sandbox_kernel.policy import raster, svg
 from sandbox_kernel.policy.allowance import MAX_ELEMENTS, ExcessError, of_images
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.svg import repeats
 from sandbox_kernel.policy.verdict import Notes
 from tests.support.cases import each
@@ -264,7 +265,7 @@ def test_notes_of_an_svg_are_bounded() -> None:
     for error in BOMBS.values():
         try:
             svg.clean(error)
-        except (svg.RefusedError, ExcessError) as refused:
+        except (svg.ImproperSVG, ExcessError) as refused:
             notes.add(OutputCode.SVG_REFUSED, why=refused)
     assert all(len(note.text) < 100 for note in notes)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from nbconvert.filters.ansi import ansi2html
 
 from sandbox_kernel.core.model import OutputMode
-from sandbox_kernel.policy import OutputPolicy, terminal
+from sandbox_kernel.policy import terminal
 from sandbox_kernel.policy.cell_errors import error
-from sandbox_kernel.policy.output_policy import MAX_PROMPT_LINES
+from sandbox_kernel.policy.output_policy import MAX_PROMPT_LINES, OutputPolicy
 from tests.support.cases import each
 from tests.support.policy.messages import message
 

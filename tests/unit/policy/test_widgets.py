@@ -14,8 +14,9 @@ from nbclient import NotebookClient
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import OutputPolicy, output_policy
+from sandbox_kernel.policy import output_policy
 from sandbox_kernel.policy.budget import MAX_COMMS
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.widgets import comms
 from tests.support.cases import each
 from tests.support.policy.check import faults

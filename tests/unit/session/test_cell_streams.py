@@ -15,13 +15,17 @@ import pytest
 from sandbox_kernel.container import flow, wire
 from sandbox_kernel.container.stream_relay import ABORT, Relay, StreamingAgent
 from sandbox_kernel.core.errors import WireError
-from sandbox_kernel.plugins.api import Cell, Stream, StreamReset
-from sandbox_kernel.session import cell_streams
-from sandbox_kernel.session.cell_streams import (
+from sandbox_kernel.plugins.api import (
     RESET_BY_CELL,
     RESET_BY_END,
     RESET_BY_KERNEL,
     RESET_LEFT_OPEN,
+    Cell,
+    Stream,
+    StreamReset,
+)
+from sandbox_kernel.session import cell_streams
+from sandbox_kernel.session.cell_streams import (
     CellConnection,
     NoStreams,
     RunningCells,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox_kernel.core.state_table import ImpossibleError
 from sandbox_kernel.session.container_states import (
     AWAITING_KERNEL,
     LET_GO,
@@ -15,7 +16,6 @@ from sandbox_kernel.session.container_states import (
     ContainerState,
     following,
 )
-from sandbox_kernel.session.state_table import ImpossibleError
 from tests.support.cases import each
 
 COLUMNS = [

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.codes import HintCode
-from sandbox_kernel.core.model import Limits
+from sandbox_kernel.core.model import Audience, Limits
 from sandbox_kernel.files.notebook_files import Beside
 from sandbox_kernel.kernel.proxy import NOTEBOOK
-from sandbox_kernel.session.hints import Audience, CellFailure, Hints
+from sandbox_kernel.session.hints import CellFailure, Hints
 
 LOST = {
     "urllib, requests": ("URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),

@@ -11,7 +11,6 @@ import pytest
 
 from sandbox_kernel.core.events import ReapFailed, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
-from sandbox_kernel.core.tasks import Tasks
 from sandbox_kernel.engines.preparations import Preparations
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.api import EndedCell, Plugin, SessionHandle, SessionService
@@ -63,7 +62,7 @@ def services(said: list[str], monkeypatch: pytest.MonkeyPatch) -> Services:
 
     monkeypatch.setattr(index, "services", lambda *asked: [plugin(part, part.name) for part in parts])
     session = SimpleNamespace(settings=replace(Settings()), id="1")
-    return Services(cast("Any", session), Tasks(), Preparations(Settings()))
+    return Services(cast("Any", session), Preparations(Settings()))
 
 
 def test_who_writes_down_hears_last_and_ends_last(services: Services, said: list[str]) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ....config.table import LIMITS_OF_A_SANDBOX
+from ....config.sources import LIMITS_OF_A_SANDBOX
 from ....core.codes import Note
 from ....core.errors import (
     ConfigurationError,

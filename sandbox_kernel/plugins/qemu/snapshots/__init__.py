@@ -6,7 +6,6 @@ goes on from that, is what `engines.abilities` says.
 - `store_parts`: What a folder of snapshots holds, looked at without believing it.
 - `store`: The snapshots of one user: taken whole, and believed in nothing.
 - `facts`: What the host writes down beside a snapshot, and what must fit.
-- `capture`: Writing down the container of a session while no cell runs in it.
 - `copies`: What the SDK asks: a sandbox that is written down, and others that go on from there.
 - `snapshot_command`: The command `snapshots`, and what `doctor` and `reap` do about them.
 """

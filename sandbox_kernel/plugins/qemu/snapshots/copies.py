@@ -10,20 +10,26 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from ....core.errors import FileRefused
 from ....core.events import SessionEvent
 from ....core.model import Settings
 from ....core.package_files import PACKAGE
 from ....core.tasks import made_in_thread
 from ....engines.shipping import packed_line
-from ....sdk.cell_request import submit_silently
-from ....sdk.instance import Instance, Origin
-from ....sdk.options import SandboxOptions
 from ....sdk.snapshots import S
 from ....sdk.values import Snapshot
-from ....session.session import Session
+from ...api import NotStill, NotWhole, Origin, OwnedSession, SandboxHandle
+from ..codes import SnapshotCode
 from ..hardware import state_bytes
-from . import capture, facts
+from . import facts
 from .store import Draft, Store
+
+
+class SnapshotMade(SessionEvent):
+    """The state of a sandbox was written down."""
+
+    name = "snapshot"
+    engine: str
 
 
 class SandboxRestored(SessionEvent):
@@ -40,7 +46,7 @@ class SavedOrigin:
         """`fd` is closed by this object."""
         self._name, self._said, self._fd = name, said, fd
 
-    async def begin(self, session: Session) -> None:
+    async def begin(self, session: OwnedSession) -> None:
         """Start a session where it goes on from. Raises as `start`."""
         try:
             session.begin_from(
@@ -51,7 +57,7 @@ class SavedOrigin:
         finally:
             self.close()
         session.emit(SandboxRestored(snapshot=self._name))
-        submit_silently(session, reseeding())
+        session.submit_silently(reseeding())
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -62,9 +68,9 @@ class SavedOrigin:
         self.close()  # of one whose sandbox never came to be: its caller gave up, or another of its twins failed
 
 
-async def take(sandbox: Instance, name: str | None) -> str:
+async def take(sandbox: SandboxHandle, name: str | None) -> str:
     """See `AsyncSandbox.snapshot`."""
-    facts.require_whole(sandbox.settings, sandbox.prepared.given)
+    facts.require_whole(sandbox.settings, sandbox.given)
     await sandbox.ready(fresh=False)
     given = name if name is not None else f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
     store, most = _room(sandbox)
@@ -77,9 +83,9 @@ async def take(sandbox: Instance, name: str | None) -> str:
     return given
 
 
-async def fork(sandbox: Instance, count: int, make: Callable[[Origin], S]) -> list[S]:
+async def fork(sandbox: SandboxHandle, count: int, make: Callable[[Origin], S]) -> list[S]:
     """Return `count` sandboxes that have started, which `make` makes from where they go on."""
-    facts.require_whole(sandbox.settings, sandbox.prepared.given)
+    facts.require_whole(sandbox.settings, sandbox.given)
     await sandbox.ready(fresh=False)
     store, most = _room(sandbox)
     fd = await made_in_thread(lambda: store.scratch(most), os.close)
@@ -100,42 +106,44 @@ async def fork(sandbox: Instance, count: int, make: Callable[[Origin], S]) -> li
     return made
 
 
-def restored(name: str, keywords: Mapping[str, Any], given: Settings | None) -> tuple[Origin, Settings, SandboxOptions]:
-    """Return where a sandbox goes on from that is made from a snapshot, its settings, and what was asked for.
-
-    Reads all of the snapshot, which may take seconds. Raises as `AsyncSandbox.from_snapshot`.
-    """
-    options = SandboxOptions.of(given, keywords)
-    with _own_store(options.settings).open(name) as saved:
+def restored(
+    name: str, keywords: Mapping[str, Any], settings: Settings, given: Mapping[str, object]
+) -> tuple[Origin, Settings]:
+    """See `sdk.snapshots.Snapshots.restored`."""
+    with Store.of(settings).open(name) as saved:
         said = saved.head.about
-        settings = facts.settings_of(name, said, options.settings, keywords)
-        facts.require_whole(settings, options.given)
-        return SavedOrigin(name, said, os.dup(saved.content)), settings, options
+        settings = facts.settings_of(name, said, settings, keywords)
+        facts.require_whole(settings, given)
+        return SavedOrigin(name, said, os.dup(saved.content)), settings
 
 
-def stored(settings: Settings | None) -> tuple[Snapshot, ...]:
-    """Return this user's snapshots, the newest first; by default with this user's settings."""
-    return _own_store(settings).list()
+def stored(settings: Settings) -> tuple[Snapshot, ...]:
+    """Return this user's snapshots, the newest first."""
+    return Store.of(settings).list()
 
 
-def delete(name: str) -> bool:
+def delete(name: str, settings: Settings) -> bool:
     """Remove a snapshot; return whether there was one."""
-    return _own_store(None).delete(name)
+    return Store.of(settings).delete(name)
 
 
-def _own_store(settings: Settings | None) -> Store:
-    return Store.of(settings or SandboxOptions.of(None, {}).settings)
-
-
-def _room(sandbox: Instance) -> tuple[Store, int]:
+def _room(sandbox: SandboxHandle) -> tuple[Store, int]:
     """Return where snapshots are, and how many bytes that of this sandbox may have."""
     return Store.of(sandbox.settings), state_bytes(sandbox.settings.limits.memory)
 
 
-async def _saved(sandbox: Instance, fd: int) -> dict[str, Any]:
+async def _saved(sandbox: SandboxHandle, fd: int) -> dict[str, Any]:
     """Write it down, and return what is to be known of that."""
     session = sandbox.session
-    return facts.about(sandbox.settings, session.id, session.handshake, await capture.save(session, fd))
+    try:
+        saved = await session.save(fd)
+    except NotStill as error:
+        raise FileRefused(SnapshotCode.SNAPSHOT_BUSY.note(why=str(error))) from None
+    except NotWhole as error:
+        raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why=str(error))) from None
+    about = facts.about(sandbox.settings, session.id, session.kernel_info, saved)
+    session.emit(SnapshotMade(engine=about["spec"]["engine"]))
+    return about
 
 
 @cache

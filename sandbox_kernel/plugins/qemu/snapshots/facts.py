@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....config.table import SETTINGS
+from ....config.sources import SETTINGS
 from ....core.codes import EndCode, UsageCode
 from ....core.errors import AbilityMissing, ConfigurationError, EngineError, FileRefused
 from ....core.model import PYTHON_KERNEL, Limits, SandboxSpec, Settings
@@ -23,10 +23,9 @@ from ....core.tasks import Tasks
 from ....engines.abilities import Ability, Restorer
 from ....engines.abilities import demand as require
 from ....engines.attestation import demand
-from ....engines.base import Container, Engine
+from ....engines.base import Container
 from ....engines.select import chosen
 from ....engines.shipping import new_spec
-from ....session.handshake import KernelHandshake
 from ... import index
 from ..codes import SnapshotCode
 
@@ -53,12 +52,12 @@ def require_whole(settings: Settings, given: Mapping[str, object]) -> None:
         raise FileRefused(SnapshotCode.SNAPSHOT_NOT_WHOLE.note(why=why))
 
 
-def about(settings: Settings, session: str, handshake: KernelHandshake, facts: Mapping[str, Any]) -> dict[str, Any]:
+def about(settings: Settings, session: str, kernel_info: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is to be known of a snapshot; `facts` are its engine's."""
     spec = new_spec(settings, session)
     given = {name: getattr(settings, name) for name in _of_the_snapshot()} | {"engine": chosen(settings)}
     given |= {"limits": dataclasses.asdict(settings.limits), "environment": [list(one) for one in settings.environment]}
-    state = {"handshake": handshake.known}
+    state = {"handshake": kernel_info}
     return {"version": VERSION, "spec": given, "fits": digest(spec), "facts": dict(facts), "state": state}
 
 
@@ -93,7 +92,7 @@ def require_fitting(name: str, said: Mapping[str, Any], spec: SandboxSpec) -> No
 
 
 def start_options(
-    engine: Engine, name: str, said: Mapping[str, Any], fd: int
+    engine: object, name: str, said: Mapping[str, Any], fd: int
 ) -> Callable[[SandboxSpec], Awaitable[Container]]:
     """Return what starts a sandbox that goes on from `fd`, an open file; what it says of itself counts for nothing.
 

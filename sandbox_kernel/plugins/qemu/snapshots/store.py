@@ -26,8 +26,7 @@ from typing import Any, Self
 from ....core.errors import FileNotThere, FileRefused
 from ....core.home_folder import home_folder
 from ....core.model import Settings, format_bytes
-from ....files.host_paths import Folder
-from ....files.path_walk import PathWalk
+from ....files.host_paths import Folder, open_folder
 from ....sdk.values import Snapshot
 from ..codes import SnapshotCode
 from ..settings import QemuSettings
@@ -148,19 +147,17 @@ class Store:
     @contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[Folder]:
         try:
-            with PathWalk(self.path) as way:
-                way.go_on(make=make)
-                handle = os.open(".", FOLDER, dir_fd=way.end)
+            opened = open_folder(self.path, make=make)
         except FileNotFoundError:
             raise FileNotThere(SnapshotCode.SNAPSHOT_MISSING.note(name="")) from None
         except OSError as error:
             raise FileRefused(SnapshotCode.SNAPSHOTS_UNFIT.note(why=f"{self.path}: {error.strerror}")) from None
-        with Folder(handle, way.path) as folder:
-            status = os.fstat(handle)
+        with opened as folder:
+            status = os.fstat(folder.handle)
             if status.st_uid != os.geteuid():
                 raise FileRefused(SnapshotCode.SNAPSHOTS_UNFIT.note(why=f"{self.path} is another user's"))
             if stat.S_IMODE(status.st_mode) & 0o077:
-                os.fchmod(handle, 0o700)
+                os.fchmod(folder.handle, 0o700)
             yield folder
 
     def _require_room(self, folder: Folder, there: int, wanted: int) -> None:

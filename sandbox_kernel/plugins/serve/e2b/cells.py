@@ -12,12 +12,11 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .... import OutputMessage, Result
 from ....core.codes import EndCode
 from ....core.errors import SandboxError
 from ....core.model import SCRATCH
 from ....sdk.execution import ExecutionError
-from ....sdk.output_text import OutputMessage
-from ....sdk.result import Result
 from ....sdk.values import Context
 from .. import home
 from ..home import HOME

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ....config.table import SETTINGS
+from ....config.sources import SETTINGS
 from ....core.codes import UsageCode
 from ....core.model import Settings
 from ....sdk.client import AsyncSandbox

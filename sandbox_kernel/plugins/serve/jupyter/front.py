@@ -13,15 +13,14 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ....core import json_memory
+from ....core.call_context import caller
 from ....core.errors import ProtocolError
 from ....core.events import MessageDropped
 from ....core.model import Message
 from ....core.tasks import log_defect
-from ....kernel.server import KernelProcess, KernelServer, MessageHeaders
-from ....sdk.client import AsyncSandbox, session_of
-from ....session import protocol
-from ....session.requests.queue import PendingRequest, caller
-from ....session.session import Session
+from ....policy import protocol
+from ....sdk.client import AsyncSandbox, handle_of
+from ...api import KernelProcess, SandboxHandle, SessionRequest
 from ..tenants import Lease
 from .history import History
 from .messages import REFUSED, Closed, Outgoing
@@ -47,21 +46,20 @@ class ChannelClient(KernelProcess, Protocol):
 class JupyterFront:
     """See the module; one of a sandbox, from its start on. It does not hold the sandbox."""
 
-    def __init__(self, session: Session, engine: str, gone: Callable[[], object]) -> None:
+    def __init__(self, sandbox: SandboxHandle, engine: str, gone: Callable[[], object]) -> None:
         """`engine` is what the settings call it; `gone` is called with each end of a kernel."""
         self._gone = gone
-        self.session = session
+        self.session = session = sandbox.session
         self.history = History()
         self.is_listed = True
         """Whether people are offered to join it by a kernelspec."""
         self.used = datetime.now(UTC)
         self.clients: dict[bytes, ChannelClient] = {}
         self._held: dict[str, int] = {}
-        self._headers = MessageHeaders()
-        self.server = KernelServer(session, self, engine)
-        session.requests.join(self)
-        session.requests.observers.append(self)
-        session.requests.queue.listeners.append(self._changed)
+        self.server = sandbox.serve(self, engine)
+        session.join(self)
+        session.observe(self)
+        session.on_change(self._changed)
 
     # --- clients ---
 
@@ -93,7 +91,7 @@ class JupyterFront:
 
     def _is_shown(self, message: Message) -> bool:
         """Note what is published; return whether a person's cell says it, and none of ours: a command, a file."""
-        request = self.session.requests.queue.find(message.parent.get("msg_id"))
+        request = self.session.find(message.parent.get("msg_id"))
         if message.type == "status":
             self.used = datetime.now(UTC)
         elif request is not None and request.reads is not None:
@@ -108,7 +106,7 @@ class JupyterFront:
         """Send a message to one client, or to all; one that has gone gets nothing."""
         found = [one for name, one in self.clients.items() if client in {None, name}]
         if found:
-            outgoing = Outgoing(replace(message, header=self._headers.of(message.type)))
+            outgoing = Outgoing(replace(message, header=self.server.headers.of(message.type)))
             for one in found:
                 one.send(outgoing)
 
@@ -118,22 +116,17 @@ class JupyterFront:
 
     # --- what happens to cells ---
 
-    def cell_sent(self, cell: PendingRequest) -> None: ...
-    def cell_ended(self, cell: PendingRequest) -> None: ...
+    def cell_sent(self, cell: SessionRequest) -> None: ...
+    def cell_ended(self, cell: SessionRequest) -> None: ...
 
     def kernel_gone(self) -> None:
         self._gone()
         for one in list(self.clients.values()):
             one.look()
 
-    def _changed(self, request: PendingRequest, _: object) -> None:
-        if self._is_over(request):
+    def _changed(self, request: SessionRequest) -> None:
+        if request.is_over:
             self._held.pop(request.id, None)
-
-    @staticmethod
-    def _is_over(request: PendingRequest) -> bool:
-        """Return whether nothing of its content is kept any more; nobody says when a comm message is done with."""
-        return request.finished or (request.is_comm and request.sent)
 
     # --- requests ---
 
@@ -153,18 +146,15 @@ class JupyterFront:
             answering = self.server.receive(request, client.client, client)
         finally:
             caller.reset(token)
-        pending = self.session.requests.queue.find(request.id)
-        if pending is not None and pending.message is request and not self._is_over(pending):
+        pending = self.session.find(request.id)
+        if pending is not None and pending.message is request and not pending.is_over:
             self._held[request.id] = size
         return answering
 
     async def restart(self) -> None:
         """Replace the kernel by a new one; files stay. What comes after that is of another session to clients."""
-        if self.session.link is None:
-            await self.session.started()
-        else:
-            await self.session.restart()
-        self._headers.renew()
+        await self.session.renew()
+        self.server.headers.renew()
         await self.session.settled()
         if self.session.failure is not None:
             raise self.session.failure
@@ -178,5 +168,5 @@ def front_of(lease: Lease) -> JupyterFront:
     if lease.sandbox not in _fronts:
         # The next kernel is told again where E2B's clients think they are, whichever wire ended this one.
         engine = lease.sandbox.settings.engine
-        _fronts[lease.sandbox] = JupyterFront(session_of(lease.sandbox), engine, lease.settled.clear)
+        _fronts[lease.sandbox] = JupyterFront(handle_of(lease.sandbox), engine, lease.settled.clear)
     return _fronts[lease.sandbox]

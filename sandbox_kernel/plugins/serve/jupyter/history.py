@@ -10,8 +10,8 @@ from typing import Any
 
 from ....core import json_memory
 from ....core.model import Message
-from ....session import protocol
-from ....session.requests.queue import PendingRequest
+from ....policy import protocol
+from ...api import SessionRequest
 
 MAX_CELLS = 500
 MAX_BYTES = 4 << 20
@@ -46,7 +46,7 @@ class History:
         """Outputs by the names of their displays, and by what tells one from another."""
         self._bytes = self._left_out = 0
 
-    def take(self, message: Message, request: PendingRequest) -> None:
+    def take(self, message: Message, request: SessionRequest) -> None:
         """Note what was published of a cell."""
         if message.type == "execute_input":
             code = str(message.content.get("code", ""))

@@ -15,7 +15,7 @@ import orjson
 from ....core import json_memory
 from ....core.errors import ProtocolError
 from ....core.model import Message
-from ....session import protocol
+from ....policy import protocol
 
 V1 = "v1.kernel.websocket.jupyter.org"
 """The subprotocol whose messages are in pieces; without one, they are JSON."""

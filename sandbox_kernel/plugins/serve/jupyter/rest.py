@@ -20,7 +20,7 @@ from ....core.codes import UsageCode
 from ....core.model import PYTHON_KERNEL, Settings
 from ....core.package_files import brought
 from ....core.version import __version__
-from ....sdk.client import session_of
+from ....sdk.client import handle_of
 from ..bodies import Body
 from ..codes import ServeCode
 from ..replicas import Locus
@@ -151,8 +151,8 @@ def _moment(when: datetime) -> str:
 
 
 def _described(lease: Lease) -> dict[str, Any]:
-    session, front = session_of(lease.sandbox), front_of(lease)
-    state = "busy" if any(session.requests.queue.running_cells()) else "idle"
+    session, front = handle_of(lease.sandbox).session, front_of(lease)
+    state = "busy" if any(session.running_cells()) else "idle"
     return {
         "id": kernel_id(lease),
         "name": _spec_name(lease),

@@ -16,7 +16,7 @@ from ....core.model import PYTHON_KERNEL
 from ....core.package_files import PACKAGE
 from ....files.file_rules import printable, stands_in
 from ....policy.safe_text import plain
-from ....sdk.client import AsyncSandbox, run_for
+from ....sdk.client import AsyncSandbox, handle_of
 from ....sdk.execution import Execution
 from ....sdk.folder_entries import DEEPEST, EntryInfo, FileType
 from ....sdk.sandbox_paths import relative
@@ -84,7 +84,7 @@ async def run(sandbox: AsyncSandbox, lang: str, code: str, args: Sequence[str], 
     try:
         if language is None and sandbox not in _PREPARED:
             source = (PACKAGE / _SAVED_FIGURES).read_text(encoding="utf-8") + "\ninstall_here()"
-            await run_for(sandbox, f"exec({source!r}, {{'__name__': 'saved_figures'}})", reads="", timeout=60)
+            await handle_of(sandbox).run_own(f"exec({source!r}, {{'__name__': 'saved_figures'}})", reads="", timeout=60)
             _PREPARED.add(sandbox)
         if args:
             await sandbox.run_code(f"import sys; sys.argv = {['', *args]!r}", language=language)

@@ -42,7 +42,7 @@ from sandbox_kernel.plugins.batch.policy_events import Events, PolicyEvent, clas
 from sandbox_kernel.plugins.batch.progress import RunProgress
 from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, RunFailure, RunReport
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
 from tests.support.cases import each

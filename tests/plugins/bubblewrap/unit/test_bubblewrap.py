@@ -18,13 +18,13 @@ from sandbox_kernel.engines import broker_sockets, hardening, select
 from sandbox_kernel.engines.attestation import known_mount
 from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
-from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.plugins import index
 from sandbox_kernel.plugins.bubblewrap import arguments, engine_errors, inspection, root_lookup
 from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, SandboxFacts
 from sandbox_kernel.plugins.bubblewrap.launch import await_end
 from sandbox_kernel.plugins.bubblewrap.root_lookup import ETC, Root
+from sandbox_kernel.session.serving.kernel_info import kernel_info
 from sandbox_kernel.session.session import Session
 from sandbox_kernel.setup import walls
 from tests.support.json_snapshots import compare

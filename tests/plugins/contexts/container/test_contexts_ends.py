@@ -13,9 +13,9 @@ from sandbox_kernel import AsyncSandbox, ConfigurationError, Context, Sandbox, S
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines.base import Container
-from sandbox_kernel.plugins.contexts.contexts import NestedEngine
 from sandbox_kernel.session import pauses
 from sandbox_kernel.session.lifecycle import Lifecycle
+from sandbox_kernel.session.nested_agents import NestedEngine
 from tests.support.patience import within
 
 COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"

@@ -11,7 +11,6 @@ import pytest
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.plugins.data.diagnosis import diagnosis
 from sandbox_kernel.plugins.mcp import tool_descriptions
@@ -19,7 +18,7 @@ from sandbox_kernel.plugins.mcp.clients import ServerLimits
 from sandbox_kernel.plugins.qemu.codes import SnapshotCode
 from sandbox_kernel.plugins.qemu.snapshots import facts
 from sandbox_kernel.plugins.shared import place
-from sandbox_kernel.session.handshake import KernelHandshake
+from sandbox_kernel.session.serving.kernel_info import kernel_info
 from tests.support.cases import each
 from tests.support.remedies import in_shell, only
 
@@ -76,7 +75,7 @@ def test_a_sandbox_with_data_has_no_snapshot(data: dict[str, Any]) -> None:
 def test_a_snapshot_is_begun_from_with_the_settings_that_it_was_made_with() -> None:
     """Those of plugins are none of its own."""
     made = Settings(image="sandbox-kernel:base")
-    said = facts.about(made, "0" * 32, KernelHandshake(made.kernel), {})
+    said = facts.about(made, "0" * 32, {}, {})
     assert facts.settings_of("a", said, Settings(), {}).image == made.image
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.model import Settings
+from sandbox_kernel.engines.attested_start import attestation
 from sandbox_kernel.plugins.kubernetes.cluster_api import ClusterApi, ClusterRefused
 from sandbox_kernel.plugins.kubernetes.engine import KubernetesEngine
 from sandbox_kernel.plugins.kubernetes.pod import Pod, document
 from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
-from sandbox_kernel.session import self_test
 from tests.plugins.kubernetes.charts import MANIFESTS, Installed, account_s_file, install, rendered, tried, uninstall
 from tests.plugins.kubernetes.engine import CPUS, UNDER_TEST, kubectl
 from tests.support.engines import IMAGE
@@ -80,7 +80,7 @@ async def test_the_engine_works_with_the_caller_s_token_alone(caller: Path):
 
 
 async def test_a_sandbox_of_the_caller_s_is_attested(caller: Path):
-    lines = await self_test.attestation(SETTINGS, engine())
+    lines = await attestation(SETTINGS, engine())
     assert [line.sentence for line in lines if not line.ok] == []
     assert "cluster: running" in {line.name for line in lines}
 

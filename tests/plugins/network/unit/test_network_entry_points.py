@@ -12,9 +12,9 @@ import pytest
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.kernel.kernel_info import kernel_info
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.sdk.values import NetworkUsage
+from sandbox_kernel.session.serving.kernel_info import kernel_info
 
 RULES = ("api.example.org", "*.data.example.org")
 SECRET = {"API_KEY": {"env": "A_VARIABLE_OF_MINE", "hosts": ["api.example.org"]}}

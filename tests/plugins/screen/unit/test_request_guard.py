@@ -16,7 +16,7 @@ from sandbox_kernel.core.model import Channel, Limits, Message, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.screen.request_guard import ScreenGuard
 from sandbox_kernel.plugins.screen.settings import ScreenSettings
-from sandbox_kernel.policy import OutputPolicy
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session.requests.driver import Requests
 
 GRAVE = "import os\nos.system('rm -rf /')"

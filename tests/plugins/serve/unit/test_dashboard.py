@@ -34,15 +34,16 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     one.app = application(one.tenants, Tokens([("mine", MINE), ("theirs", THEIRS), (METRICS, OPERATOR)]), Names())
     full = {"s1": SandboxSample(cpu_seconds=3.5, memory_bytes=Limits().memory), "s2": SandboxSample()}
 
-    class Session:
+    class Handle:
         def __init__(self, identity: str) -> None:
-            self.cells = type("Cells", (), {"begun": 7})()
+            self.session = self
+            self.cells_begun = 7
             self._identity = identity
 
         async def sample(self) -> SandboxSample:
             return full[self._identity]
 
-    monkeypatch.setattr(dashboard, "session_of", lambda sandbox: Session(sandbox.id))
+    monkeypatch.setattr(dashboard, "handle_of", lambda sandbox: Handle(sandbox.id))
     return one
 
 

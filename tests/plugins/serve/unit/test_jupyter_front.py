@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from websockets.asyncio.client import connect
@@ -19,13 +19,18 @@ from sandbox_kernel.plugins.serve.jupyter.messages import REFUSED
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import Names, WebServer
-from sandbox_kernel.sdk.client import session_of
+from sandbox_kernel.session.serving.server import KernelServer
+from sandbox_kernel.session.session import Session
 from tests.plugins.serve.container.jupyter_client import Client, request
 from tests.support.kernel_checks import KernelChecks, Wired
 from tests.support.patience import within
 
 TOKEN = "e2b_" + "a" * 40
 NOWHERE = Settings(engine="unix:///nobody/listens")
+
+
+def session_of(sandbox: AsyncSandbox) -> Session:
+    return sandbox._instance.session  # noqa: SLF001
 
 
 class NotStarted(Lease):
@@ -37,7 +42,8 @@ class NotStarted(Lease):
 class WebSocket(Wired):
     def __init__(self, lease: Lease, client: Client) -> None:
         front = front_of(lease)
-        super().__init__(session_of(lease.sandbox), front.server, front, NOWHERE.engine, front.deliver)
+        server = cast("KernelServer", front.server)
+        super().__init__(session_of(lease.sandbox), server, front, NOWHERE.engine, front.deliver)
         self._client, self.lease, self.front = client, lease, front
 
     async def ask(self, kind: str, channel: str, content: dict[str, Any] | None = None) -> str:
@@ -102,6 +108,6 @@ class TestWebSocket(KernelChecks):
             return {}
 
         front: JupyterFront = wired.front
-        monkeypatch.setattr(front._headers, "of", of)  # noqa: SLF001
+        monkeypatch.setattr(front.server.headers, "of", of)
         front.deliver(Message(channel="shell", header={"msg_type": "execute_reply"}), b"another wire's")
         assert written == []

@@ -8,11 +8,12 @@ from typing import Any
 
 import nbformat
 
+from sandbox_kernel.core.call_context import caller
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.serve.jupyter import history as jupyter_history
 from sandbox_kernel.plugins.serve.jupyter.history import History
 from sandbox_kernel.plugins.serve.jupyter.rest import title
-from sandbox_kernel.session.requests.queue import PendingRequest, caller
+from sandbox_kernel.session.requests.queue import PendingRequest
 
 
 def cell(number: int, who: str = "e2b ann") -> PendingRequest:

@@ -16,7 +16,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError, QuotaExceeded, SandboxError, SandboxPaused
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines.abilities import PAUSE
+from sandbox_kernel.engines.abilities import PAUSE, Ability, demand
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.serve import tenants as of_tenants
 from sandbox_kernel.plugins.serve.application import application
@@ -51,8 +51,8 @@ class Pausing(StandIn):
     @property
     def _instance(self) -> Any:
         found = super()._instance
-        found.session.engine = SimpleNamespace(abilities=PAUSE)
-        found.session.link = SimpleNamespace(container=SimpleNamespace(abilities=self.can))
+        container = SimpleNamespace(abilities=self.can)
+        found.session.demand_pause = lambda: demand(Ability.PAUSE, container)
         return found
 
     @property

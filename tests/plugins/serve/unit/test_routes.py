@@ -57,9 +57,8 @@ class StandIn:
     def _instance(self) -> Any:
         is_there = self.state in {"running", "paused"}
         starts = self.state == "not running"
-        queue = SimpleNamespace(running_cells=lambda: iter(self.cells))
         session = SimpleNamespace(is_closed=False, is_open=is_there, is_starting=starts, emit=lambda *_, **__: None)
-        session.requests = SimpleNamespace(queue=queue)
+        session.running_cells = lambda: iter(self.cells)
         return SimpleNamespace(session=session)
 
     @property

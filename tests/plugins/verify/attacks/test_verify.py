@@ -33,8 +33,8 @@ from sandbox_kernel.plugins.verify import behaviour_probes, canaries, examinatio
 from sandbox_kernel.plugins.verify.attack_program import PROGRAM
 from sandbox_kernel.plugins.verify.probes import BY_CODE, PROBES, Where, Word
 from sandbox_kernel.plugins.verify.verdicts import ProbeFinding, ProbeVerdict
-from sandbox_kernel.policy import Verdict as PolicyVerdict
 from sandbox_kernel.policy.output_policy import OutputPolicy
+from sandbox_kernel.policy.verdict import Verdict as PolicyVerdict
 from sandbox_kernel.session.session import Session
 from tests.attacks.escape.alterations import Alteration, Body, Given, both, folder, host, no_filter, root, secret, tmpfs
 from tests.attacks.escape.tools import BUBBLEWRAP

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.model import Channel, Message
+from sandbox_kernel.core.state_table import ImpossibleError
 from sandbox_kernel.session.requests import queue as module
 from sandbox_kernel.session.requests.queue import PendingRequest, RequestQueue, parent_of
 from sandbox_kernel.session.requests.request_states import TABLE, RequestEvent, RequestState, following
-from sandbox_kernel.session.state_table import ImpossibleError
 
 
 def message(identity: str, kind: str = "execute_request", channel: Channel = "shell", **header: Any) -> Message:

@@ -18,19 +18,20 @@ import orjson
 import pytest
 
 from sandbox_kernel.container import wire
+from sandbox_kernel.core.call_context import caller
 from sandbox_kernel.core.errors import CallCancelled, KernelDied, ProtocolError, SandboxDied, SandboxError
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Channel, ExitReason, Limits, Message
 from sandbox_kernel.plugins import index
-from sandbox_kernel.plugins.api import Cell
-from sandbox_kernel.policy import OutputPolicy, budget
+from sandbox_kernel.plugins.api import Cell, SessionObserver, SessionRequest
+from sandbox_kernel.policy import budget
 from sandbox_kernel.policy.budget import MAX_REPLY
+from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session import lifecycle as exit_reasons
 from sandbox_kernel.session.agent_messages import Death
 from sandbox_kernel.session.cell_streams import RunningCells
 from sandbox_kernel.session.requests import machine, queue
 from sandbox_kernel.session.requests.driver import Hook, Requests
-from sandbox_kernel.session.requests.driver import Observer as CellObserver
 from sandbox_kernel.session.requests.queue import MAX_UNASKED, PendingRequest
 from tests.support.patience import within
 from tests.support.relays import Served
@@ -45,7 +46,7 @@ class Bench:
         self,
         before_cell: Hook | None = None,
         after_cell: Hook | None = None,
-        observers: Sequence[CellObserver] = (),
+        observers: Sequence[SessionObserver] = (),
         answers_questions: bool = False,
         **limits: Any,
     ) -> None:
@@ -291,7 +292,7 @@ class Joined:
 
 async def test_a_failed_cell_aborts_none_of_another_caller(bench: Bench) -> None:
     async def submitted(who: str) -> Message:
-        queue.caller.set(who)
+        caller.set(who)
         return bench.submit()
 
     first, other, same = [await asyncio.create_task(submitted(who)) for who in ("one", "two", "one")]
@@ -303,7 +304,7 @@ async def test_a_failed_cell_aborts_none_of_another_caller(bench: Bench) -> None
 
 async def test_a_sandbox_s_end_aborts_none_of_another_caller(bench: Bench) -> None:
     async def submitted(who: str) -> Message:
-        queue.caller.set(who)
+        caller.set(who)
         return bench.submit()
 
     _, other, same = [await asyncio.create_task(submitted(who)) for who in ("one", "two", "one")]
@@ -1481,10 +1482,10 @@ class Observer:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def cell_sent(self, cell: PendingRequest) -> None:
+    def cell_sent(self, cell: SessionRequest) -> None:
         self.told.append(f"sent {cell.message.content['code']}")
 
-    def cell_ended(self, cell: PendingRequest) -> None:
+    def cell_ended(self, cell: SessionRequest) -> None:
         self.told.append(f"ended {cell.verdict.name if cell.verdict is not None else 'ok'}")
 
     def kernel_gone(self) -> None:

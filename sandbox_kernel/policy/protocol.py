@@ -3,6 +3,8 @@
 Pure. Nothing of the other side's bytes is passed on: a message is parsed, checked and written again, so that a parser
 in a front end never sees a duplicate key, a NaN or a stray byte that ours did not. What stock kernels send and stock
 front ends read although it is no JSON is mended: bytes that are not UTF-8, half characters, numbers that are none.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

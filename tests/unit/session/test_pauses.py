@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.errors import EngineError, FileRefused
-from sandbox_kernel.core.events import SessionEvent
+from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.abilities import Ability
-from sandbox_kernel.plugins.qemu.snapshots import capture
-from sandbox_kernel.session.pauses import Pauses
+from sandbox_kernel.plugins.api import NotStill, NotWhole
+from sandbox_kernel.session.pauses import MAX_TRIES, Pauses
 
 
 class Machine:
@@ -66,25 +65,19 @@ class Link:
     async def quiet(self) -> None: ...
 
 
-def session_with(link: Link) -> Any:
-    """Return a session with no cell and nothing beside its kernel."""
-    events: list[str] = []
-
-    def emit(event: SessionEvent) -> None:
-        events.append(event.name)
-
+def pauses_of(link: Link, *beside: Link) -> Pauses:
+    """Return those of a session with no cell; `beside` are the agents beside its kernel's."""
     requests: Any = SimpleNamespace(queue=SimpleNamespace(active=False, listeners=[]), thaw=lambda: None)
-    made = Pauses(
+    return Pauses(
         Settings(),
         link.container,  # type: ignore[arg-type]
         requests,
-        emit,
+        lambda event: None,
         link=lambda: link,  # type: ignore[arg-type,return-value]
         ready=lambda: True,
         touch=lambda: None,
-        beside=list,
+        beside=lambda: [(requests, one) for one in beside],  # type: ignore[misc]
     )
-    return SimpleNamespace(pauses=made, requests=requests, beside=[], ready=True, emit=emit, events=events)
 
 
 @pytest.fixture
@@ -92,43 +85,37 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-async def saved(session: Any, file: Path) -> tuple[dict[str, Any], bytes]:
+async def saved(pauses: Pauses, file: Path) -> tuple[dict[str, Any], bytes]:
     """Return what is to be known of it, and what was written."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT)
     try:
-        return await capture.save(session, fd), os.pread(fd, 100, 0)
+        return await pauses.save(fd), os.pread(fd, 100, 0)
     finally:
         os.close(fd)
 
 
 async def test_one_that_met_a_message_is_begun_again_from_an_empty_file(file: Path) -> None:
-    link = Link(cut=capture.MAX_TRIES - 1)
-    session = session_with(link)
-    assert await saved(session, file) == ({"saved": capture.MAX_TRIES}, b"state")
-    assert session.events == ["snapshot"]
-    assert (link.is_held, link.container.paused, session.pauses.is_saving) == (False, False, False)
+    link = Link(cut=MAX_TRIES - 1)
+    pauses = pauses_of(link)
+    assert await saved(pauses, file) == ({"saved": MAX_TRIES}, b"state")
+    assert (link.is_held, link.container.paused, pauses.is_saving) == (False, False, False)
 
 
 async def test_one_that_does_not_stop_to_speak_is_refused(file: Path) -> None:
-    session = session_with(Link(cut=100))
-    with pytest.raises(FileRefused, match="does not stop to speak"):
-        await saved(session, file)
-    assert session.events == []
+    with pytest.raises(NotStill, match="does not stop to speak"):
+        await saved(pauses_of(Link(cut=100)), file)
 
 
 async def test_what_failed_goes_on(file: Path) -> None:
     link = Link()
     link.container.fails = True
-    session = session_with(link)
+    pauses = pauses_of(link)
     with pytest.raises(EngineError, match="the disk is gone"):
-        await saved(session, file)
-    assert (link.is_held, link.container.paused, session.pauses.is_saving) == (False, False, False)
+        await saved(pauses, file)
+    assert (link.is_held, link.container.paused, pauses.is_saving) == (False, False, False)
 
 
 async def test_another_kernel_beside_it_is_a_part_that_would_be_missing(file: Path) -> None:
-    session = session_with(Link())
-    session.beside.append(SimpleNamespace(link=None, is_starting=False))  # it has ended
-    await saved(session, file)
-    session.beside.append(SimpleNamespace(link=Link(), is_starting=False))
-    with pytest.raises(FileRefused, match="contexts besides its own kernel"):
-        await saved(session, file)
+    await saved(pauses_of(Link()), file)
+    with pytest.raises(NotWhole, match="contexts besides its own kernel"):
+        await saved(pauses_of(Link(), Link()), file)

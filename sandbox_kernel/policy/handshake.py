@@ -2,6 +2,8 @@
 
 Pure. A kernel that has run a cell, or what a cell left for it to run at its start, is never asked: what it says would
 be written into notebooks, and a program of the host may act on that later.
+
+Public: plugins may import it.
 """
 
 from __future__ import annotations

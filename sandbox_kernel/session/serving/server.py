@@ -13,17 +13,18 @@ import os
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from ..core.codes import MessageCode
-from ..core.errors import ProtocolError, SandboxError
-from ..core.events import RequestRefused
-from ..core.model import Message
-from ..core.tasks import noted_in
-from ..files.file_rules import FileLimits
-from ..session import protocol
-from ..session.requests.queue import PendingRequest
-from ..session.session import Session
+from ...core.codes import MessageCode
+from ...core.errors import ProtocolError, SandboxError
+from ...core.events import RequestRefused
+from ...core.model import Message
+from ...core.tasks import noted_in
+from ...files.file_rules import FileLimits
+from ...plugins.api import KernelProcess, Transport
+from ...policy import protocol
+from ..requests.queue import PendingRequest
+from ..session import Session
 from .file_messages import Answer, FileMessages
 from .kernel_info import kernel_info, state
 from .large_outputs import Overflow
@@ -33,35 +34,6 @@ QUIET = frozenset({"sandbox_state_request"})
 
 ORDER_SECONDS = 1.0
 """How long a kernel_info_request on shell waits for the cells that its client sent before it."""
-
-
-class Transport(Protocol):
-    """The way of a kernel's messages to its clients."""
-
-    def send(self, message: Message, client: bytes | None = None) -> None:
-        """Send a message to one client, or to all. Its header has a type only; `MessageHeaders` makes the rest.
-
-        Raises `ProtocolError` if it cannot be said in JSON.
-        """
-
-    def unsent_bytes(self) -> int:
-        """Return the bytes of large replies that no client has taken yet."""
-
-
-class KernelProcess(Protocol):
-    """What a client takes for the process of its kernel, and asks of it; kernels differ in this."""
-
-    def ports(self) -> Mapping[str, Any]:
-        """Return where it listens. Raises `ProtocolError` if that is no port."""
-
-    async def interrupt(self) -> None:
-        """Interrupt what runs."""
-
-    async def restart(self) -> None:
-        """Do what comes before the reply to a shutdown that is a restart."""
-
-    async def shut_down(self, request: Message) -> None:
-        """Do what comes after the reply to a shutdown, which may be a restart."""
 
 
 class MessageHeaders:
@@ -95,6 +67,7 @@ class KernelServer:
         self._session = session
         self._transport = transport
         self._engine = engine
+        self.headers = MessageHeaders()
         self._defect = noted_in(session.emit)
         self.files = FileMessages(
             session.started,
@@ -110,9 +83,9 @@ class KernelServer:
         self._cpu = (0.0, 0.0)
         self._ended = asyncio.Event()
         """Set when a request has ended."""
-        session.requests.queue.listeners.append(self._changed)
+        session.on_change(self._changed)
 
-    def _changed(self, request: PendingRequest, _: object) -> None:
+    def _changed(self, request: PendingRequest) -> None:
         if request.finished:
             self._ended.set()
 

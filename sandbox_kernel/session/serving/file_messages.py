@@ -16,14 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..core.codes import EndCode, FileCode, MessageCode, Survived
-from ..core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
-from ..core.events import Emit, FileNotTransferred, FileTransferred, UploadDropped
-from ..core.model import SCRATCH, Message, format_bytes
-from ..core.tasks import Tasks, noted_in
-from ..files import scratch_files
-from ..files.file_rules import CHUNK_BYTES, check_name, check_size, printable
-from ..files.scratch_files import Ask, Stamp
+from ...core.codes import EndCode, FileCode, MessageCode, Survived
+from ...core.errors import FileRefused, ProtocolError, SandboxDied, SandboxError
+from ...core.events import Emit, FileNotTransferred, FileTransferred, UploadDropped
+from ...core.model import SCRATCH, Message, format_bytes
+from ...core.tasks import Tasks, noted_in
+from ...files import scratch_files
+from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable
+from ...files.scratch_files import Ask, Stamp
 
 VERSION = 1
 """Of the file messages."""

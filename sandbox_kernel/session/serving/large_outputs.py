@@ -14,19 +14,19 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import SandboxError
-from ..core.model import SCRATCH, Message, format_bytes
-from ..core.tasks import Tasks, noted_in
-from ..files import scratch_files
-from ..files.file_rules import CHUNK_BYTES
-from ..files.scratch_files import Ask
-from ..policy.display_budget import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
-from ..policy.mime import JSON
-from ..session import protocol
+from ...core.errors import SandboxError
+from ...core.model import SCRATCH, Message, format_bytes
+from ...core.tasks import Tasks, noted_in
+from ...files import scratch_files
+from ...files.file_rules import CHUNK_BYTES
+from ...files.scratch_files import Ask
+from ...policy import protocol
+from ...policy.display_budget import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_long, plain_text, tail_of, weight
+from ...policy.mime import JSON
 
 if TYPE_CHECKING:
-    from ..session.session import Session
-    from .heap import Heap
+    from ...core.heap import Heap
+    from ..session import Session
 
 FOLDER = "outputs"
 """In scratch: what was not shown. A link of that name is not followed; then there is no file, and the cell says so."""
@@ -341,7 +341,7 @@ class Overflow:
 
     def _give_back_soon(self) -> None:
         if self._heap is None:
-            from .heap import Heap
+            from ...core.heap import Heap
 
             self._heap = Heap()
         self._heap.keep()

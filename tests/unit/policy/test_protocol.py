@@ -21,8 +21,8 @@ from jupyter_client.session import json_packer, json_unpacker
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ProtocolError
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.session import protocol
-from sandbox_kernel.session import protocol as texts
+from sandbox_kernel.policy import protocol
+from sandbox_kernel.policy import protocol as texts
 from tests.support.cases import each
 from tests.support.examples import examples
 
@@ -317,7 +317,7 @@ def test_a_long_text_is_never_there_three_times() -> None:
     program = """
 import sys
 from pathlib import Path
-from sandbox_kernel.session import protocol as texts
+from sandbox_kernel.policy import protocol as texts
 def size(field):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field + ":"))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ..core.errors import SandboxError
-from ..core.model import PYTHON_KERNEL, format_bytes
-from ..core.version import __version__
-from ..engines import attachment
-from ..files.file_rules import FileLimits
-from ..session import protocol
-from ..session.handshake import language_of
-from ..session.session import Session
+from ...core.errors import SandboxError
+from ...core.model import PYTHON_KERNEL, format_bytes
+from ...core.version import __version__
+from ...engines import attachment
+from ...files.file_rules import FileLimits
+from ...policy import protocol
+from ...policy.handshake import language_of
+from ..session import Session
 
 HELP_LINKS = [
     {"text": "Python Reference", "url": "https://docs.python.org/3"},

@@ -1,0 +1,7 @@
+"""A kernel towards its clients: what it answers itself, whatever carries its messages.
+
+- `file_messages`: Files of scratch over the control channel, chunk by chunk.
+- `large_outputs`: What a page does not bear: a file of scratch, and its end shown.
+- `kernel_info`: What a kernel says of itself and of its sandbox: language, limits, state.
+- `server`: One for all transports: what it answers itself, and what goes to its session.
+"""
