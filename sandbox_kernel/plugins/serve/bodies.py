@@ -31,7 +31,7 @@ from .requests import Refusal, improper, json_of
 R = TypeVar("R")
 
 
-class Given(BaseModel):
+class RequestModel(BaseModel):
     """What a request carries."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
@@ -59,11 +59,11 @@ class Given(BaseModel):
         return UsageCode.WRONG_ARGUMENT
 
 
-class Body(Given):
+class Body(RequestModel):
     """An object of JSON, which is the body of a request."""
 
 
-class Query(Given):
+class Query(RequestModel):
     """What an address says behind its path."""
 
     model_config = ConfigDict(strict=False)
@@ -84,11 +84,13 @@ class Query(Given):
 
 
 def reading(handler: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
-    """Have a handler take what its request carries: each argument whose type is a `Given`, behind all others.
+    """Have a handler take what its request carries: each argument whose type is a `RequestModel`, behind all others.
 
     Its first argument is the request, or has it.
     """
-    kinds = [kind for kind in get_type_hints(handler).values() if isinstance(kind, type) and issubclass(kind, Given)]
+    kinds = [
+        kind for kind in get_type_hints(handler).values() if isinstance(kind, type) and issubclass(kind, RequestModel)
+    ]
 
     @wraps(handler)
     async def read(asked: Any, *more: Any) -> R:
@@ -101,7 +103,7 @@ def reading(handler: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]
     return described(read, *kinds)
 
 
-def described(handler: R, *kinds: type[Given], media: str = "application/json") -> R:
+def described(handler: R, *kinds: type[RequestModel], media: str = "application/json") -> R:
     """Note for our pages what a handler takes."""
     vars(handler).update(takes=kinds, media=media)
     return handler

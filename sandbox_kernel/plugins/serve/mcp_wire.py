@@ -127,7 +127,7 @@ class McpWire:
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class McpConnection:
     """One connection of a tenant, or a request that may open one."""
 
     client: McpClient | None = None
@@ -155,7 +155,7 @@ class Connections:
     def __init__(self, app: ASGIApp, grace_seconds: float) -> None:
         self._app = app
         self._grace = grace_seconds
-        self._of: dict[str, OrderedDict[object, Connection]] = {}
+        self._of: dict[str, OrderedDict[object, McpConnection]] = {}
         """By tenant: each connection, and each request that may open one; the last used at the end."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,7 +170,7 @@ class Connections:
         elif key not in known:  # it is another's, or not there any more
             await self._app(scope, receive, send)
             return
-        connection = known.setdefault(key, Connection())
+        connection = known.setdefault(key, McpConnection())
         known.move_to_end(key)
         connection.requests += 1
         connection.stop()
@@ -198,7 +198,7 @@ class Connections:
                 loop = asyncio.get_running_loop()
                 connection.timer = loop.call_later(self._grace, connection.miss)
 
-    def find(self, request: Request) -> Connection | None:
+    def find(self, request: Request) -> McpConnection | None:
         """Return the connection of a request; None for one that is closed."""
         known = self._of.get(request.user.username, OrderedDict())
         return known.get(request.headers[MCP_SESSION_ID_HEADER])
@@ -207,7 +207,7 @@ class Connections:
         """Yield those who have called something."""
         return (one.client for known in self._of.values() for one in known.values() if one.client is not None)
 
-    async def _make_room(self, scope: Scope, known: OrderedDict[object, Connection]) -> bool:
+    async def _make_room(self, scope: Scope, known: OrderedDict[object, McpConnection]) -> bool:
         """End the connection of a tenant that was not used for the longest time; return whether there was one."""
         oldest = next((key for key, connection in known.items() if not connection.requests), None)
         if oldest is None:

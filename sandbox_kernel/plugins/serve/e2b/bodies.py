@@ -24,7 +24,7 @@ class E2bBody(Body):
 # --- outside of a sandbox ---
 
 
-class Network(E2bBody):
+class SandboxNetwork(E2bBody):
     """What a client asks of the network; there may be more fields than are known here."""
 
     model_config = ConfigDict(extra="allow")
@@ -40,7 +40,7 @@ class NewSandbox(E2bBody):
     env_vars: Texts = Field(default={})
     secure: bool = True
     allow_internet_access: bool = Field(default=True, alias="allow_internet_access")
-    network: Network | None = None
+    network: SandboxNetwork | None = None
     auto_pause: bool = False
     auto_pause_memory: bool = True
     auto_resume: NotOffered = None
@@ -85,7 +85,7 @@ class Fork(E2bBody):
 # --- cells ---
 
 
-class Cell(Body):
+class ExecuteRequest(Body):
     code: str
     context_id: str = ""
     language: str = ""
@@ -104,20 +104,20 @@ class NewContext(Body):
 # --- folders ---
 
 
-class OfPath(E2bBody):
+class PathRequest(E2bBody):
     path: str = ""
 
 
-class ListDir(OfPath):
+class ListDir(PathRequest):
     depth: Annotated[int, Field(ge=0, description="Levels; 0 is one, too")] = 1
 
 
-class Move(E2bBody):
+class MoveRequest(E2bBody):
     source: str = ""
     destination: str = ""
 
 
-class Watch(OfPath):
+class WatchRequest(PathRequest):
     recursive: bool = False
     include_entry: bool = False
 
@@ -129,7 +129,7 @@ class OfWatcher(E2bBody):
 # --- commands ---
 
 
-class Config(E2bBody):
+class ProcessConfig(E2bBody):
     cmd: str = ""
     args: TextList = Field(default=[])
     envs: Texts = Field(default={})
@@ -141,13 +141,13 @@ class Size(E2bBody):
     cols: Side
 
 
-class Pty(E2bBody):
+class PtyRequest(E2bBody):
     size: Size
 
 
 class Start(E2bBody):
-    process: Config
-    pty: Pty | None = None
+    process: ProcessConfig
+    pty: PtyRequest | None = None
     stdin: bool = True
     tag: NotOffered = None
 
@@ -186,8 +186,8 @@ class SendSignal(OfProcess):
 
 
 class Update(OfProcess):
-    pty: Pty
+    pty: PtyRequest
 
 
-class Nothing(E2bBody):
+class EmptyRequest(E2bBody):
     pass

@@ -23,12 +23,12 @@ from ..home import HOME
 from ..requests import Refusal, answer
 from ..streams import Piece, Put, StreamForm, TaskResponse
 from ..tenants import Lease, Tenants
-from .bodies import Cell, NewContext
+from .bodies import ExecuteRequest, NewContext
 
 PORT = "49999"
 
 
-async def execute(request: Request, tenants: Tenants, lease: Lease, body: Cell) -> Any:
+async def execute(request: Request, tenants: Tenants, lease: Lease, body: ExecuteRequest) -> Any:
     """Run a cell. A client that goes interrupts it."""
     context = body.context_id or None
     language = None if context is not None else body.language or None

@@ -23,7 +23,7 @@ from ..replicas import is_forwarded
 from ..requests import Refusal, answer, improper, number_of, page_of
 from ..tenants import DEFAULT_SECONDS, OUTSIDE, TEMPLATE, Lease, Tenant, Tenants, narrowed
 from . import snapshots as e2b_snapshots
-from .bodies import Connect, Fork, Network, NetworkChange, NewSandbox, Pause, Stay, Timeout
+from .bodies import Connect, Fork, NetworkChange, NewSandbox, Pause, SandboxNetwork, Stay, Timeout
 
 ENVD_VERSION = "0.6.4"
 """Which of E2B's agents a sandbox is to clients: the newest that they ask for. No folder here is on a network."""
@@ -64,7 +64,7 @@ def _network(body: NewSandbox, settings: Settings) -> tuple[Settings, list[str]]
     As on E2B, what it allows comes before what it denies. Here all else is denied then. That the internet is allowed is
     no wish: clients before 2.51 say it of every sandbox, and the operator says what of it there is.
     """
-    asked = body.network or Network()
+    asked = body.network or SandboxNetwork()
     allowed, denied = asked.allow_out, asked.deny_out
     rest = {name for name, value in (asked.model_extra or {}).items() if value}
     if asked.allow_public_traffic is True:

@@ -31,7 +31,7 @@ from ..requests import Refusal
 from ..streams import Piece, Put
 from ..tenants import Lease
 from . import metadata as e2b_metadata
-from .bodies import ListDir, Move, OfPath, OfWatcher, Watch
+from .bodies import ListDir, MoveRequest, OfWatcher, PathRequest, WatchRequest
 from .rpc import RpcCall, streamed, unary
 
 MAX_WATCHERS = 16
@@ -75,7 +75,7 @@ def described(lease: Lease, entry: EntryInfo) -> Piece:
     return found
 
 
-async def stat(asked: RpcCall[OfPath]) -> Piece:
+async def stat(asked: RpcCall[PathRequest]) -> Piece:
     """Say what an entry is."""
     path = asked.body.path
     if not folder_of(path):
@@ -89,7 +89,7 @@ async def list_dir(asked: RpcCall[ListDir]) -> Piece:
     return {"entries": [described(asked.lease, entry) for entry in found]}
 
 
-async def make_dir(asked: RpcCall[OfPath]) -> Piece:
+async def make_dir(asked: RpcCall[PathRequest]) -> Piece:
     """Make a folder and those above it."""
     path, files = asked.body.path, asked.lease.sandbox.files
     if not folder_of(path) or not await files.make_dir(path):
@@ -97,14 +97,14 @@ async def make_dir(asked: RpcCall[OfPath]) -> Piece:
     return {"entry": described(asked.lease, await files.get_info(path))}
 
 
-async def move(asked: RpcCall[Move]) -> Piece:
+async def move(asked: RpcCall[MoveRequest]) -> Piece:
     """Move an entry."""
     entry = await asked.lease.sandbox.files.rename(asked.body.source, asked.body.destination)
     e2b_metadata.moved(asked.lease, folder_of(asked.body.source), entry.path)
     return {"entry": described(asked.lease, entry)}
 
 
-async def remove(asked: RpcCall[OfPath]) -> Piece:
+async def remove(asked: RpcCall[PathRequest]) -> Piece:
     """Remove an entry, and what is in it; nothing of that name is fine."""
     with suppress(FileNotThere):
         await asked.lease.sandbox.files.remove(asked.body.path, recursive=True)
@@ -209,7 +209,7 @@ def _event(lease: Lease, event: FilesystemEvent) -> Piece:
     return found if event.entry is None else {**found, "entry": described(lease, event.entry)}
 
 
-async def create_watcher(asked: RpcCall[Watch]) -> Piece:
+async def create_watcher(asked: RpcCall[WatchRequest]) -> Piece:
     """Watch a folder, until the watcher is removed."""
     watchers = asked.lease.watchers
     if sum(not one.startswith(_FOLLOWED) for one in watchers) >= MAX_WATCHERS:
@@ -226,7 +226,7 @@ async def create_watcher(asked: RpcCall[Watch]) -> Piece:
     return {"watcherId": identity}
 
 
-async def _watching(asked: RpcCall[Watch]) -> Watching:
+async def _watching(asked: RpcCall[WatchRequest]) -> Watching:
     body = asked.body
     return await asked.lease.sandbox.files.watching(
         body.path, recursive=body.recursive, include_entry=body.include_entry
@@ -256,7 +256,7 @@ async def remove_watcher(asked: RpcCall[OfWatcher]) -> Piece:
     return {}
 
 
-async def watch_dir(asked: RpcCall[Watch], put: Put) -> None:
+async def watch_dir(asked: RpcCall[WatchRequest], put: Put) -> None:
     """Tell of what happens in a folder, as long as the client listens."""
     watcher = Watcher(await _watching(asked), asked.lease.watchers, asked.lease.sent)
     identity = _FOLLOWED + secrets.token_hex(8)

@@ -20,7 +20,7 @@ from ..codes import ServeCode
 from ..requests import Refusal
 from ..streams import Piece, Put
 from ..tenants import Lease
-from .bodies import Nothing, OfProcess, Pty, SendInput, SendSignal, Start, StreamData, StreamStart, Update
+from .bodies import EmptyRequest, OfProcess, PtyRequest, SendInput, SendSignal, Start, StreamData, StreamStart, Update
 from .rpc import RpcCall, streamed, taken, unary
 
 KEEP_ALIVE: Piece = {"event": {"keepalive": {}}}
@@ -97,7 +97,7 @@ async def start(asked: RpcCall[Start], put: Put) -> None:
     await _follow(handle, heard, put, asked.lease)
 
 
-def _size(pty: Pty) -> PtySize:
+def _size(pty: PtyRequest) -> PtySize:
     return PtySize(pty.size.rows, pty.size.cols)
 
 
@@ -115,7 +115,7 @@ async def connect(asked: RpcCall[OfProcess], put: Put) -> None:
     await _follow(handle, heard, put, asked.lease)
 
 
-async def every(asked: RpcCall[Nothing]) -> Piece:
+async def every(asked: RpcCall[EmptyRequest]) -> Piece:
     """List the commands that run."""
     return {
         "processes": [

@@ -49,7 +49,7 @@ class InConversation(Body):
         return ServeCode.NOT_OFFERED if name == "lang" else super().code_of(name)
 
 
-class Run(InConversation):
+class RunBody(InConversation):
     lang: str
     code: str
     args: TextList = Field(default=[])

@@ -29,7 +29,7 @@ from ..requests import Refusal, answer, improper, while_there
 from ..streams import Download, begun
 from ..tenants import TEMPLATE, Lease, Tenant, Tenants
 from . import cells
-from .bodies import InConversation, Run, RunProgram
+from .bodies import InConversation, RunBody, RunProgram
 from .files import MAX_BYTES, FileStore, StoredFile, StoredSession, new_id, pieces
 from .programs import CALL_SECONDS, Bridge, TenantPrograms, ToolProgram, bash_lines, end_of, python_lines
 
@@ -84,7 +84,7 @@ class LibreChat:
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
-    async def execute(self, request: Request, tenants: Tenants, tenant: Tenant, body: Run) -> Response:
+    async def execute(self, request: Request, tenants: Tenants, tenant: Tenant, body: RunBody) -> Response:
         """Run code to its end. A client that goes interrupts it."""
         lang, refs = cells.check_language(body.lang), self._refs(body, tenant)
         if (words := cells.not_run(lang)) is not None:

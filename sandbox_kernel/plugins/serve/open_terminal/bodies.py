@@ -24,7 +24,7 @@ Best = Annotated[int, Field(ge=1, le=100, description="At most so many, up to 10
 # --- files ---
 
 
-class OfPath(Body):
+class PathBody(Body):
     path: Path
 
 
@@ -32,7 +32,7 @@ class AtPath(Query):
     path: Path
 
 
-class Listed(Query):
+class FolderQuery(Query):
     directory: Annotated[str, Field(description="The folder; the current one if it is not given.")] = "."
 
 
@@ -41,11 +41,11 @@ class Read(AtPath):
     end_line: Annotated[Line, Field(description="The last line.")] | None = None
 
 
-class Write(OfPath):
+class Write(PathBody):
     content: Annotated[str, Field(description="The whole text.")]
 
 
-class Move(Body):
+class MoveBody(Body):
     source: str
     destination: str
 
@@ -58,7 +58,7 @@ class Chunk(Body):
     allow_multiple: Annotated[bool, Field(description="Replace all that are found.")] = False
 
 
-class Replace(OfPath):
+class Replace(PathBody):
     replacements: Annotated[
         list[Chunk],
         Field(max_length=1000, fail_fast=True, description="What is replaced by what, one after another."),
@@ -69,7 +69,7 @@ class Upload(Query):
     directory: str
 
 
-class Archive(Body):
+class ArchiveBody(Body):
     paths: Annotated[TextList, Field(min_length=1, max_length=1000)]
 
 
@@ -134,13 +134,13 @@ class Status(Waiting):
     ] = 0
 
 
-class Command(Body):
+class CommandBody(Body):
     command: Annotated[str, Field(min_length=1, description="The command; pipes, && and redirections work.")]
     cwd: Annotated[str, Field(description="The folder it runs in; the current folder if it is not given.")] = ""
     env: Annotated[Texts, Field(description="Variables of its environment.")] = Field(default={})
 
 
-class Input(Body):
+class InputBody(Body):
     input: Annotated[str, Field(description="The text, with a newline at its end if that is wanted.")]
 
 

@@ -20,7 +20,7 @@ from ....sdk.commands import AsyncCommandHandle
 from ..codes import ServeCode
 from ..requests import Refusal, answer, while_there
 from ..tenants import Lease
-from .bodies import Command, Input, Kill, Status, Waiting
+from .bodies import CommandBody, InputBody, Kill, Status, Waiting
 from .user import UserRequest, missing
 
 MAX_PROCESSES = 32
@@ -102,7 +102,7 @@ def _memory_of(text: str) -> int:
     return PIECE_BYTES + sys.getsizeof(text)
 
 
-async def start(asked: UserRequest, given: Waiting, body: Command) -> Response:
+async def start(asked: UserRequest, given: Waiting, body: CommandBody) -> Response:
     """Run a command of bash in a sandbox, which has Python.
 
     Its answer has an id, by which get_process_status finds the rest of its output.
@@ -192,7 +192,7 @@ async def status(asked: UserRequest, given: Status) -> Response:
     return process.answer(given.offset, given.tail)
 
 
-async def send(asked: UserRequest, body: Input) -> Response:
+async def send(asked: UserRequest, body: InputBody) -> Response:
     """Write to the stdin of a command."""
     process = _known(asked)
     if process.status != "running":

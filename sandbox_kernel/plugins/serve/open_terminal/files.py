@@ -28,15 +28,15 @@ from ..home import HOME
 from ..requests import Refusal, answer
 from ..streams import Download, begun, sent
 from .bodies import (
-    Archive,
+    ArchiveBody,
     AtPath,
     BestMatches,
     Chunk,
+    FolderQuery,
     Glob,
     Grep,
-    Listed,
-    Move,
-    OfPath,
+    MoveBody,
+    PathBody,
     Read,
     Replace,
     Search,
@@ -64,7 +64,7 @@ async def where(asked: UserRequest) -> Response:
     return answer({"cwd": asked.box.folder(asked.chat), "home": HOME, "root": {"path": HOME, "label": "Home"}})
 
 
-async def go(asked: UserRequest, body: OfPath) -> Response:
+async def go(asked: UserRequest, body: PathBody) -> Response:
     """Have a chat be in a folder from now on."""
     path = asked.path(body.path)
     if not await asked.is_folder(path):
@@ -73,7 +73,7 @@ async def go(asked: UserRequest, body: OfPath) -> Response:
     return answer({"cwd": path})
 
 
-async def every(asked: UserRequest, given: Listed) -> Response:
+async def every(asked: UserRequest, given: FolderQuery) -> Response:
     """List a folder."""
     path = asked.path(given.directory)
     if not await asked.is_folder(path):
@@ -185,7 +185,7 @@ async def write(asked: UserRequest, body: Write) -> Response:
     return answer({"path": path, "size": written.size})
 
 
-async def make(asked: UserRequest, body: OfPath) -> Response:
+async def make(asked: UserRequest, body: PathBody) -> Response:
     """Make a folder and those above it."""
     path = asked.path(body.path)
     await asked.sandbox.files.make_folder(path)
@@ -202,7 +202,7 @@ async def remove(asked: UserRequest, given: AtPath) -> Response:
     return answer({"path": path, "type": "directory" if entry.type is FileType.DIR else "file"})
 
 
-async def move(asked: UserRequest, body: Move) -> Response:
+async def move(asked: UserRequest, body: MoveBody) -> Response:
     """Move a file or a folder to where nothing is."""
     source, destination = asked.path(body.source), asked.path(body.destination)
     if await asked.entry(source) is None:
@@ -316,7 +316,7 @@ async def matches(asked: UserRequest, given: BestMatches) -> Response:
     return answer((await _in_folder(asked, "matches", given))[1])
 
 
-async def archive(asked: UserRequest, body: Archive) -> Response:
+async def archive(asked: UserRequest, body: ArchiveBody) -> Response:
     """Send files and folders, packed."""
     paths = [asked.path(one) for one in body.paths]
     for path in paths:

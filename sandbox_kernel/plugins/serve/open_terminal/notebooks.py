@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ....core.codes import UsageCode
 from ....sdk.execution import Execution
 from ..requests import Refusal, answer, object_of, while_there
-from .bodies import OfPath, RunCell
+from .bodies import PathBody, RunCell
 from .user import UserRequest, missing
 
 MAX_NOTEBOOKS = 8
@@ -47,7 +47,7 @@ async def _content(asked: UserRequest, path: str) -> dict[str, Any]:
     return found
 
 
-async def create(asked: UserRequest, body: OfPath) -> Response:
+async def create(asked: UserRequest, body: PathBody) -> Response:
     """Start a kernel for a notebook."""
     path = asked.path(body.path)
     if not await asked.is_file(path):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.plugins.mcp.schemas import plain_schema
-from sandbox_kernel.plugins.serve.bodies import Body, Given, Query
+from sandbox_kernel.plugins.serve.bodies import Body, Query, RequestModel
 from sandbox_kernel.plugins.serve.e2b import bodies as e2b
 from sandbox_kernel.plugins.serve.jupyter.rest import NewKernel
 from sandbox_kernel.plugins.serve.librechat import bodies as librechat
@@ -18,7 +18,7 @@ from sandbox_kernel.plugins.serve.requests import Refusal
 from tests.support.cases import each
 
 
-def kinds(above: type[Given]) -> Iterator[type[Given]]:
+def kinds(above: type[RequestModel]) -> Iterator[type[RequestModel]]:
     for kind in above.__subclasses__():
         yield kind
         yield from kinds(kind)
@@ -95,13 +95,13 @@ def many(value: object) -> dict[str, object]:
         (e2b.NewSandbox, {"metadata": many(7)}),
         (e2b.NewSandbox, {"network": {"allowOut": [7] * 1_000_000}}),
         (e2b.Start, {"process": {"cmd": "a", "args": [7] * 1_000_000}}),
-        (e2b.Cell, {"code": "1", "env_vars": many(7)}),
-        (librechat.Run, {"lang": "py", "code": "1", "args": [7] * 1_000_000}),
-        (librechat.Run, {"lang": "py", "code": "1", "files": [7] * 1_000_000}),
+        (e2b.ExecuteRequest, {"code": "1", "env_vars": many(7)}),
+        (librechat.RunBody, {"lang": "py", "code": "1", "args": [7] * 1_000_000}),
+        (librechat.RunBody, {"lang": "py", "code": "1", "files": [7] * 1_000_000}),
         (librechat.RunProgram, {"code": "1", "tools": [{}] * 1_000_000}),
         (open_terminal.Replace, {"path": "a", "replacements": [{}] * 1_000_000}),
-        (open_terminal.Archive, {"paths": [7] * 1_000_000}),
-        (open_terminal.Command, {"command": "a", "env": many(7)}),
+        (open_terminal.ArchiveBody, {"paths": [7] * 1_000_000}),
+        (open_terminal.CommandBody, {"command": "a", "env": many(7)}),
     ],
     ids=lambda _: None,
 )
