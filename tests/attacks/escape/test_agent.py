@@ -15,6 +15,7 @@ from sandbox_kernel.plugins.bubblewrap import cgroups
 from sandbox_kernel.plugins.verify.attack_program import LOAD, sources, table
 from sandbox_kernel.plugins.verify.differences import DIFFERENCES
 from tests.attacks.escape.tools import ON_BUBBLEWRAP, RUNTIMES, Outcomes
+from tests.support.engines import IMAGE
 from tests.support.roots import root_of_tests
 
 Launch = Callable[..., Any]
@@ -40,7 +41,7 @@ def session(request: pytest.FixtureRequest, launch_kernel: Launch) -> Iterator[t
         return
     if request.param not in asyncio.run(DockerEngine().info()).runtimes:
         pytest.skip(f"the engine has no runtime {request.param!r}")
-    kernel = launch_kernel("--runtime", request.param)
+    kernel = launch_kernel("--image", IMAGE, "--runtime", request.param)
     yield request.param, kernel
     kernel.close()
 
