@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -152,9 +153,15 @@ class CellEnd(SocketDuplex):
 
 
 def listening() -> socket.socket:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-    listener.setblocking(False)
-    return listener
+    """Return a listener at a port that the system gives to nobody.
+
+    Clients of kernels that have ended knock for a while at ports that the system gave to those, and may give again.
+    """
+    while True:
+        with contextlib.suppress(OSError):
+            listener = socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000)), backlog=128)
+            listener.setblocking(False)
+            return listener
 
 
 Both = tuple[asyncio.StreamReader, asyncio.StreamWriter]
