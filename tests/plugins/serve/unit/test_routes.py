@@ -31,6 +31,7 @@ from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.folder_entries import FilesystemEvent, FilesystemEventType
 from sandbox_kernel.sdk.values import SandboxInfo
+from sandbox_kernel.session.serving.server import KernelServer
 from tests.support.cases import each
 
 MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
@@ -57,9 +58,13 @@ class StandIn:
     def _instance(self) -> Any:
         is_there = self.state in {"running", "paused"}
         starts = self.state == "not running"
-        session = SimpleNamespace(is_closed=False, is_open=is_there, is_starting=starts, emit=lambda *_, **__: None)
+        session: Any = SimpleNamespace(
+            is_closed=False, is_open=is_there, is_starting=starts, emit=lambda *_, **__: None
+        )
         session.running_cells = lambda: iter(self.cells)
-        return SimpleNamespace(session=session)
+        return SimpleNamespace(
+            session=session, serve=lambda transport, engine: KernelServer(session, transport, engine)
+        )
 
     @property
     def info(self) -> SandboxInfo:

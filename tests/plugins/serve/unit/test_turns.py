@@ -7,6 +7,7 @@ sandboxes are stand-ins.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import json
 import socket
@@ -46,6 +47,7 @@ class Longest:
 @contextmanager
 def longest_turn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Longest]:
     found, run = Longest(), asyncio.Handle._run  # noqa: SLF001
+    gc.freeze()  # a collection is to look through what comes now, and not through all that other tests have left
 
     def timed(handle: asyncio.Handle) -> None:
         began = time.thread_time()
@@ -55,7 +57,10 @@ def longest_turn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Longest]:
 
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.Handle, "_run", timed)
-        yield found
+        try:
+            yield found
+        finally:
+            gc.unfreeze()
 
 
 class Box(StandIn):
