@@ -5,12 +5,15 @@ Some front ends start a kernelspec's command themselves, and read none of its me
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 SWITCHES = {"-I": "EP", "-E": "E", "-P": "P"}
 """Of Python, in such a command: without "E" and "P", another module may stand in for ours."""
 PROVISIONER = "sandbox-kernel"
 """What starts any kernelspec in a sandbox, as jupyter_client knows it."""
+FORK_NUMBER, FORK_SIZE = struct.Struct("!i"), struct.Struct("!I")
+"""How a fork server and who asks it write the number or the exit code of a process, and the size of a request."""
 
 
 def is_own(argv: Sequence[str]) -> bool:

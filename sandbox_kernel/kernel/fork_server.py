@@ -21,13 +21,12 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from typing import Any
 
-NUMBER = struct.Struct("!i")
-SIZE = struct.Struct("!I")
+from ..core.kernel_command import FORK_NUMBER, FORK_SIZE
+
 MAX_REQUEST = 4 << 20
 """Bytes: all variables and arguments that a process can be started with are shorter."""
 DESCRIPTORS = 4
@@ -97,7 +96,7 @@ class ForkServer:
             end = self._running.pop(pid)
             self._ended[end] = pid
             with contextlib.suppress(OSError):
-                end.sendall(NUMBER.pack(code))
+                end.sendall(FORK_NUMBER.pack(code))
 
     def _answer(self) -> list[str] | None:
         """Take the next request; return arguments in the new process, None in this one."""
@@ -116,9 +115,9 @@ class ForkServer:
         """Return the next request and its descriptors; no request if the parent has ended it, or made no sense."""
         assert self._parent is not None  # noqa: S101 (for the type)
         try:
-            head, fds, _, _ = socket.recv_fds(self._parent, SIZE.size, DESCRIPTORS)
-            if len(head) == SIZE.size and len(fds) == DESCRIPTORS and SIZE.unpack(head)[0] <= MAX_REQUEST:
-                data = self._parent.recv(SIZE.unpack(head)[0], socket.MSG_WAITALL)
+            head, fds, _, _ = socket.recv_fds(self._parent, FORK_SIZE.size, DESCRIPTORS)
+            if len(head) == FORK_SIZE.size and len(fds) == DESCRIPTORS and FORK_SIZE.unpack(head)[0] <= MAX_REQUEST:
+                data = self._parent.recv(FORK_SIZE.unpack(head)[0], socket.MSG_WAITALL)
                 return json.loads(data), fds
         except (OSError, ValueError):
             return None, []
@@ -139,7 +138,7 @@ class ForkServer:
                 other.close()
         os.setsid()
         with end:
-            end.sendall(NUMBER.pack(os.getpid()))
+            end.sendall(FORK_NUMBER.pack(os.getpid()))
             if not end.recv(1):
                 os._exit(1)
         for number, fd in enumerate(streams):

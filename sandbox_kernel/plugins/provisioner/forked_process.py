@@ -11,13 +11,13 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ...core.descriptors import send_fds
+from ...core.kernel_command import FORK_NUMBER, FORK_SIZE
 
 DELAY_SECONDS = 3.0
 """How long after a kernel's start its fork server is started."""
@@ -25,9 +25,6 @@ SHOWN = 500
 """Characters of a kernel's arguments that `ps` can show."""
 ANSWER_SECONDS = 2.0
 """How long a new process may take to say that it is there; then the kernel is started as any other."""
-
-_NUMBER = struct.Struct("!i")
-_SIZE = struct.Struct("!I")
 
 
 class ForkedProcess:
@@ -53,9 +50,9 @@ class ForkedProcess:
         if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
             answer = b""
             with suppress(OSError):
-                answer = self._status.recv(_NUMBER.size)
+                answer = self._status.recv(FORK_NUMBER.size)
             # Nothing comes of a fork server that was killed: its kernels end within a second, and are helped to.
-            self.returncode = _NUMBER.unpack(answer)[0] if len(answer) == _NUMBER.size else self._orphan()
+            self.returncode = FORK_NUMBER.unpack(answer)[0] if len(answer) == FORK_NUMBER.size else self._orphan()
             self._status.close()
         return self.returncode
 
@@ -139,6 +136,8 @@ class ForkServers:
             self._awaited.discard(key)
             if ready:
                 self._servers[key] = ours
+            else:
+                ours.close()
         process.wait()
 
 
@@ -150,15 +149,15 @@ def _ask(server: socket.socket, request: Mapping[str, object], streams: Sequence
         undo.callback(ours.close)
         with its:
             server.settimeout(ANSWER_SECONDS)
-            send_fds(server, _SIZE.pack(len(data)), [its.fileno(), *streams])
+            send_fds(server, FORK_SIZE.pack(len(data)), [its.fileno(), *streams])
             server.sendall(data)
         ours.settimeout(ANSWER_SECONDS)
-        answer = ours.recv(_NUMBER.size)
-        if len(answer) != _NUMBER.size:
+        answer = ours.recv(FORK_NUMBER.size)
+        if len(answer) != FORK_NUMBER.size:
             raise ConnectionResetError("the fork server has ended")
         ours.sendall(b"\1")
         undo.pop_all()
-    return ForkedProcess(_NUMBER.unpack(answer)[0], ours)
+    return ForkedProcess(FORK_NUMBER.unpack(answer)[0], ours)
 
 
 SERVERS = ForkServers()

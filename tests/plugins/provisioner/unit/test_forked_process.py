@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from sandbox_kernel.core.kernel_command import FORK_NUMBER, FORK_SIZE
 from sandbox_kernel.kernel import fork_server
 from sandbox_kernel.plugins.provisioner import forked_process
 from sandbox_kernel.plugins.provisioner.forked_process import ForkedProcess, ForkServers
@@ -117,9 +118,9 @@ def test_one_that_is_not_answered_begins_nothing(server: socket.socket, tmp_path
     ours, its = socket.socketpair()
     data = json.dumps({"argv": [f"open({str(tmp_path / 'ran')!r}, 'w')"], "env": {}, "cwd": "/"}).encode()
     with ours, its:
-        socket.send_fds(server, [fork_server.SIZE.pack(len(data))], [its.fileno(), 0, 1, 2])
+        socket.send_fds(server, [FORK_SIZE.pack(len(data))], [its.fileno(), 0, 1, 2])
         server.sendall(data)
-        (pid,) = fork_server.NUMBER.unpack(ours.recv(4))
+        (pid,) = FORK_NUMBER.unpack(ours.recv(4))
     eventually(lambda: not psutil.pid_exists(pid), 30, "it has ended")
     assert not (tmp_path / "ran").exists()
     asked(server, f"open({str(tmp_path / 'ran')!r}, 'w')").wait(30)
