@@ -249,7 +249,7 @@ def test_an_error_that_a_page_quotes_is_one_of_the_package() -> None:
 KINDS = {"NetworkDenied"}
 """What stands before a hint in place of an error's name."""
 
-NOT_CODES = {"allowed-label-domains", "cpu-high", "memory-high"}
+NOT_CODES = {"allowed-label-domains", "cpu-high", "memory-high", "owner-gone"}
 """An option of agent-sandbox and marks of the dashboard, which stand in parentheses as codes do."""
 
 

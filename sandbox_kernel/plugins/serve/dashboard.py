@@ -38,7 +38,7 @@ KEEP_SECONDS = 1.0
 """For which one look is everybody's: a page more is no work more."""
 HIGH = 0.9
 """Of a limit, from which on a sandbox is in trouble."""
-MEMORY_HIGH, CPU_HIGH = "memory-high", "cpu-high"
+MEMORY_HIGH, CPU_HIGH, OWNER_GONE = "memory-high", "cpu-high", "owner-gone"
 """What is told of a sandbox in trouble."""
 
 
@@ -212,6 +212,7 @@ class OfTenants:
         age = 0.0 if started is None else max(0.0, (datetime.now(UTC) - started).total_seconds())
         percent = self._rates.percent(lease.id, age, use.cpu_seconds)
         hosts = lease.hosts or lease.sandbox.settings.get("network", ())
+        gone = (OWNER_GONE,) if tenant.name in self._tenants.gone else ()
         return SandboxRow(
             id=lease.id,
             user=tenant.name,
@@ -224,7 +225,7 @@ class OfTenants:
             cpu_percent=percent,
             cells=handle_of(lease.sandbox).session.cells_begun,
             network=", ".join(map(str, hosts)) or "none",
-            trouble=trouble(use, limits.memory, percent, limits.cpus),
+            trouble=(*gone, *trouble(use, limits.memory, percent, limits.cpus)),
         )
 
 

@@ -115,10 +115,10 @@ class OfEngine:
         )
 
     def _row(self, one: Listed, use: SandboxSample) -> SandboxRow:
-        from .dashboard import SandboxRow, trouble
+        from .dashboard import OWNER_GONE, SandboxRow, trouble
 
         percent = self._rates.percent(one.container, one.age_seconds, use.cpu_seconds)
-        owner = () if one.owner_alive is not False or one.state == "detached" else ("owner-gone",)
+        owner = () if one.owner_alive is not False or one.state == "detached" else (OWNER_GONE,)
         return SandboxRow(
             id=one.session,
             user=user_of(one) or "unknown",

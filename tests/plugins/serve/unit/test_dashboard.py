@@ -67,6 +67,16 @@ async def test_a_token_opens_its_own_rows_and_the_operator_s_all(served: Served)
     assert ["requests without a token", "0"] in said["facts"]
 
 
+async def test_what_a_name_that_is_gone_has_left_is_marked(served: Served) -> None:
+    served.tenants.gone = frozenset({"theirs"})
+    said = await data(served, OPERATOR)
+    assert [(one["user"], one["trouble"]) for one in said["sandboxes"]] == [
+        ("mine", ["memory-high"]),
+        ("theirs", ["owner-gone"]),
+    ]
+    assert [one["trouble"] for one in said["users"]] == [True, True]
+
+
 async def test_without_a_token_there_is_the_page_and_no_data(served: Served) -> None:
     assert (await served.ask("GET", "/dashboard/data")).status_code == 401
     front = await served.ask("GET", "/")
