@@ -11,6 +11,7 @@ from collections import defaultdict
 from types import ModuleType
 
 import nbformat
+import PIL.Image
 import pytest
 
 from tests.support import ROOT
@@ -174,6 +175,13 @@ def test_the_figure_is_a_whole_png(result):
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     assert data.endswith(b"IEND\xaeB\x60\x82")
     assert int.from_bytes(data[16:20]) == 1440
+
+
+def test_no_text_of_the_figure_is_cut_at_its_edge(result):
+    with PIL.Image.open(produced(result, "delays.png")) as picture:
+        grey, (width, height) = picture.convert("L"), picture.size
+    for edge in ((0, 0, 1, height), (width - 1, 0, width, height), (0, 0, width, 1), (0, height - 1, width, height)):
+        assert grey.crop(edge).getextrema() == (255, 255)
 
 
 def test_nothing_but_the_produced_files_comes_out(result):
