@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError, SandboxError
@@ -260,6 +260,9 @@ def _disk(root: Root, made: Path, etc: Path, bwrap: str, packer: str) -> None:
         command += ["--ro-bind", str(there), str(there)] if there.is_dir() and not there.is_symlink() else []
     view = "/view"
     command += ["--dir", view]
+    # Some bubblewraps, Debian's 0.8 among them, make the folders above a bind for their user alone, who is root here.
+    for folder in sorted({str(above) for _, inside in root.binds for above in PurePosixPath(inside).parents}):
+        command += ["--dir", view + folder]
     for source, inside in root.binds:
         command += ["--ro-bind", source, view + inside]
     for says, inside in root.links:

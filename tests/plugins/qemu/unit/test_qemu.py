@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import lzma
 import os
@@ -57,6 +58,19 @@ def test_what_no_machine_has_is_refused_and_not_left_out(setting: str, spec: San
     with pytest.raises(EngineError) as raised:
         asyncio.run(QemuEngine().start(spec))
     assert (raised.value.code, raised.value.setting) == (EndCode.ENGINE_LACKS_DATA, setting)
+
+
+def test_folders_above_those_of_the_disk_are_open_to_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's bubblewrap 0.8 makes a folder above a bind for its own user alone, which is root on the disk."""
+    ran: list[list[str]] = []
+    monkeypatch.setattr(machines, "_run", lambda command, folder, problem: ran.append(command))
+    root = a_root(tmp_path)._replace(binds=(("/usr/bin", "/usr/bin"), ("/there/env", "/usr/local"), ("/b", "/opt/a/b")))
+    machines._disk(root, tmp_path, tmp_path / "etc", "bwrap", "mksquashfs")  # noqa: SLF001
+    (command,) = ran
+    pairs = list(itertools.pairwise(command))
+    first = command.index("/view/usr/bin")
+    for folder in ("/view/usr", "/view/opt", "/view/opt/a"):
+        assert pairs.index(("--dir", folder)) < first
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
