@@ -201,8 +201,10 @@ class _VolumeShell:
 
     def __call__(self, lines: str) -> str:
         done = self._sandbox.run_code(lines)
-        if done.error is not None:
-            raise _failed(self._options, self._code, printable(f"{done.error.name}: {done.error.value}", 300))
+        if (error := done.error) is not None:
+            # What an archive says of itself comes as the words of an assertion.
+            why = error.value if error.name == "AssertionError" else f"{error.name}: {error.value}"
+            raise _failed(self._options, self._code, printable(why, 300))
         return "".join(done.logs.stdout).strip()
 
     def read(self) -> bytes:

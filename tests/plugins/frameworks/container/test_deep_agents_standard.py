@@ -15,7 +15,11 @@ pytest.importorskip("langchain_tests")
 
 from langchain_tests.integration_tests import SandboxIntegrationTests
 
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.long,
+    # Of the suite's own fixtures, which pytest 9.2 warns of
+    pytest.mark.filterwarnings("ignore:Class-scoped fixture"),
+]
 
 OF_THE_LIBRARY = {
     "test_write_existing_file_fails": "deepagents writes over a file",
