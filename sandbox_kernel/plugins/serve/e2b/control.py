@@ -62,13 +62,12 @@ def _network(body: NewSandbox, settings: Settings) -> tuple[Settings, list[str]]
     """Return settings with what a client asks of the network, and the hosts that it named, each of which is allowed.
 
     As on E2B, what it allows comes before what it denies. Here all else is denied then. That the internet is allowed is
-    no wish: clients before 2.51 say it of every sandbox, and the operator says what of it there is.
+    no wish: clients before 2.51 say it of every sandbox, and the operator says what of it there is. Nor is it one that
+    its ports are open to all, which clients before 2.60 say of every network.
     """
     asked = body.network or SandboxNetwork()
     allowed, denied = asked.allow_out, asked.deny_out
     rest = {name for name, value in (asked.model_extra or {}).items() if value}
-    if asked.allow_public_traffic is True:
-        rest.add("allowPublicTraffic")
     off = not body.allow_internet_access or any(one in EVERYTHING for one in denied)
     if denied and not off and not allowed and settings.has_way_out:
         rest.add(f"denyOut ({denied[0][:100]!r}; name what is left in allowOut)")

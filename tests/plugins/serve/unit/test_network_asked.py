@@ -80,6 +80,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         ({"network": {"allowOut": [], "denyOut": [ALL]}}, ()),
         ({"allow_internet_access": False}, ()),
         ({"allow_internet_access": True, "network": {"allowOut": ["a.wide.test"]}}, ("a.wide.test",)),
+        ({"network": {"allowOut": ["a.wide.test"], "allowPublicTraffic": True}}, ("a.wide.test",)),
+        ({"network": {"denyOut": [ALL], "allowPublicTraffic": True}}, ()),
     ],
 )
 async def test_a_client_narrows_the_network(place: Place, asked: dict[str, Any], rules: tuple[str, ...]) -> None:

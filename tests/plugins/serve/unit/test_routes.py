@@ -422,7 +422,7 @@ async def test_a_signature_opens_what_it_was_made_for_and_nothing_else(served: S
         ({"iam": {"tokens": {"a": 1}}}, "iam"),
         ({"volumeMounts": [{"name": "v", "path": "/v"}]}, "volumeMounts"),
         ({"network": {"allowOut": ["example.org"]}}, "allowOut"),
-        ({"network": {"allowPublicTraffic": True}}, "allowPublicTraffic"),
+        ({"network": {"allowPublicTraffic": True, "maskRequestHost": "a"}}, "maskRequestHost"),
         ({"network": {"rules": {"a": []}}}, "rules"),
     ],
 )
