@@ -18,7 +18,7 @@ from functools import cache
 
 from ...core.package_files import PACKAGE
 
-FORMAT = 1
+FORMAT = 2
 FOLDER = "machine"
 DESCRIPTION = "machine.json"
 KERNEL, INITRD, DISK = "kernel", "initrd", "root.squashfs"
