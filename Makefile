@@ -299,6 +299,7 @@ $(VENV)/.for-use: pyproject.toml labextension/built/sha256
 	@echo "--- installing sandbox-kernel into $(VENV)"
 	@.ci/venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all]'
+	@.ci/relative $(VENV)
 	@touch $@
 
 # pip takes two minutes, uv half of one; its settings are not pip's, so that where it finds no index, pip is asked.
@@ -307,4 +308,5 @@ $(VENV)/.for-tests: pyproject.toml labextension/built/sha256 | .cache/uv/bin/uv
 	@.ci/venv $(VENV)
 	@.cache/uv/bin/uv pip install --quiet --python $(BIN)/python --editable '.[dev]' || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@.ci/relative $(VENV)
 	@touch $@ $(VENV)/.for-use

@@ -181,7 +181,10 @@ def main() -> int:
     for name in PRELOADED:
         importlib.import_module(name)
     gc.freeze()
-    parent.sendall(READY)
+    try:
+        parent.sendall(READY)
+    except OSError:
+        return 0  # who wanted kernels has ended meanwhile
     argv = ForkServer(parent).run()
     if argv is None:
         return 0

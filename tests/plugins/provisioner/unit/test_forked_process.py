@@ -142,6 +142,15 @@ def test_one_that_nothing_is_asked_of_ends_by_itself_and_not_while_it_is_needed(
         assert server.wait(30) == 0
 
 
+def test_one_whose_parent_has_ended_while_it_loaded_ends_without_a_word() -> None:
+    ours, its = socket.socketpair()
+    with its:
+        ours.close()
+        command = [sys.executable, "-c", MAIN.format(more=""), str(its.fileno())]
+        done = subprocess.run(command, pass_fds=(its.fileno(),), capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_what_was_installed_meanwhile_is_not_mixed_with_what_is_loaded(tmp_path: Path) -> None:
     """What runs goes on; the control is the same file as before."""
     path = tmp_path / "module.py"
