@@ -71,6 +71,8 @@ class SandboxAttested(SessionEvent):
     """A sandbox was found to have the protections that it should have."""
 
     name = "attested"
+    container: str
+    """As its engine names it: an operator's list begins with that, whoever started the sandbox."""
     image: str
     image_id: str | None
     runtime: str

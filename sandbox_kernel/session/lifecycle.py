@@ -445,7 +445,7 @@ class Lifecycle:
             raise no_time_zone(spec)
         if self._state is ContainerState.ATTESTING:  # else it was ended meanwhile
             runtime = spec.runtime or "default"
-            self._emit(SandboxAttested(image=spec.image, image_id=one.image_id, runtime=runtime))
+            self._emit(SandboxAttested(container=one.id, image=spec.image, image_id=one.image_id, runtime=runtime))
             self._go(ContainerEvent.ATTESTED)
             self._handshake.told(one.introduced)
 

@@ -328,6 +328,19 @@ async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(
         await asyncio.to_thread(process.wait, 20)
 
 
+async def test_a_line_of_ps_is_found_in_the_audit_of_whose_it_is(
+    daemon: Daemon, engine: BrokerEngine, tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit.jsonl"
+    async with sandbox(daemon, audit=str(audit)) as one:
+        await one.run_code("1 + 1")
+        known = {row.container for row in await engine.list()}
+        lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    [attested] = [line for line in lines if line["event"] == "attested"]
+    assert attested["session"] == one.id
+    assert [name for name in known if name and attested["container"].startswith(name)]
+
+
 # --- callers ----------------------------------------------------------------------------------------------------------
 
 
