@@ -171,10 +171,13 @@ def _no_engine(engine: Inspectable, error: SandboxError) -> DoctorCheck:
 def condition_rows(found: Iterable[MachineCondition], settings: Settings) -> list[DoctorCheck]:
     """Judge what an engine needs of the machine; without a cgroup it is as the setting `limits` says."""
     accepted = {"cgroup"} if settings.limits_kept == "best-effort" else set()
-    unmet: dict[bool, Status] = {True: "note", False: "wrong"}
-    return [
-        DoctorCheck(one.name, "ok" if one.met else unmet[one.name in accepted], one.found, one.remedy) for one in found
-    ]
+    rows = []
+    for one in found:
+        if not one.met and one.name in accepted:
+            rows.append(DoctorCheck(one.name, "note", f"{one.found}; limits = best-effort has accepted that"))
+        else:
+            rows.append(DoctorCheck(one.name, "ok" if one.met else "wrong", one.found, one.remedy))
+    return rows
 
 
 def engine_rows(info: EngineInfo, settings: Settings) -> list[DoctorCheck]:

@@ -17,12 +17,13 @@ import pytest
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
-from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.attested_start import attestation
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
+from sandbox_kernel.engines.inspectable import MachineCondition
 from sandbox_kernel.setup import doctor, image_build
 from sandbox_kernel.setup.doctor import DoctorCheck, table
 from sandbox_kernel.setup.install import install
@@ -239,6 +240,13 @@ async def test_a_start_that_fails_for_want_of_user_ids(
         info["SecurityOptions"] += engine.options
         (row,) = [row for row in doctor.engine_rows(engine_info({}, info), Settings()) if row.name == "user ids"]
         assert words in row.found
+
+
+@pytest.mark.parametrize(("limits", "status", "remedy"), [("enforced", "wrong", "do so"), ("best-effort", "note", "")])
+def test_a_lack_that_a_setting_has_accepted_asks_for_nothing(limits: LimitsKept, status: str, remedy: str) -> None:
+    lack = MachineCondition("cgroup", met=False, found="none", remedy="do so")
+    [row] = doctor.condition_rows([lack], Settings(limits_kept=limits))
+    assert (row.status, row.remedy) == (status, remedy)
 
 
 KERNELSPECS: dict[str, tuple[Change, str]] = {

@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,11 @@ class Place:
         for each in Path(sysconfig.get_path("purelib")).iterdir():
             if not re.fullmatch(rf"{without}(?:-.*)?", each.name):
                 (packages / each.name).symlink_to(each)
+        if (
+            link := packages / "_editable_impl_sandbox_kernel.pth"
+        ).is_symlink():  # it says where the sources are from there
+            link.unlink()
+            link.write_text(f"{ROOT}\n")
         for script in (each for each in Path(sys.prefix, "bin").iterdir() if each.is_file() and not each.is_symlink()):
             first, _, rest = script.read_bytes().partition(b"\n")
             if first.startswith(b"#!") and sys.prefix.encode() in first:
@@ -190,10 +196,10 @@ def packed(name: str, folder: Path) -> Path:
 @pytest.mark.long
 @needs_bubblewrap
 def test_a_user_without_a_cgroup_accepts_less(place: Place) -> None:
-    """The file system of cgroups is covered: none can be made."""
+    """The file system of cgroups is covered: none can be made. Each of the ways that are named is gone."""
     covered = "mount -t tmpfs none /sys/fs/cgroup"
-    place.configure(image=root_of_tests())
-    failed = place.first_thing("--engine=bubblewrap", before=covered)
+    place.configure(image=root_of_tests(), engine="bubblewrap")
+    failed = place.first_thing(before=covered)
     assert failed.returncode == 3
     [command] = {
         only(failed.stderr),
@@ -205,6 +211,11 @@ def test_a_user_without_a_cgroup_accepts_less(place: Place) -> None:
     done = place.shell(command, before=covered)
     assert done.returncode == 0, said(done)
     assert re.search(r"^ok +first cell", done.stdout, re.MULTILINE)
+    assert "accept less" not in done.stdout
+    [(sandbox, option)] = re.findall(r"accept less, with (\S+) in Python, (.+?) behind a command", failed.stderr)
+    assert place.works(option, before=covered)
+    code = f"from sandbox_kernel import Sandbox\nwith {sandbox} as one: print(one.run_code('6 * 7').text)"
+    assert place.shell(f"python -c {shlex.quote(code)}", before=covered).stdout == "42\n"
 
 
 LOOK = """

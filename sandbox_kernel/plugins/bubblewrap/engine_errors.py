@@ -20,6 +20,7 @@ NO_PROC = (
     "no /proc can be mounted here, as within most containers, whose own is masked: run it on the machine itself, or "
     "start the container with its /proc unmasked (--security-opt systempaths=unconfined)"
 )
+_ACCEPT = "`sandbox-kernel setup --engine bubblewrap --limits best-effort`"
 NO_PLACE = "bubblewrap builds a sandbox's root on /tmp, and this machine has no such folder: create it (mode 1777)"
 
 
@@ -49,17 +50,22 @@ def no_limits(why: str) -> EngineError:
     """There is no cgroup, and no setting accepts a sandbox without one."""
     return EngineError(
         EndCode.ENGINE_LACKS_PROTECTION,
-        f"memory, processes and processors cannot be limited here ({why.strip()}): {without_cgroup()}; of a single "
-        "sandbox, limits = best-effort",
+        f"memory, processes and processors cannot be limited here ({why.strip()}): {_own_cgroup()}accept less, with "
+        'Sandbox(limits="best-effort") in Python, --limits best-effort behind a command, and for a kernel of notebooks '
+        f"{_ACCEPT}",
         setting="limits",
     )
 
 
 def without_cgroup() -> str:
     """Return what a person does where no cgroup can be made: systemd gives one to a user who asks."""
-    own = "start it in a cgroup that is yours, `systemd-run --user --scope -p Delegate=yes COMMAND`, or "
-    accept = "accept less: `sandbox-kernel setup --engine bubblewrap --limits best-effort`"
-    return f"{own}{accept}" if systemd_runs() and os.geteuid() else accept
+    return f"{_own_cgroup()}accept less: {_ACCEPT}"
+
+
+def _own_cgroup() -> str:
+    if not systemd_runs() or os.geteuid() == 0:
+        return ""
+    return "start it in a cgroup that is yours, `systemd-run --user --scope -p Delegate=yes COMMAND`, or "
 
 
 def no_layers(spec: SandboxSpec, why: str) -> EngineError:
