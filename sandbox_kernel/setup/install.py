@@ -290,6 +290,9 @@ async def _of_engine(settings: Settings) -> list[tuple[ConfigurationError, str]]
             found.append((_impossible(why, "memory", format_bytes(memory), limit=format_bytes(has)), "memory"))
         if runtime and info.runtimes and runtime not in info.runtimes:
             found.append((_impossible("the engine has no such runtime", "runtime", runtime), "runtime"))
+        if settings.limits_kept == "enforced" and not info.limited and not info.product:
+            why = "no limit can be kept here: cells end as EngineError until limits = best-effort accepts that"
+            found.append((_impossible(why, "limits", settings.limits_kept), "limits"))
         try:
             await engine.image(settings.image)
         except ImageMissing:

@@ -201,6 +201,9 @@ def test_a_user_without_a_cgroup_accepts_less(place: Place) -> None:
     place.configure(image=root_of_tests(), engine="bubblewrap")
     failed = place.first_thing(before=covered)
     assert failed.returncode == 3
+    doubted = place.shell("sandbox-kernel install --name doubted", before=covered)
+    assert (doubted.returncode, "until limits = best-effort accepts that" in said(doubted)) == (0, True)
+    assert place.shell("sandbox-kernel install --name asked --limits enforced", before=covered).returncode == 2
     [command] = {
         only(failed.stderr),
         only(
