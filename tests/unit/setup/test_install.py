@@ -224,8 +224,11 @@ def test_only_a_kernel_of_this_package_is_removed(tmp_path: Path) -> None:
 class Machine:
     """An engine of 8 GiB without an image."""
 
+    limited = frozenset({"memory"})
+
     async def info(self) -> Any:
-        return SimpleNamespace(memory_bytes=8 * GIB, runtimes=frozenset({"runc"}))
+        runtimes = frozenset({"runc"})
+        return SimpleNamespace(memory_bytes=8 * GIB, runtimes=runtimes, limited=self.limited, product="")
 
     async def image(self, name: str) -> Any:
         raise ImageMissing(name)
@@ -260,6 +263,15 @@ def test_what_this_machine_lacks_is_found_before_anything_is_written(
     monkeypatch.setattr(Machine, "image", lambda self, name: self.info())
     fits: dict[str, object] = {"memory": "1G", "runtime": "runc", "time_zone": "UTC", "display_name": "Single"}
     assert install.look(install.check(fits), fits, "another") == ([], [])
+
+    monkeypatch.setattr(Machine, "limited", frozenset())
+    [doubt] = install.look(install.check(fits), fits, "another").doubts
+    assert "no limit can be kept here" in doubt
+    fits["limits"] = "best-effort"
+    assert install.look(install.check(fits), fits, "another") == ([], [])
+    fits["limits"] = "enforced"
+    [asked] = install.look(install.check(fits), fits, "another").impossible
+    assert (asked.setting, asked.value) == ("limits", "enforced")
 
 
 def test_what_cannot_work_here_is_installed_only_by_force(tmp_path: Path) -> None:
