@@ -36,13 +36,21 @@ class Server:
         self.process, self.url, self.token = process, url, token
 
     def kernels(self) -> list[psutil.Process]:
-        """Return the processes of its kernels: its own children, and those of its fork servers."""
+        """Return the processes of its kernels: its own children, and those of its fork servers; none that has ended."""
         children = psutil.Process(self.process.pid).children()
         servers = [one for one in children if is_fork_server(one)]
-        return [
+        found = [
             *(one for one in children if one not in servers),
             *(one for server in servers for one in server.children()),
         ]
+        return [one for one in found if command(one)]
+
+
+def command(process: psutil.Process) -> list[str]:
+    """Return what a process was started with; nothing of one that has ended."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def is_fork_server(process: psutil.Process) -> bool:

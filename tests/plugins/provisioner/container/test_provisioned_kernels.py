@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from tests.plugins.provisioner.specs import NAME, leaves, manager, provisioned, spec
 from tests.support.front_ends import Command, vs_code, zed
 from tests.support.front_ends import started as front_end
-from tests.support.jupyter_servers import EXTENSION, Server, asked, example_client, served
+from tests.support.jupyter_servers import EXTENSION, Server, asked, command, example_client, served
 from tests.support.kernel_images import FAKE, image_with
 from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually, install
 from tests.support.pages import snippets
@@ -279,7 +279,7 @@ def test_a_server_that_starts_sandboxes_only_may_name_such_kernelspecs(tmp_path:
     with served(tmp_path, image, *words) as server:
         status, kernel = asked(server, "kernels", {})
         assert (status, kernel["name"]) == (201, "python3")
-        [process] = [one for one in server.kernels() if kernel["id"] in " ".join(one.cmdline())]
+        [process] = [one for one in server.kernels() if kernel["id"] in " ".join(command(one))]
         assert "sandbox_kernel" in process.cmdline()
         status, answer = asked(server, "kernels", {"name": "local"})
         assert (status, "starts sandboxes only" in answer["message"]) == (403, True)
@@ -292,6 +292,6 @@ def test_a_server_culls_them(tmp_path: Path, image: str) -> None:
     words = [f"--MappingKernelManager.{name}=1" for name in ("cull_idle_timeout", "cull_interval")]
     with served(tmp_path, image, BY_DEFAULT, *words) as server:
         assert asked(server, "kernels", {"name": "python3"})[0] == 201
-        [process] = [one for one in server.kernels() if "sandbox_kernel" in one.cmdline()]
+        [process] = [one for one in server.kernels() if "sandbox_kernel" in command(one)]
         eventually(lambda: asked(server, "kernels", {}, "GET") == (200, []), 30, "the kernel is culled")
         eventually(lambda: not containers_of(process.pid), 10, "its container is gone")
