@@ -25,7 +25,7 @@ def image_with(image: str, files: Mapping[str, bytes | dict[str, Any]]) -> Itera
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         content = {f"kernels/{name}": text for name, text in files.items()}
-        recipe = f"FROM {image}\nUSER root\nCOPY kernels /usr/local/share/jupyter/kernels\n"
+        recipe = f"FROM {image}\nCOPY kernels /usr/local/share/jupyter/kernels\n"
         for name, text in {"Dockerfile": recipe.encode(), **content}.items():
             data = text if isinstance(text, bytes) else json.dumps(text).encode()
             entry = tarfile.TarInfo(name)
