@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import re
+import secrets
 import shutil
+import subprocess
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,8 @@ from sandbox_kernel.setup import engine_setup, image_build
 from sandbox_kernel.wheels import image_wheels
 from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, WheelTarget, platform_tags
 from sandbox_kernel.wheels.requirements import read
+from tests.support import ROOT
+from tests.support.engines import IMAGE
 
 RECIPES = brought("images")
 KINDS = ("base", "data")
@@ -358,6 +363,22 @@ def test_wheel_that_changes_under_its_name_is_not_taken_for_the_old_one(own_whee
     before = read(requirements).identity
     own_wheel.write_bytes(own_wheel.read_bytes() + b"\0")
     assert read(requirements).identity != before
+
+
+def test_what_removes_images_leaves_none_whichever_stands_on_which(client: Any) -> None:
+    """An image's number says nothing of the order, and the engine refuses one by its number that another stands on."""
+    page = (ROOT / "docs/operating.md").read_text()
+    [line] = re.findall(r"^    (docker image ls .*)$", page, re.MULTILINE)
+    name = f"sandbox-kernel-test-{secrets.token_hex(6)}"
+    below = IMAGE
+    for label in "abcdef":
+        recipe = f"FROM {below}\nLABEL at={name}-{label}".encode()
+        below = f"{name}:{label}"
+        client.images.build(fileobj=io.BytesIO(recipe), tag=below, rm=True)
+    numbers = [client.images.get(f"{name}:{label}").id for label in "abcdef"]
+    line = line.replace("'sandbox-kernel'", f"'{name}'")
+    subprocess.run(["bash", "-c", line], check=True, capture_output=True, timeout=60)
+    assert not {one.id for one in client.images.list(all=True)} & {*numbers}
 
 
 def test_missing_requirements_file_is_the_callers_fault(tmp_path: Path) -> None:
