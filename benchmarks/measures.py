@@ -93,8 +93,9 @@ def start_forked(name: str, specs: KernelSpecManager) -> float:
     """The same where the process that asks has a fork server, which comes some seconds after its first kernel."""
     for _ in range(FORK_SERVER_TRIES if name == FORKED else 0):
         kernel = Kernel(name, specs)
+        forked = kernel.is_forked  # its provisioner forgets that with the process
         kernel.stop()
-        if kernel.is_forked:
+        if forked:
             break
         time.sleep(1)
     return start(name, specs)
