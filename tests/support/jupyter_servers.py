@@ -55,9 +55,7 @@ def command(process: psutil.Process) -> list[str]:
 
 def is_fork_server(process: psutil.Process) -> bool:
     """Return whether a process makes those of kernels, and has not ended."""
-    with suppress(psutil.Error):
-        return FORK_SERVER in process.cmdline()
-    return False
+    return FORK_SERVER in command(process)
 
 
 def listens(port: int) -> bool:
