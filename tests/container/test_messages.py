@@ -337,11 +337,9 @@ def test_debugger_stops_at_a_breakpoint_and_the_clock_with_it(start_kernel: Star
     """The requests that JupyterLab's debugger sends: attach, breakpoint, stopped, variables, continue."""
     kernel = start_kernel("--cell-timeout", "4")
     client = kernel.client
-    numbers = iter(range(1, 100))
 
     def debug(command: str, **arguments: Any) -> dict[str, Any]:
-        content = {"type": "request", "seq": next(numbers), "command": command, "arguments": arguments}
-        reply = control(client, "debug_request", content)
+        reply = debugged(kernel, command, **arguments)
         assert reply["success"], reply
         return dict(reply.get("body", {}))
 
@@ -366,6 +364,31 @@ def test_debugger_stops_at_a_breakpoint_and_the_clock_with_it(start_kernel: Star
     assert result.reply["status"] == "ok"
     assert result.text() == "2\n"
     debug("disconnect", restart=False, terminateDebuggee=True)
+
+
+def debugged(kernel: Kernel, command: str, **arguments: Any) -> dict[str, Any]:
+    return control(
+        kernel.client, "debug_request", {"type": "request", "seq": 1, "command": command, "arguments": arguments}
+    )
+
+
+LOADED = "import sys\nprint('debugpy' in sys.modules, any(name.startswith('_pydevd') for name in sys.modules))"
+
+
+def test_a_kernel_loads_debugpy_with_the_first_request_that_needs_it(kernel: Kernel) -> None:
+    assert debugged(kernel, "debugInfo")["body"]["isStarted"] is False
+    assert kernel.run(LOADED).text() == "False False\n"
+    assert kernel.run("value = 'seen'").reply["status"] == "ok"
+    variables = debugged(kernel, "inspectVariables")["body"]["variables"]  # of JupyterLab's panel
+    assert next(each["value"] for each in variables if each["name"] == "value") == "'seen'"
+    assert kernel.run(LOADED).text() == "True True\n"
+
+
+def test_a_debugger_that_cannot_be_loaded_says_so(kernel: Kernel) -> None:
+    kernel.run("import sys\nsys.modules['debugpy'] = None")
+    reply = debugged(kernel, "initialize")
+    assert (reply["success"], "debugpy cannot be loaded" in reply["message"]) == (False, True)
+    assert kernel.run("print(1 + 1)").text() == "2\n"
 
 
 def event(client: BlockingKernelClient, name: str) -> dict[str, Any]:
