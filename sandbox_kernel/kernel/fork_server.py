@@ -37,6 +37,7 @@ IDLE_SECONDS = 600.0
 PARENT_SECONDS = 1.0
 """How often it looks whether its parent is still there."""
 PRELOADED = (
+    "sandbox_kernel.kernel.head_start",
     "sandbox_kernel.kernel.proxy",
     "sandbox_kernel.kernel.front_sockets",
     "sandbox_kernel.engines.docker.engine",
@@ -178,8 +179,12 @@ def main() -> int:
     """Load, serve, and be a kernel in each new process; return the exit code."""
     parent = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
+    from ..core.model import Settings
+    from ..engines.shipping import new_spec
+
     for name in PRELOADED:
         importlib.import_module(name)
+    new_spec(Settings())  # what is the same for all sandboxes is made once
     gc.freeze()
     try:
         parent.sendall(READY)
