@@ -26,6 +26,9 @@ import time
 from typing import Any
 
 from ..core.kernel_command import FORK_NUMBER, FORK_SIZE
+from ..core.model import Settings
+from ..engines.shipping import new_spec
+from . import head_start
 
 MAX_REQUEST = 4 << 20
 """Bytes: all variables and arguments that a process can be started with are shorter."""
@@ -37,7 +40,6 @@ IDLE_SECONDS = 600.0
 PARENT_SECONDS = 1.0
 """How often it looks whether its parent is still there."""
 PRELOADED = (
-    "sandbox_kernel.kernel.head_start",
     "sandbox_kernel.kernel.proxy",
     "sandbox_kernel.kernel.front_sockets",
     "sandbox_kernel.engines.docker.engine",
@@ -60,10 +62,10 @@ class ForkServer:
         for end in (self._woken, self._wake):
             end.setblocking(False)
 
-    def run(self) -> list[str] | None:
+    def run(self) -> tuple[list[str], dict[str, int]] | None:
         """Serve until the parent is gone, or nothing was asked for a long time and no kernel is left; return None.
 
-        In each new process it returns with the arguments of a kernel.
+        In each new process it returns with the arguments of a kernel, and the ports that it has opened.
         """
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno())
@@ -80,8 +82,8 @@ class ForkServer:
             self._report()
             if self._parent in ready:
                 since = time.monotonic()
-                if (argv := self._answer()) is not None:
-                    return argv
+                if (kernel := self._answer()) is not None:
+                    return kernel
             if self._running or self._ended:
                 since = time.monotonic()
             elif self._parent is None or time.monotonic() - since > IDLE_SECONDS:
@@ -99,8 +101,8 @@ class ForkServer:
             with contextlib.suppress(OSError):
                 end.sendall(FORK_NUMBER.pack(code))
 
-    def _answer(self) -> list[str] | None:
-        """Take the next request; return arguments in the new process, None in this one."""
+    def _answer(self) -> tuple[list[str], dict[str, int]] | None:
+        """Take the next request; return arguments and ports in the new process, None in this one."""
         request, fds = self._received()
         if request is not None and _files() == self._loaded:
             return self._fork(request, fds)
@@ -124,7 +126,7 @@ class ForkServer:
             return None, []
         return None, fds
 
-    def _fork(self, request: dict[str, Any], fds: list[int]) -> list[str] | None:
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> tuple[list[str], dict[str, int]] | None:
         status, *streams = fds
         end = socket.socket(fileno=status)
         if pid := os.fork():
@@ -138,6 +140,7 @@ class ForkServer:
             if other is not None:
                 other.close()
         os.setsid()
+        ports = head_start.open_ports(head_start.connection_file_of(request["argv"]))  # clients come at once
         with end:
             end.sendall(FORK_NUMBER.pack(os.getpid()))
             if not end.recv(1):
@@ -151,7 +154,7 @@ class ForkServer:
         os.environ.update(request["env"])
         time.tzset()
         _show(request["argv"])
-        return list(request["argv"])
+        return list(request["argv"]), ports
 
 
 def _show(argv: list[str]) -> None:
@@ -179,9 +182,6 @@ def main() -> int:
     """Load, serve, and be a kernel in each new process; return the exit code."""
     parent = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
-    from ..core.model import Settings
-    from ..engines.shipping import new_spec
-
     for name in PRELOADED:
         importlib.import_module(name)
     new_spec(Settings())  # what is the same for all sandboxes is made once
@@ -190,12 +190,8 @@ def main() -> int:
         parent.sendall(READY)
     except OSError:
         return 0  # who wanted kernels has ended meanwhile
-    argv = ForkServer(parent).run()
-    if argv is None:
-        return 0
-    from .head_start import kernel_main
-
-    return kernel_main(argv)
+    kernel = ForkServer(parent).run()
+    return 0 if kernel is None else head_start.kernel_main(*kernel)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ from ..engines.attachment import may_wait
 from ..engines.preparations import Preparations
 from ..engines.select import ask_ahead, make_engine, of_session
 from ..engines.shipping import new_spec
-from . import pipe_holder
+from . import kept_ports, pipe_holder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
     from ..core.model import Settings
@@ -37,13 +38,18 @@ class HeadStart(NamedTuple):
 
     ahead: Ahead | None = None
     prepared: Preparations | None = None
+    ports: Mapping[str, int] = kept_ports.NO_PORTS
+    """The sockets that clients find open already, by channel."""
 
 
 NOTHING_BEGUN = HeadStart()
 
 
-def kernel_main(argv: list[str]) -> int:
-    """Run a kernel with these arguments until its shutdown; return its exit code, 2 without a connection file."""
+def kernel_main(argv: list[str], ports: Mapping[str, int] = kept_ports.NO_PORTS) -> int:
+    """Run a kernel with these arguments until its shutdown; return its exit code, 2 without a connection file.
+
+    Its `ports` may be open already.
+    """
     keep_ends_of_children()
     gc.disable()  # until all is loaded, which stays: looking through it takes a tenth of the start
     from ..config.sources import from_argv
@@ -53,17 +59,27 @@ def kernel_main(argv: list[str]) -> int:
         connection_file, settings = from_argv(argv)
     except ConfigurationError as error:
         sys.stderr.write(f"sandbox-kernel: {error}\n")
-        connection_file, settings = _connection_file(argv), error
+        connection_file, settings = connection_file_of(argv), error
         if connection_file is None:
             return 2
     if connection_file is None:
         sys.stderr.write("sandbox-kernel: a kernel needs -f and the connection file that its front end wrote\n")
         return 2
+    ports = ports or open_ports(connection_file)
     begun = NOTHING_BEGUN if isinstance(settings, ConfigurationError) else head_start(connection_file, settings)
-    return run_kernel(connection_file, settings, begun)
+    return run_kernel(connection_file, settings, begun._replace(ports=ports))
 
 
-def _connection_file(argv: list[str]) -> str | None:
+def open_ports(connection_file: str | None) -> dict[str, int]:
+    """Listen where the connection file says, if it does; what is wrong with it is said later."""
+    try:
+        connection = json.loads(Path(str(connection_file)).read_text(encoding="utf-8"))
+        return kept_ports.listen(connection)
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def connection_file_of(argv: list[str]) -> str | None:
     """Return the connection file among arguments of which one is wrong, if it can be said."""
     from ..config.sources import CONNECTION_FILE, unquoted
 

@@ -25,7 +25,7 @@ from ..engines.preparations import Preparations
 from ..policy import protocol
 from ..session.serving.server import KernelServer
 from ..session.session import Session
-from . import handover, kept_ports, pipe_holder
+from . import handover, pipe_holder
 from .head_start import NOTHING_BEGUN, HeadStart, import_meanwhile
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ class Proxy:
         if asked is None:
             self._left = handover.collect(self.settings, self.meeting_place, wanted=self.problem is None)
         self._prepared = self._preparations(begun)
+        self._ports = self._left.ports if self._left is not None and self._left.ports else begun.ports
         engine: Engine
         if self.problem is None:
             engine = made = asked or handover.engine_of(self.settings, self._left)
@@ -199,7 +200,7 @@ class Proxy:
                 self.emit,
                 message_bytes=self.settings.limits.message_limit,
                 anybody=self.settings.clients == "any",
-                ports=self._left.ports if self._left is not None else kept_ports.NO_PORTS,
+                ports=self._ports,
             )
         )
         self.server.status("starting")
@@ -306,15 +307,15 @@ class Proxy:
 
     async def _leave(self) -> None:
         """Leave the container, and the sockets on which clients knock, for the next process."""
-        open_ones = kept_ports.open_ports(self.connection)
+        copies = {channel: os.dup(port) for channel, port in self._ports.items()}
         known, heard = self._prepared.state(), self.sockets.listeners
         try:
             async with asyncio.timeout(SHUTDOWN_SECONDS):
-                await handover.leave(self.session, self.meeting_place, known, listeners=heard, ports=open_ones)
+                await handover.leave(self.session, self.meeting_place, known, listeners=heard, ports=copies)
         except (SandboxError, TimeoutError, OSError) as error:
             self.emit(SandboxNotKept(reason=str(error) or "the sandbox did not park in time"))
         finally:
-            for fd in open_ones.values():
+            for fd in copies.values():
                 os.close(fd)
 
     async def _reap(self) -> None:

@@ -16,7 +16,7 @@ from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.base import Handover
 from sandbox_kernel.kernel import handover, pipe_holder
-from sandbox_kernel.kernel.kept_ports import NO_PORTS, open_ports
+from sandbox_kernel.kernel.kept_ports import CHANNELS, NO_PORTS, listen
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import eventually
 
@@ -120,23 +120,33 @@ def port_of(one: socket.socket) -> int:
     return int(one.getsockname()[1])
 
 
-def connection_to(shell: socket.socket, hb: socket.socket) -> dict[str, Any]:
-    with listening() as other:  # a port on which nobody listens any more
-        ports = dict.fromkeys(("iopub_port", "stdin_port", "control_port"), port_of(other))
-    return {"transport": "tcp", "shell_port": port_of(shell), "hb_port": port_of(hb), **ports}
+def connection_to(**ports: int) -> dict[str, Any]:
+    return {"ip": "127.0.0.1"} | {f"{channel}_port": ports.get(channel, 0) for channel in CHANNELS}
 
 
-def test_the_ports_of_a_process_are_its_sockets_that_listen_on_the_kernel_s_ports() -> None:
-    with listening() as shell, listening() as hb, listening() as stranger:
-        connection = connection_to(shell, hb)
-        knocking = socket.create_connection(shell.getsockname())
-        with knocking, shell.accept()[0]:  # of the same port, and no door
-            found = open_ports(connection)
-        assert found.keys() == {"shell", "hb"}
-        for each in found.values():
-            os.close(each)
-        assert open_ports({**connection, "transport": "ipc"}) == {}
-        assert stranger.fileno() != -1
+def test_a_kernel_listens_on_the_ports_of_its_connection_file() -> None:
+    with listening() as one:
+        free = port_of(one)
+    found = listen(connection_to(shell=free))
+    assert list(found) == list(CHANNELS)
+    socket.create_connection(("127.0.0.1", free)).close()
+    for each in found.values():
+        assert not os.get_inheritable(each)
+        os.close(each)
+
+
+@pytest.mark.parametrize("changed", [{"transport": "ipc"}, {"ip": "localhost"}, {"ip": None}, {"hb_port": 1 << 16}])
+def test_what_zmq_has_to_bind_itself_is_left_to_it(changed: dict[str, Any]) -> None:
+    assert listen({**connection_to(), **changed}) == {}
+
+
+def test_where_one_port_is_another_s_none_is_kept() -> None:
+    with listening() as strangers, listening() as one:
+        free = port_of(one)
+        one.close()
+        assert listen(connection_to(shell=free, hb=port_of(strangers))) == {}
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", free))
 
 
 @pytest.mark.parametrize(("changed", "open_still"), [({}, True), ({"cell_timeout": 7.0}, False)])

@@ -18,6 +18,7 @@ import pytest
 
 from sandbox_kernel.core.kernel_command import FORK_NUMBER, FORK_SIZE
 from sandbox_kernel.kernel import fork_server
+from sandbox_kernel.kernel.kept_ports import CHANNELS
 from sandbox_kernel.plugins.provisioner import forked_process
 from sandbox_kernel.plugins.provisioner.forked_process import ForkedProcess, ForkServers
 from tests.support.kernels import eventually
@@ -27,7 +28,7 @@ import os, signal, sys, time
 from sandbox_kernel.kernel import fork_server, head_start
 fork_server.PRELOADED = ()
 fork_server.PARENT_SECONDS = 0.01
-def kernel_main(argv):
+def kernel_main(argv, ports):
     exec(argv[0])
     return 0
 head_start.kernel_main = kernel_main
@@ -67,6 +68,22 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[socket.socket]:
     with served() as (_, found):
         yield found
+
+
+def test_the_ports_of_a_kernel_are_open_before_its_clients_know_of_it(server: socket.socket, tmp_path: Path) -> None:
+    file = tmp_path / "kernel.json"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    file.write_text(json.dumps({"ip": "127.0.0.1", **{f"{channel}_port": 0 for channel in CHANNELS}, "hb_port": port}))
+    process = asked(server, SLEEP, argv=[SLEEP, "-f", str(file)])
+    socket.create_connection(("127.0.0.1", port)).close()
+    process.kill()
+    assert process.wait(30) == -9
+    control = asked(server, SLEEP)  # which was told of none
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    control.kill()
+    assert control.wait(30) == -9
 
 
 @pytest.mark.parametrize(
