@@ -76,6 +76,8 @@ Clients connect to each socket by itself, within 0.1 to 0.2 s. A kernel that is 
 of the first cell, and the idle that ends it, before they can be heard. On a busy machine clients are slower, and some
 do not come again.
 """
+FIRST_SECONDS = 0.2
+"""How long any other request waits for the first who listens: who asks whether a kernel is there may never do so."""
 
 
 class StartupGate:
@@ -87,28 +89,45 @@ class StartupGate:
         self._early: list[tuple[Message, bytes]] = []
         self.listeners = 1
         """How many are expected to listen."""
-        self.is_open = False
+        self.is_open = self._is_heard = False
 
     def holds(self, request: Message, client: bytes) -> bool:
-        """Return whether a request is held back: one for the kernel, as long as the gate is closed."""
-        if self.is_open or protocol.way(request) != "passed on":
+        """Return whether a request is held back: one for the kernel until all listen, one for the host until one does.
+
+        What a client asks on control is answered at once.
+        """
+        if self.is_open or not self._is_early(request):
             return False
         self._early.append((request, client))
         return True
 
+    def _is_early(self, request: Message) -> bool:
+        return protocol.way(request) == "passed on" or (request.channel == "shell" and not self._is_heard)
+
     async def open_once_heard(self, until_heard_by: Callable[[int], Awaitable[None]]) -> None:
         """Let requests through once as many listen as are expected, within bounds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LISTENERS_SECONDS):
-                await until_heard_by(self.listeners)
+        await _bounded(until_heard_by(1), FIRST_SECONDS)
+        self._is_heard = True
+        self._let_through()
+        await _bounded(until_heard_by(self.listeners), LISTENERS_SECONDS)
         self.open()
 
     def open(self) -> None:
         """Let requests through."""
         self.is_open = True
+        self._let_through()
+
+    def _let_through(self) -> None:
         early, self._early = self._early, []
         for request, client in early:
-            self._receive(request, client)
+            if self.is_open or not self.holds(request, client):
+                self._receive(request, client)
+
+
+async def _bounded(waiting: Awaitable[None], seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await waiting
 
 
 SHUTDOWN_SECONDS = 2.0

@@ -91,28 +91,34 @@ class TestSockets(KernelChecks):
 
 async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     taken: list[bytes] = []
-    heard, asked = asyncio.Event(), asyncio.Event()
+    heard = {1: asyncio.Event(), 2: asyncio.Event()}
+    asked = {1: asyncio.Event(), 2: asyncio.Event()}
     gate = StartupGate(lambda _, client: taken.append(client))
     gate.listeners = 2
 
     async def until_heard_by(listeners: int) -> None:
-        assert listeners == 2
-        asked.set()
-        await heard.wait()
+        asked[listeners].set()
+        await heard[listeners].wait()
 
     waiting = asyncio.create_task(gate.open_once_heard(until_heard_by))
-    await asked.wait()
+    await asked[1].wait()
     assert gate.holds(request("execute_request"), b"first")
+    assert gate.holds(request("kernel_info_request"), b"info"), "its idle is published, and nobody would hear that"
+    assert not gate.holds(request("kernel_info_request", "control"), b"info")
     assert gate.holds(request("execute_request"), b"second")
-    assert not gate.holds(request("kernel_info_request"), b"first"), "who waits until the kernel is ready asks it"
     assert taken == []
-    heard.set()
+    heard[1].set()
+    await asked[2].wait()
+    assert taken == [b"info"], "who waits until the kernel is ready asks it"
+    assert not gate.holds(request("kernel_info_request"), b"info")
+    heard[2].set()
     await waiting
-    assert taken == [b"first", b"second"]
+    assert taken == [b"info", b"first", b"second"]
     assert not gate.holds(request("execute_request"), b"third")
 
 
 async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox_kernel.kernel.proxy.FIRST_SECONDS", 0.05)
     monkeypatch.setattr("sandbox_kernel.kernel.proxy.LISTENERS_SECONDS", 0.05)
     taken: list[bytes] = []
     gate = StartupGate(lambda _, client: taken.append(client))
