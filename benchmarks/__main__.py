@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -134,8 +135,34 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
     )
     parser.add_argument("--engines", action="store_true", help="compare the engines and runtimes with each other")
     parser.add_argument("--report", type=Path, metavar="PATH", help="put the figures into the page, docs/figures.md")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="run an earlier state's benchmarks in turn")
+    parser.add_argument("--busy", action="store_true", help="keep all processors busy meanwhile")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
     return parser.parse_known_args(arguments)
+
+
+@contextlib.contextmanager
+def busy(wanted: bool) -> Iterator[None]:
+    """Keep each processor busy with a process that does nothing else."""
+    count = (os.cpu_count() or 1) if wanted else 0
+    working = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in working:
+            each.kill()
+            each.wait()
+
+
+def ratio_before(checkout: Path, item: Measure, options: argparse.Namespace, settings: list[str]) -> float | None:
+    """Return what an earlier state's own benchmark gives, beside the same stock kernel; None if it cannot."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        quick = ["--quick"] if options.quick else []
+        command = [checkout / ".venv/bin/python", "-m", "benchmarks", "--only", item.name, "--json", file.name]
+        subprocess.run([*command, *quick, *settings], cwd=checkout, check=False, capture_output=True)
+        text = Path(file.name).read_text(encoding="utf-8")
+    results = json.loads(text)["results"] if text else []
+    return results[0]["ratio"] if results else None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [item for item in MEASURES if not options.only or item.name in options.only]
 
     results, failed = [], []
-    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder, busy(options.busy):
         specs = write_kernelspecs(Path(folder), settings)
         behind = versions(specs)
         machine = f"{platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
@@ -160,11 +187,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             results.append(result)
             print(*lines(result), *([f"  {item.counted}"] if item.counted else []), sep="\n", flush=True)
+            if options.before and (earlier := ratio_before(options.before, item, options, settings)) is not None:
+                result["before"] = earlier
+                print(f"  before: {earlier:.3g}x", flush=True)
     if options.json:
         run = {"machine": machine, "versions": behind, "quick": options.quick, "results": results, "failed": failed}
         options.json.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
     if options.report:
-        report.write(options.report, [] if options.quick else results, time.strftime("%Y-%m-%d"))
+        name = "busy" if options.busy else "measured"
+        report.write(options.report, [] if options.quick else results, time.strftime("%Y-%m-%d"), name)
     return 1 if failed else 0
 
 

@@ -26,14 +26,14 @@ from sandbox_kernel import Sandbox, SandboxError
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 
 from . import crowd
-from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_sandbox, write_stock
-from .measures import start, start_at_once
+from .kernels import SANDBOX, STOCK, BenchmarkError, Kernel, write_forked, write_sandbox, write_stock
+from .measures import start, start_at_once, start_forked
 
 METRICS = "metrics.sock"
 READY_SECONDS = 180.0
 REST_SECONDS = 10.0
 TRIES = 4
-WARM = "ready"
+WARM, WARM_FORKED = "ready", "ready, forked"
 TABLE = 500
 """Characters that the table below has at least, as text and as HTML."""
 IMPORT = "import pandas; pandas.DataFrame({'a': [1, 2, 3]}).describe()"
@@ -165,6 +165,7 @@ class Bench:
         self.specs = write_stock(folder, options.stock)
         write_sandbox(folder, SANDBOX, ["--image", options.image, "--engine", "docker"])
         write_sandbox(folder, WARM, ["--image", options.image, "--engine", address])
+        write_forked(folder, WARM_FORKED, ["--image", options.image, "--engine", address])
 
     def kernels(self) -> None:
         """Starts of kernels: the stock one, a cold one and one that was ready, in turn."""
@@ -178,14 +179,15 @@ class Bench:
         pandas = has_pandas(self.options.stock)
         self.ready.of_the_next_kind()
         start(WARM, self.specs)  # what is asked for once is ready the next time
+        start_forked(WARM_FORKED, self.specs)  # and by a fork server
         for what, measure in kinds:
-            values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: []}
+            values: dict[str, list[float]] = {STOCK: [], SANDBOX: [], WARM: [], WARM_FORKED: []}
             if what.startswith(table) and not pandas:
                 del values[STOCK]  # its Python has no pandas: the sandboxes stand alone
             for _ in range(self.options.repetitions):
                 for one, taken in values.items():
                     call = partial(measure, one, self.specs)
-                    taken.append(self.ready.sample(call) if one == WARM else call())
+                    taken.append(self.ready.sample(call) if one.startswith(WARM) else call())
             for one, taken in values.items():
                 shown(f"{what}, {one}", "s", taken, () if one == STOCK else values.get(STOCK, ()))
 

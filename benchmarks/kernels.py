@@ -42,12 +42,17 @@ def write_kernelspecs(folder: Path, settings: Sequence[str]) -> KernelSpecManage
     specs = write_stock(folder)
     for name, extra in ((SANDBOX, []), (TRUSTED, ["--outputs", "trusted"])):
         write_sandbox(folder, name, [*settings, *extra])
-    write_sandbox(folder, FORKED, settings)
-    path = folder / "share" / "jupyter" / "kernels" / spec_name(FORKED) / "kernel.json"
-    spec = json.loads(path.read_text(encoding="utf-8"))
-    spec["metadata"]["kernel_provisioner"] = {"provisioner_name": "sandbox-kernel"}  # as in an environment of its own
-    path.write_text(json.dumps(spec), encoding="utf-8")
+    write_forked(folder, FORKED, settings)
     return specs
+
+
+def write_forked(folder: Path, name: str, settings: Sequence[str]) -> None:
+    """Write a kernelspec as it is in an environment that has Jupyter: it names the provisioner."""
+    write_sandbox(folder, name, settings)
+    path = folder / "share" / "jupyter" / "kernels" / spec_name(name) / "kernel.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec["metadata"]["kernel_provisioner"] = {"provisioner_name": "sandbox-kernel"}
+    path.write_text(json.dumps(spec), encoding="utf-8")
 
 
 def write_stock(folder: Path, python: str = sys.executable) -> KernelSpecManager:

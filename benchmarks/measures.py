@@ -89,16 +89,33 @@ def start_at_once(name: str, specs: KernelSpecManager) -> float:
     return start(name, specs, lingers=False)
 
 
-def start_forked(name: str, specs: KernelSpecManager) -> float:
+def start_forked(name: str, specs: KernelSpecManager, *, lingers: bool = True) -> float:
     """The same where the process that asks has a fork server, which comes some seconds after its first kernel."""
-    for _ in range(FORK_SERVER_TRIES if name == FORKED else 0):
+    for _ in range(0 if name == STOCK else FORK_SERVER_TRIES):
         kernel = Kernel(name, specs)
         forked = kernel.is_forked  # its provisioner forgets that with the process
         kernel.stop()
         if forked:
             break
         time.sleep(1)
-    return start(name, specs)
+    return start(name, specs, lingers=lingers)
+
+
+def start_forked_at_once(name: str, specs: KernelSpecManager) -> float:
+    return start_forked(name, specs, lingers=False)
+
+
+def call(name: str, specs: KernelSpecManager) -> float:
+    """From `Sandbox()` in a program that runs to its first result, beside a stock kernel's start, in seconds."""
+    if name == STOCK:
+        return start(name, specs)
+    from sandbox_kernel import Sandbox
+
+    begin = time.perf_counter()
+    with Sandbox(engine="docker") as sandbox:
+        if sandbox.run_code("1 + 1").text != "2":
+            raise BenchmarkError("no result of 1 + 1")
+        return time.perf_counter() - begin
 
 
 def trivial(kernel: Kernel) -> float:
@@ -208,6 +225,24 @@ MEASURES = (
         bar=Bar(kind="ratio at most", value=0.9),
     ),
     Measure(
+        name="start-forked-at-once",
+        what="the same, asked at once",
+        unit="s",
+        repetitions=10,
+        quick=3,
+        fresh=start_forked_at_once,
+        contestants=(STOCK, FORKED),
+    ),
+    Measure(
+        name="call",
+        what="Sandbox() to first result, Docker",
+        unit="s",
+        repetitions=10,
+        quick=3,
+        fresh=call,
+        bar=Bar(kind="ratio at most", value=0.65),
+    ),
+    Measure(
         name="trivial",
         what="cell 1 + 1",
         unit="ms",
@@ -296,6 +331,16 @@ MEASURES = (
         live=memory,
         counted=COUNTED,
         bar=Bar(kind="ratio at most", value=1.8),
+    ),
+    Measure(
+        name="memory-forked",
+        what="the same, by a fork server",
+        unit="MB",
+        repetitions=3,
+        quick=1,
+        live=memory,
+        contestants=(STOCK, FORKED),
+        bar=Bar(kind="ratio at most", value=1.25),
     ),
     Measure(
         name="cgroup",

@@ -21,27 +21,33 @@ HEAD = """\
 What a sandbox costs: the last run of each benchmark, with its command and its day. All ran on two processors. Values
 are medians, and numbers in brackets are ratios to the first column of the same run: compare within a table, and not
 between tables. `python -m benchmarks --report docs/figures.md` writes this page ([how it
-measures](../benchmarks/README.md)).
+measures](../benchmarks/README.md)). "Before" is the ratio of an earlier state, in turn with this one (`--before`).
 """
 
 
-def updated(figures: dict[str, Any], results: Iterable[Mapping[str, Any]], day: str) -> dict[str, Any]:
-    """Return the figures with the results of a run of `python -m benchmarks` that ended on `day` (YYYY-MM-DD)."""
+def updated(
+    figures: dict[str, Any], results: Iterable[Mapping[str, Any]], day: str, run: str = "measured"
+) -> dict[str, Any]:
+    """Return the figures with the results of a run of `python -m benchmarks` that ended on `day` (YYYY-MM-DD).
+
+    A `run` on busy processors is "busy".
+    """
     measured = {
         one["name"]: {
             "other": _rounded(one["medians"][one["against"]]),
             "sandbox": _rounded([*one["medians"].values()][-1]),
             "ratio": round(one["ratio"], 2),
         }
+        | ({"before": round(one["before"], 2)} if "before" in one else {})
         for one in results
         if one["ratio"] is not None
     }
-    return figures | {"day": day, "measured": figures["measured"] | measured} if measured else figures
+    return figures | {f"{run} on": day, run: figures[run] | measured} if measured else figures
 
 
-def write(path: Path, results: Iterable[Mapping[str, Any]], day: str) -> None:
+def write(path: Path, results: Iterable[Mapping[str, Any]], day: str, run: str = "measured") -> None:
     """Put the results of a run into `figures.json`, and write the page."""
-    figures = updated(read(), results, day)
+    figures = updated(read(), results, day, run)
     FIGURES.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     path.write_text(page(figures), encoding="utf-8")
 
@@ -54,21 +60,29 @@ def read() -> dict[str, Any]:
 
 def page(figures: Mapping[str, Any]) -> str:
     """Return docs/figures.md."""
-    kernel = {
-        "title": "A kernel beside a stock ipykernel, cold",
-        "command": "python -m benchmarks",
-        "day": figures["day"],
-        "columns": ["", "Beside", "Its median", "Sandbox", "Ratio", "Bar"],
-        "rows": [_row(item, figures["measured"][item.name]) for item in MEASURES if item.name in figures["measured"]],
-        "note": "A bar is what a figure should meet: [why some do not](../benchmarks/README.md).",
+    quiet = _kernels("A kernel beside a stock ipykernel, cold", "python -m benchmarks", figures, "measured")
+    busy = _kernels("The same on busy processors", "python -m benchmarks --busy", figures, "busy")
+    quiet["note"] = "A bar is what a figure should meet: [why some do not](../benchmarks/README.md)."
+    busy["note"] = "Each processor had a process of its own that did nothing else."
+    return "\n".join(line for table in (quiet, busy, *figures["tables"]) for line in _lines(table)).join((HEAD, "\n"))
+
+
+def _kernels(title: str, command: str, figures: Mapping[str, Any], run: str) -> dict[str, Any]:
+    measured = figures[run]
+    return {
+        "title": title,
+        "command": command,
+        "day": figures[f"{run} on"],
+        "columns": ["", "Beside", "Its median", "Sandbox", "Ratio", "Before", "Bar"],
+        "rows": [_row(item, measured[item.name]) for item in MEASURES if item.name in measured],
     }
-    return "\n".join(line for table in (kernel, *figures["tables"]) for line in _lines(table)).join((HEAD, "\n"))
 
 
 def _row(item: Measure, measured: Mapping[str, float]) -> list[str]:
     beside = item.bar.against if item.bar else item.contestants[0]
     values = [f"{measured[name]:.3g} {item.unit}" for name in ("other", "sandbox")]
-    return [item.what, beside, *values, f"{measured['ratio']:.2f}", str(item.bar or "")]
+    before = f"{measured['before']:.2f}" if "before" in measured else ""
+    return [item.what, beside, *values, f"{measured['ratio']:.2f}", before, str(item.bar or "")]
 
 
 def _lines(table: Mapping[str, Any]) -> Iterator[str]:

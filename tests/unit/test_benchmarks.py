@@ -42,17 +42,20 @@ def test_a_run_replaces_its_own_figures_and_no_other() -> None:
     before = report.read()
     result = {"name": "start", "against": STOCK, "medians": {STOCK: 0.50123, "sandbox": 0.612}, "ratio": 1.22099}
     after = report.updated(before, [result, result | {"name": "cgroup", "ratio": None}], "2030-01-02")
-    assert "| start to first result | stock | 0.501 s | 0.612 s | 1.22 | ≤ 1.35x |" in report.page(after)
-    assert after["day"] == "2030-01-02"
+    assert "| start to first result | stock | 0.501 s | 0.612 s | 1.22 |  | ≤ 1.35x |" in report.page(after)
+    assert after["measured on"] == "2030-01-02"
     assert after["measured"] | {"start": {}} == before["measured"] | {"start": {}}
     assert report.updated(before, [], "2030-01-02") == before
+    busy = report.updated(before, [result | {"before": 1.345}], "2030-01-02", "busy")
+    assert "| start to first result | stock | 0.501 s | 0.612 s | 1.22 | 1.34 | ≤ 1.35x |" in report.page(busy)
+    assert busy["measured"] == before["measured"]
 
 
 def test_a_figure_of_a_start_stands_on_the_page_of_figures_alone() -> None:
     """Else one page says what another has not said for long."""
-    starts = [*report.page(report.read()).split("\n## ")[1:4]]
+    starts = [*report.page(report.read()).split("\n## ")[1:5]]
     figures = set(re.findall(r"\b\d+\.\d\d s\b", " ".join(starts)))
-    assert {"0.57 s", "1.27 s"} <= figures
+    assert len(figures) > 3
     pages = [path for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if path.name != "figures.md"]
     rules = "docs/monitor.md"  # how soon its rules are met
     found = {(path.name, one) for path in pages for one in figures if f" {one}" in path.read_text(encoding="utf-8")}
