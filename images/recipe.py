@@ -236,10 +236,7 @@ def warm_up() -> None:
         parents=True, exist_ok=True
     )
     (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
-    environment = {**os.environ, "HOME": str(HOME)}
-    # The first plot would search all fonts, and the first completion parse the types of Python's own modules.
-    for code in ("import matplotlib.font_manager", "import jedi; jedi.Interpreter('impor', [{}]).complete()"):
-        subprocess.run([sys.executable, "-c", code], check=False, env=environment, stderr=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-I", HERE / "warm.py"], check=True, env={**os.environ, "HOME": str(HOME)})
     for path in HOME.rglob("*"):  # another user copies these
         path.chmod(0o755 if path.is_dir() else 0o644)
 

@@ -37,6 +37,7 @@ from .image_kinds import DEBIAN_SUITE, KERNEL_FILES, KINDS, KindStages, bootstra
 
 ROOT_IMAGE = f"debian:{DEBIAN_SUITE}-slim"
 RECIPE_FILES = (
+    "warm.py",
     *("recipe.py", "plots.py", "measures.py", "pip.conf"),
     *("unpack.js", "plotly_failures.js", "plotly_without_outlines.js"),
     *(f"kernels/{name}" for name in KERNEL_FILES),

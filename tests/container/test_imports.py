@@ -54,3 +54,29 @@ def test_as_in_any_kernel(code: str, said: str) -> None:
         execution = sandbox.run_code(code)
     assert execution.error is None
     assert "".join(execution.logs.stdout).strip() == said
+
+
+FROM_ONE_FILE = """
+import comm, inspect, sys
+from ipykernel import kernelapp
+loaders = [type(getattr(module, "__loader__", None)).__name__ for module in list(sys.modules.values())]
+print(loaders.count("PreparedLoader") > 300, "PreparedBytecode" in [type(each).__name__ for each in sys.meta_path])
+print(comm.__version__, "def " in inspect.getsource(kernelapp), __import__("importlib").reload(comm).__version__)
+"""
+OF_THE_USER = """
+import comm, shutil, site
+from pathlib import Path
+own = shutil.copytree(Path(comm.__file__).parent, Path(site.getusersitepackages(), "comm"))
+with Path(own, "__init__.py").open("a") as file:
+    file.write("__version__ = 'the user s'")
+"""
+
+
+def test_a_kernel_s_start_finds_its_modules_in_one_file_and_the_user_s_before_them() -> None:
+    with Sandbox(image="sandbox-kernel:data") as sandbox:
+        found = "".join(sandbox.run_code(FROM_ONE_FILE).logs.stdout).split()
+        assert found == ["True", "False", found[2], "True", found[2]]
+        assert sandbox.run_code(OF_THE_USER).error is None
+        sandbox.restart()
+        lines = "".join(sandbox.run_code(FROM_ONE_FILE).logs.stdout).splitlines()
+        assert lines == ["False False", "the user s True the user s"]

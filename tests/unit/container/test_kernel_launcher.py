@@ -1,14 +1,22 @@
-"""How a kernel begins: none of its threads uses a socket while another one does."""
+"""How a kernel begins: what it imports, and that none of its threads uses a socket while another one does."""
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
+import site
+import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ipykernel.control import ControlThread
 
+from sandbox_kernel.container import kernel_launcher
 from sandbox_kernel.container.kernel_launcher import register_alone
 
 SECONDS = 20
@@ -73,3 +81,76 @@ def test_a_kernel_without_such_threads_starts() -> None:
     register_alone(kernel)
     kernel.start()
     assert started.is_set()
+
+
+BYTECODE = compile("value = 'prepared'", "module.py", "exec")
+
+
+@pytest.fixture
+def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Write a file of bytecode with one module, which has a source; return that."""
+    monkeypatch.setattr(kernel_launcher, "BYTECODE", str(tmp_path / "bytecode"))
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(tmp_path / "users"))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+
+    def prepare(**changed: Any) -> Path:
+        source = tmp_path / "a_module_of_a_start.py"
+        source.write_text("value = 'of its source'", encoding="utf-8")
+        status, content = source.stat(), marshal.dumps(BYTECODE)
+        stamp = struct.pack("<II", int(status.st_mtime), status.st_size)
+        said = {"python": importlib.util.MAGIC_NUMBER, "paths": [*sys.path], "stamp": stamp} | changed
+        modules = {source.stem: (str(source), False, said["stamp"], 0, len(content))}
+        head = marshal.dumps((said["python"], said["paths"], modules))
+        (tmp_path / "bytecode").write_bytes(len(head).to_bytes(8, "little") + head + content)
+        return source
+
+    yield prepare
+    sys.modules.pop("a_module_of_a_start", None)
+
+
+def value() -> str:
+    return str(importlib.import_module("a_module_of_a_start").value)
+
+
+def test_a_module_is_found_in_the_one_file(prepare: Callable[..., Path]) -> None:
+    prepare()
+    prepared = kernel_launcher.PreparedBytecode()
+    assert value() == "prepared"
+    loader: Any = sys.modules["a_module_of_a_start"].__loader__
+    assert loader.get_code("a_module_of_a_start") == BYTECODE
+    prepared.close()
+    assert loader.get_code("a_module_of_a_start") != BYTECODE, "which is asked for by debuggers"
+
+
+def test_what_is_older_than_its_source_does_not_count(prepare: Callable[..., Path]) -> None:
+    prepare(stamp=struct.pack("<II", 1, 2))
+    prepared = kernel_launcher.PreparedBytecode()
+    assert value() == "of its source"
+    prepared.close()
+
+
+@pytest.mark.parametrize("changed", [{"python": b"1234"}, {"paths": ["/elsewhere"]}, {"python": 1}])
+def test_what_another_python_or_another_path_has_is_not_used(
+    prepare: Callable[..., Path], changed: dict[str, Any]
+) -> None:
+    prepare(**changed)
+    prepared = kernel_launcher.PreparedBytecode()
+    with pytest.raises(ModuleNotFoundError):
+        value()
+    prepared.close()
+
+
+def test_packages_of_the_user_come_first(prepare: Callable[..., Path]) -> None:
+    source = prepare()
+    (source.parent / "users" / "package").mkdir(parents=True)
+    prepared = kernel_launcher.PreparedBytecode()
+    with pytest.raises(ModuleNotFoundError):
+        value()
+    prepared.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 8, (4).to_bytes(8, "little") + b"\x80\x02}."])
+def test_a_file_of_something_else_hurts_nothing(tmp_path: Path, monkeypatch: Any, content: bytes) -> None:
+    monkeypatch.setattr(kernel_launcher, "BYTECODE", str(tmp_path / "bytecode"))
+    (tmp_path / "bytecode").write_bytes(content)
+    kernel_launcher.PreparedBytecode().close()
