@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import stat
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,9 +21,10 @@ CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 def open_ports(connection: Mapping[str, Any]) -> dict[str, int]:
     """Return copies of this process's sockets that listen on the ports of a connection file, by channel.
 
-    None for a connection by files, which end with the process that made them.
+    None for a connection by files, which end with the process that made them; and none on macOS, which does not say
+    of a socket whether it listens.
     """
-    if connection.get("transport", "tcp") != "tcp":
+    if sys.platform != "linux" or connection.get("transport", "tcp") != "tcp":
         return {}
     ports = {int(connection[f"{channel}_port"]): channel for channel in CHANNELS}
     found: dict[str, int] = {}
