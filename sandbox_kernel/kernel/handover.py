@@ -100,7 +100,7 @@ async def leave(
             files = {PIPE: given.fd, **given.beside, **ports}
             state = json.dumps({**known, "listeners": listeners, "engine": engine}).encode()
             arguments = (str(listener.fileno()), path, *(f"{name}={fd}" for name, fd in files.items()))
-            with _unnamed() as memory:
+            with _unnamed(private=any(plugins.values())) as memory:
                 memory.write(state)
                 kept = (listener.fileno(), *files.values())
                 process = start_helper(pipe_holder.__file__, *arguments, stdin=memory.fileno(), files=kept)
@@ -110,10 +110,12 @@ async def leave(
     return process.pid
 
 
-def _unnamed() -> IO[bytes]:
-    """Return a file without a name: in memory, and where that is not to be had in the user's own temporary folder."""
+def _unnamed(*, private: bool) -> IO[bytes]:
+    """Return a file without a name: in memory, and on macOS on a disk. Raises `OSError` for `private` words there."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("state"), "wb", buffering=0)
+    if private:
+        raise OSError("here no file can be in memory alone, and keys of a session are written to no disk")
     import tempfile
 
     return tempfile.TemporaryFile(buffering=0)

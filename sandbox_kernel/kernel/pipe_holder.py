@@ -198,13 +198,14 @@ def _same_user(peer: socket.socket) -> bool:
 def set_limits() -> None:
     """Have this process write no core, for the state may hold a key, and have as many open files as it may.
 
-    The system compares its limit with the descriptors on their way of all processes of the user: a cell may have some.
+    Linux compares its limit with the descriptors on their way of all processes of the user: a cell may have some.
     """
     import resource  # the kernel process, which imports this module, has no use for it
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if sys.platform == "linux":
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def main(argv: list[str]) -> int:

@@ -56,24 +56,25 @@ def test_control_a_plain_use_of_what_linux_alone_has_fails(
     subprocess.run([sys.executable, *switches, "-c", code], check=True, capture_output=True)
 
 
-def test_control_there_is_no_proc_and_a_socket_does_not_tell_what_it_is(darwin: Darwin) -> None:
+def test_control_there_is_no_proc_and_what_acts_otherwise_does(darwin: Darwin) -> None:
     code = """
-import os, socket
+import os, resource, socket
 print([os.path.exists(path) for path in ("/proc", "/sys", "/dev/shm", "/etc", "/dev/null", "/dev/fd")])
 def tried(what):
     try:
         what()
-    except OSError:
+    except (OSError, ValueError):
         return "refused"
 ours, its = socket.socketpair()
 print(tried(lambda: socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)))
 print(tried(lambda: os.fchmod(ours.fileno(), 0o600)))
 print(tried(lambda: ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)))
+print(tried(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (10_241, resource.RLIM_INFINITY))))
 print(tried(lambda: ours.bind("x" * 104)), tried(lambda: ours.bind(chr(0) + "abstract")))
 """
     assert done(darwin.python(code)).splitlines() == [
         str([False, False, False, True, True, True]),
-        *("refused", "refused", "refused", "refused refused"),
+        *("refused", "refused", "refused", "refused", "refused refused"),
     ]
 
 
@@ -107,7 +108,7 @@ with Sandbox(image=sys.argv[1], uploads="in", downloads="out", cell_timeout=2) a
 STARTED = """
 import sys
 from jupyter_client.manager import KernelManager
-manager = KernelManager(kernel_name="sandbox-python", transport=sys.argv[1])
+manager = KernelManager(kernel_name=sys.argv[1], transport=sys.argv[2])
 manager.start_kernel()
 client = manager.blocking_client()
 client.start_channels()
@@ -124,17 +125,29 @@ def kernelspec(darwin: Darwin, image: str) -> None:
     done(darwin.run(COMMAND, "install", "--user", "--image", image))
 
 
-@pytest.mark.usefixtures("kernelspec")
-def test_a_kernel_of_a_front_end_keeps_its_files_when_it_is_restarted(darwin: Darwin) -> None:
-    code = """
+RESTARTED = """
 run("open('kept.txt', 'w').write('kept')")
 manager.restart_kernel()
 client.wait_for_ready(timeout=60)
-print(run("print(open('kept.txt').read())"), run("import os; print(os.listdir())"))
+print(run("import os; print(os.listdir())"))
 client.stop_channels()
 manager.shutdown_kernel()
 """
-    assert done(darwin.python(STARTED + code, "tcp")) == "kept ['kept.txt']\n"
+
+
+@pytest.mark.usefixtures("kernelspec")
+def test_a_kernel_of_a_front_end_keeps_its_files_when_it_is_restarted(darwin: Darwin) -> None:
+    assert done(darwin.python(STARTED + RESTARTED, "sandbox-python", "tcp")) == "['kept.txt']\n"
+
+
+def test_a_key_of_a_session_is_written_to_no_disk_for_that(darwin: Darwin, image: str) -> None:
+    """No file is in memory alone on macOS: a sandbox with secrets ends with its kernel process."""
+    pytest.importorskip("sandbox_kernel.plugins.network.plugin")
+    (darwin.home / "token").write_text("0123456789abcdef")
+    (darwin.home / "token").chmod(0o600)
+    secret = ["--secret", f"TOKEN=file:{darwin.home}/token@example.org", "--network", "example.org"]
+    done(darwin.run(COMMAND, "install", "--user", "--name", "with-secret", "--image", image, *secret))
+    assert done(darwin.python(STARTED + RESTARTED, "with-secret", "tcp")) == "[]\n"
 
 
 @pytest.mark.usefixtures("kernelspec")
@@ -168,7 +181,7 @@ print(run("print(1 + 1)"))
 client.stop_channels()
 manager.shutdown_kernel()
 """
-    found = darwin.python(STARTED + code, transport)
+    found = darwin.python(STARTED + code, "sandbox-python", transport)
     assert done(found).split() == ["open", "closed", "2"]
     assert "sandbox-kernel: refused a connection of another user" in found.stderr
 

@@ -23,6 +23,8 @@ def changed(module):
     module.__dict__.update(ADDED.get(module.__name__, {}))
     if module.__name__ == "socket":
         change_sockets(module)
+    if module.__name__ == "resource":
+        change_limits(module)
 
 
 def change_sockets(module):
@@ -65,6 +67,24 @@ def change_sockets(module):
     module.socket = module.SocketType = Socket
 
 
+def change_limits(module, most=10_240):
+    """Have as many open files as there, without a limit that could be named as the highest."""
+    getrlimit, setrlimit = module.getrlimit, module.setrlimit
+
+    def get(which):
+        soft, hard = getrlimit(which)
+        return (soft, module.RLIM_INFINITY) if which == module.RLIMIT_NOFILE else (soft, hard)
+
+    def set_(which, limits):
+        if which == module.RLIMIT_NOFILE:
+            if limits[0] > most or limits[0] < 0:
+                raise ValueError("current limit exceeds maximum limit")
+            limits = limits[0], getrlimit(which)[1]
+        setrlimit(which, limits)
+
+    module.getrlimit, module.setrlimit = get, set_
+
+
 def fchmod(fd, mode, _fchmod=posix.fchmod):
     """Change the mode of a file: macOS does not of a socket."""
     if posix.fstat(fd).st_mode & 0o170000 == 0o140000:
@@ -82,7 +102,7 @@ class Finder:
     """Finds what others find, and changes it once it is loaded."""
 
     def find_spec(self, name, path=None, target=None):
-        if name not in GONE and name not in {*ADDED, "socket"}:
+        if name not in {*GONE, *ADDED, "socket", "resource"}:
             return None
         specs = (one.find_spec(name, path, target) for one in sys.meta_path if one is not self)
         spec = next((one for one in specs if one is not None), None)
