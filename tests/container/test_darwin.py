@@ -150,6 +150,32 @@ def test_a_key_of_a_session_is_written_to_no_disk_for_that(darwin: Darwin, image
     assert done(darwin.python(STARTED + RESTARTED, "with-secret", "tcp")) == "[]\n"
 
 
+PROVISIONED = """
+import json, pathlib, sys, threading
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+folder = pathlib.Path("specs/any")
+folder.mkdir(parents=True)
+ours = {"provisioner_name": "sandbox-kernel", "config": {"image": sys.argv[1]}}
+spec = {"argv": ["python3"], "display_name": "any", "language": "python", "metadata": {"kernel_provisioner": ours}}
+(folder / "kernel.json").write_text(json.dumps(spec))
+specs = KernelSpecManager(kernel_dirs=["specs"], ensure_native_kernel=False)
+manager = KernelManager(kernel_name="any", kernel_spec_manager=specs)
+manager.start_kernel()
+print(type(manager.provisioner).__name__, any(isinstance(one, threading.Timer) for one in threading.enumerate()))
+manager.shutdown_kernel(now=True)
+"""
+
+
+def test_no_fork_server_is_begun_for_a_provisioned_kernel(darwin: Darwin, image: str, tmp_path: Path) -> None:
+    """What begins one is a timer. The control is the same program on this machine as it is."""
+    pytest.importorskip("sandbox_kernel.plugins.provisioner.plugin")
+    assert done(darwin.python(PROVISIONED, image)) == "SandboxProvisioner False\n"
+    command = [sys.executable, "-c", PROVISIONED, image]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done(found) == "SandboxProvisioner True\n"
+
+
 @pytest.mark.usefixtures("kernelspec")
 @pytest.mark.parametrize("transport", ["tcp", "ipc"])
 def test_another_user_may_not_connect_to_a_kernel(darwin: Darwin, transport: str) -> None:

@@ -129,7 +129,7 @@ class Loader:
 if GONE:
     sys.platform = "darwin"
     sys.modules["_scproxy"] = type(sys)("_scproxy")
-    vars(sys.modules["_scproxy"]).update(_get_proxy_settings=dict, _get_proxies=dict)
+    vars(sys.modules["_scproxy"]).update(_get_proxy_settings=lambda: {"exclude_simple": False}, _get_proxies=dict)
     posix.environ.setdefault(b"_PYTHON_SYSCONFIGDATA_NAME", LINUX_CONFIG.encode())
     posix.fchmod, posix.uname = fchmod, uname
     for known in [*sys.modules.values()]:
