@@ -73,11 +73,12 @@ def start_ticks(pid: int) -> int | None:
     """
     if sys.platform != "linux":
         words = told("ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)).split()
+        if words and words[0][0] == "Z":
+            return 0
         if len(words) != 6 or words[2] not in MONTHS:
             return None if _exists(pid) else 0
-        state, _, month, day, clock, year = words
-        date = f"{year}{MONTHS.index(month) + 1:02}{int(day):02}{clock.replace(':', '')}"
-        return 0 if state[0] == "Z" else int(date)
+        _, _, month, day, clock, year = words
+        return int(f"{year}{MONTHS.index(month) + 1:02}{int(day):02}{clock.replace(':', '')}")
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
