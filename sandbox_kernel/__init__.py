@@ -6,7 +6,11 @@ the package is free of side effects and imports nothing else, because the kernel
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.platform == "win32":
+    raise ImportError("sandbox_kernel runs on Linux and macOS: on Windows, install it and your front end within WSL2")
 
 if TYPE_CHECKING:
     from .core.errors import AbilityMissing as AbilityMissing

@@ -11,6 +11,7 @@ import errno
 import os
 import resource
 import socket
+import sys
 from collections.abc import Sequence
 
 
@@ -52,7 +53,7 @@ def is_locked(path: str | os.PathLike[str], folder: int | None = None) -> bool:
     return False
 
 
-MAX_FILES = 1 << 16
+MAX_FILES = 1 << 16 if sys.platform == "linux" else 10_240  # more is an error on macOS, whose limit says "infinite"
 
 
 def room_for_files() -> None:

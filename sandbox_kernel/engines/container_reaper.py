@@ -267,6 +267,8 @@ def kill_processes(container: str) -> None:
     """
     if len(container) < IDENTITY_LENGTH:
         return  # a name, or a part of an identity, might stand in another's path
+    if sys.platform != "linux":
+        return  # they are another machine's, in which the engine is
     for name in os.listdir("/proc"):  # noqa: PTH208 (pathlib is slow to import)
         if name.isdigit():
             try:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 ROW_BYTES = 4096
+ELSEWHERE = "the cgroups of sandboxes are another machine's"
 
 
 class CgroupPlace(NamedTuple):
@@ -95,11 +97,14 @@ def refused_processes(place: CgroupPlace) -> int:
 class _Counted:
     """Memory in version 1: a counter gets one when memory runs out, and one when the cgroup is removed."""
 
+    fd: int
     over = False
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._of_the_end = 0
+        if sys.platform != "linux":
+            raise OSError(ELSEWHERE)
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             control = os.open(f"{folder}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
@@ -113,7 +118,7 @@ class _Counted:
 
     def met(self) -> bool:
         try:
-            count = os.eventfd_read(self.fd)
+            count = int.from_bytes(os.read(self.fd, 8), sys.byteorder)
         except BlockingIOError:
             return False
         if Path(self._folder).is_dir():
@@ -128,14 +133,18 @@ class _Counted:
 class _Written:
     """A file of counts, which has to be looked at again whenever the kernel says that it changed."""
 
+    fd: int
     over = False
+    _epoll: Any
 
     def __init__(self, path: str, name: str) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            self._name, self._known = name, _count(self._file, name)
+            if sys.platform != "linux":
+                raise OSError(ELSEWHERE)
             self._epoll = select.epoll()
             self._epoll.register(self._file, select.EPOLLPRI)
-            self._name, self._known = name, _count(self._file, name)
         except BaseException:
             os.close(self._file)
             raise
@@ -154,12 +163,15 @@ class _Written:
 class _AtTheEnd:
     """A file of counts that not every kernel tells of: looked at once, between a process's end and its cgroup's."""
 
+    fd: int
     over = True
 
     def __init__(self, path: str, name: str, pid: int) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._name = name
         try:
+            if sys.platform != "linux":
+                raise OSError(ELSEWHERE)
             self.fd = os.pidfd_open(pid)
         except BaseException:
             os.close(self._file)

@@ -238,9 +238,10 @@ class HostTarget:
         try:
             self._way.open(self._root, self._path.parts[:-1], make=True)
             self._replaced()
+            unnamed = os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_TMPFILE", 0)
             try:
-                self._fd = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o644, dir_fd=self._way.end)
-            except (OSError, AttributeError):  # not on this file system; not on macOS
+                self._fd = os.open(".", unnamed, 0o644, dir_fd=self._way.end)
+            except OSError:  # not on this file system; not on macOS, where this would open the folder for writing
                 self._fd = os.open(self._partial, _NEW, 0o644, dir_fd=self._way.end)
                 self._named = True
         except OSError as error:

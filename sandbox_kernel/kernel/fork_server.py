@@ -92,6 +92,8 @@ class ForkServer:
 
     def _report(self) -> None:
         """Tell the parent which kernels have ended, and keep their numbers for as long as it may use them."""
+        if sys.platform != "linux":
+            return  # there is no fork server, see plugins/provisioner/provisioner.py
         for pid in [*self._running]:
             if (ended := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
                 continue

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ..core.helper_processes import start_helper
 from ..engines.select import AUTO, make_engine, of_session
@@ -100,7 +100,7 @@ async def leave(
             files = {PIPE: given.fd, **given.beside, **ports}
             state = json.dumps({**known, "listeners": listeners, "engine": engine}).encode()
             arguments = (str(listener.fileno()), path, *(f"{name}={fd}" for name, fd in files.items()))
-            with os.fdopen(os.memfd_create("state", os.MFD_CLOEXEC), "wb", buffering=0) as memory:
+            with _unnamed(private=any(plugins.values())) as memory:
                 memory.write(state)
                 kept = (listener.fileno(), *files.values())
                 process = start_helper(pipe_holder.__file__, *arguments, stdin=memory.fileno(), files=kept)
@@ -108,6 +108,17 @@ async def leave(
         finally:
             given.close()
     return process.pid
+
+
+def _unnamed(*, private: bool) -> IO[bytes]:
+    """Return a file without a name: in memory, and on macOS on a disk. Raises `OSError` for `private` words there."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("state"), "wb", buffering=0)
+    if private:
+        raise OSError("here no file can be in memory alone, and keys of a session are written to no disk")
+    import tempfile
+
+    return tempfile.TemporaryFile(buffering=0)
 
 
 def _digest(settings: Settings) -> str:

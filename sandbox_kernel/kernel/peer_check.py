@@ -2,6 +2,9 @@
 
 A port of this machine is open to each of its users, and what ZMQ reads before a signature can be checked has no bound
 of its own: a message of endless parts, subscriptions without number. So a connection is judged before its first frame.
+
+macOS has no table of connections with their users. `lsof`, a part of the system, lists the connections of processes
+that this user may look at, which are this user's own. So a connection in that list may stay, and any other is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import contextlib
 import os
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
@@ -18,10 +22,14 @@ from typing import Any
 
 import zmq
 
+from ..engines.owner_process import told
+from .pipe_holder import peer_uid
+
 ZAP_ADDRESS = "inproc://zeromq.zap.01"
 """Where libzmq asks whether a connection may be: https://rfc.zeromq.org/spec/27/."""
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 NO_DESCRIPTOR = "a connection for which no file descriptor is left"
+CLOSED = f"a connection that was closed at once{'' if sys.platform == 'linux' else ', or is of another user'}"
 RESERVE_MS = 50
 """From one try to the next to have a descriptor in reserve again."""
 
@@ -124,13 +132,12 @@ class PeerCheck:
 
 def why_not(peer: socket.socket) -> str | None:
     """Return why the other end of an accepted connection may not stay, None if it may."""
-    if peer.family == socket.AF_UNIX:
-        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-        return _of(uid)
     try:
+        if peer.family == socket.AF_UNIX:
+            return _of(peer_uid(peer))
         here, there = peer.getsockname()[:2], peer.getpeername()[:2]
     except OSError:
-        return "a connection that was closed at once"
+        return CLOSED
     try:
         uid = owner(there, here)
     except OSError as error:
@@ -138,7 +145,7 @@ def why_not(peer: socket.socket) -> str | None:
     if uid is None:
         local = ip_address(here[0]).is_loopback or here[0] == there[0]
         # Whoever is on another machine has the key or has not; see `transport_encryption` in docs/isolation.md.
-        return "a connection that was closed at once" if local else None
+        return CLOSED if local else None
     return _of(uid)
 
 
@@ -148,6 +155,8 @@ def _of(uid: int) -> str | None:
 
 def owner(end: tuple[str, int], other: tuple[str, int]) -> int | None:
     """Return the user who holds `end` of a TCP connection on this machine, None if nobody does. Raises `OSError`."""
+    if sys.platform != "linux":
+        return _owner_by_lsof(end, other)
     wanted = [(_hex(*end, wide=wide), _hex(*other, wide=wide)) for wide in (False, True)]
     for table, pair in zip(TABLES, wanted, strict=True):
         if None in pair:
@@ -164,6 +173,17 @@ def owner(end: tuple[str, int], other: tuple[str, int]) -> int | None:
                 # Without an inode it is what remains of one that its owner has closed.
                 if (fields[1], fields[2]) == pair and fields[9] != "0":
                     return int(fields[7])
+    return None
+
+
+def _owner_by_lsof(*ends: tuple[str, int]) -> int | None:
+    """Return the user who holds the first end of a connection, None if this user may not know."""
+    line = "n" + "->".join(f"[{address}]:{port}" if ":" in address else f"{address}:{port}" for address, port in ends)
+    uid = None
+    for said in told("lsof", "-nP", "-w", f"-iTCP:{ends[0][1]}", "-Fun").splitlines():  # a user, then the files
+        uid = int(said[1:]) if said[:1] == "u" else uid
+        if said == line:
+            return uid
     return None
 
 

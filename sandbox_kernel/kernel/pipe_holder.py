@@ -68,9 +68,10 @@ def _own_folders(meeting: MeetingPlace) -> Iterator[tuple[str, int]]:
             os.close(fd)
 
 
-def _beneath(folder: int, name: str) -> str:
-    # An address holds 107 bytes, which the path of a folder alone can have.
-    return f"/proc/self/fd/{folder}/{name}"
+def _beneath(path: str, folder: int, name: str) -> str:
+    # An address holds 107 bytes, which the path of a folder alone can have. macOS has no other name for a folder, and
+    # 103 bytes: that a folder was swapped is seen by the user of the other end.
+    return f"/proc/self/fd/{folder}/{name}" if sys.platform == "linux" else f"{path}/{name}"
 
 
 def listen(meeting: MeetingPlace) -> tuple[socket.socket, str]:
@@ -80,11 +81,11 @@ def listen(meeting: MeetingPlace) -> tuple[socket.socket, str]:
     """
     problem = OSError("no folder of this user is closed to others")
     for path, folder in _own_folders(meeting):
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener = socket.socket(socket.AF_UNIX)
         try:
-            os.fchmod(listener.fileno(), 0o600)  # the mode of the file that bind makes
             _unlink(meeting.name, folder)
-            listener.bind(_beneath(folder, meeting.name))
+            listener.bind(_beneath(path, folder, meeting.name))
+            os.chmod(meeting.name, 0o600, dir_fd=folder)  # before anybody can connect
             listener.listen(1)
         except OSError as error:  # some file systems hold no sockets
             listener.close()
@@ -122,17 +123,19 @@ def keep(listener: socket.socket, state: int, files: Mapping[str, int], seconds:
             with contextlib.suppress(OSError):
                 if peer.recv(len(CLAIM) + 1) == CLAIM:
                     socket.send_fds(peer, [json.dumps([*files]).encode()], [state, *files.values()])
+                    with contextlib.suppress(OSError):
+                        peer.recv(1)  # until they are taken: macOS may lose what its sender closes before
                     return True
     return False
 
 
 def collect(meeting: MeetingPlace) -> tuple[dict[str, int], dict[str, Any]] | None:
     """Return the descriptors by name and the state that were left at the meeting place, None if there is nothing."""
-    for _, folder in _own_folders(meeting):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+    for path, folder in _own_folders(meeting):
+        with socket.socket(socket.AF_UNIX) as peer:
             peer.settimeout(MEET_SECONDS)
             try:
-                peer.connect(_beneath(folder, meeting.name))
+                peer.connect(_beneath(path, folder, meeting.name))
             except OSError as error:
                 if isinstance(error, ConnectionRefusedError):  # a pipe holder was killed and left its file
                     _unlink(meeting.name, folder)
@@ -144,7 +147,7 @@ def collect(meeting: MeetingPlace) -> tuple[dict[str, int], dict[str, Any]] | No
 
 def left(meeting: MeetingPlace) -> bool:
     """Return whether something may have been left at the meeting place."""
-    return any(os.path.lexists(_beneath(folder, meeting.name)) for _, folder in _own_folders(meeting))
+    return any(os.path.lexists(_beneath(path, folder, meeting.name)) for path, folder in _own_folders(meeting))
 
 
 def _unlink(name: str, folder: int) -> None:
@@ -156,7 +159,9 @@ def _received(peer: socket.socket) -> tuple[dict[str, int], dict[str, Any]] | No
     fds: list[int] = []
     try:
         peer.send(CLAIM)
-        data, fds, _, _ = socket.recv_fds(peer, MAX_BYTES, MAX_FILES, socket.MSG_CMSG_CLOEXEC)
+        data, fds, _, _ = socket.recv_fds(peer, MAX_BYTES, MAX_FILES, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+        for fd in fds:
+            os.set_inheritable(fd, False)
         names, state = json.loads(data), _read(fds[0])
         if not isinstance(state, dict) or len({*names}) != len(names):
             raise ValueError("that is no state")
@@ -176,22 +181,31 @@ def _read(fd: int) -> Any:
     return json.loads(os.pread(fd, status.st_size, 0))
 
 
+def peer_uid(peer: socket.socket) -> int:
+    """Return the user of the process at the other end of a socket with a path. Raises `OSError`."""
+    if sys.platform == "linux":
+        return int(struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+    version, uid = struct.unpack_from("=2I", peer.getsockopt(0, socket.LOCAL_PEERCRED, 76))  # SOL_LOCAL, struct xucred
+    if version != 0:
+        raise OSError(f"credentials of an unknown form, {version}")
+    return int(uid)
+
+
 def _same_user(peer: socket.socket) -> bool:
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, _ = struct.unpack("3i", credentials)
-    return bool(uid == os.geteuid())
+    return peer_uid(peer) == os.geteuid()
 
 
 def set_limits() -> None:
     """Have this process write no core, for the state may hold a key, and have as many open files as it may.
 
-    The system compares its limit with the descriptors on their way of all processes of the user: a cell may have some.
+    Linux compares its limit with the descriptors on their way of all processes of the user: a cell may have some.
     """
     import resource  # the kernel process, which imports this module, has no use for it
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if sys.platform == "linux":
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def main(argv: list[str]) -> int:

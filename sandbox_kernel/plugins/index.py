@@ -8,6 +8,7 @@ never for the start of a kernel that names none.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -90,6 +91,8 @@ REQUIRES: dict[str, tuple[str, ...]] = {
     "shared": ("broker",),
 }
 """Those that import others, each with these."""
+LINUX = ("broker", "bubblewrap", "data", "qemu")
+"""Those that need Linux on this machine itself; Docker, elsewhere, has a machine with Linux of its own."""
 SNAPSHOTS = "qemu"
 """The one that writes sandboxes down."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
@@ -97,7 +100,14 @@ ENTRY_POINTS = "sandbox_kernel.plugins"
 
 def is_here(name: str) -> bool:
     """Return whether one of our plugins is a part of this installation, with those that it needs."""
-    return all(Path(__file__).with_name(one).joinpath("plugin.py").is_file() for one in (name, *REQUIRES.get(name, ())))
+    needed = (name, *REQUIRES.get(name, ()))
+    if _needs_linux(needed):
+        return False
+    return all(Path(__file__).with_name(one).joinpath("plugin.py").is_file() for one in needed)
+
+
+def _needs_linux(names: Sequence[str]) -> bool:
+    return sys.platform != "linux" and any(name in LINUX for name in names)
 
 
 def plugins() -> Iterator[Plugin]:
@@ -205,7 +215,8 @@ def plugin(name: str, setting: str | None = None) -> Plugin:
     """Return one of our plugins. Raises `ConfigurationError` if it is not here."""
     if is_here(name):
         return _ours(name)
-    words = f"the plugin {name} is not a part of this installation"
+    needs = _needs_linux((name, *REQUIRES.get(name, ())))
+    words = f"the plugin {name} {'needs a machine with Linux' if needs else 'is not a part of this installation'}"
     raise ConfigurationError(UsageCode.PLUGIN_MISSING, words, value=name, setting=setting)
 
 

@@ -231,7 +231,10 @@ def _users(info: EngineInfo) -> list[DoctorCheck]:
 
 
 def _host_has_swap() -> bool:
-    return len(Path("/proc/swaps").read_text().splitlines()) > 1
+    try:
+        return len(Path("/proc/swaps").read_text().splitlines()) > 1
+    except FileNotFoundError:
+        return True  # the engine's machine is another one, which may have some
 
 
 def _runtime(info: EngineInfo, wanted: str | None) -> DoctorCheck:

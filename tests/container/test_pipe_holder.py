@@ -145,7 +145,7 @@ BECOME_NOBODY = (
     f"import contextlib, os, socket, sys, time\nos.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
 )
 CONNECT = """
-peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer = socket.socket(socket.AF_UNIX)
 peer.connect(sys.argv[1])
 peer.settimeout(5)
 print(socket.recv_fds(peer, 4, 1)[:2])
@@ -153,7 +153,7 @@ print(socket.recv_fds(peer, 4, 1)[:2])
 
 CONNECT_FOR_EVER = """
 while True:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+    with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(sys.argv[1])
         peer.settimeout(5)
         try:
@@ -255,7 +255,7 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
 def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.MeetingPlace) -> None:
     """The one who keeps must be the same user: a stranger whose socket got there could hand in a container."""
     code = (
-        "listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "listener = socket.socket(socket.AF_UNIX)\n"
         "listener.bind(sys.argv[1])\n"
         "listener.listen()\n"
         "print('listening', flush=True)\n"
@@ -271,7 +271,7 @@ def test_what_another_user_offers_is_not_taken(open_place: pipe_holder.MeetingPl
             assert stranger.stdout is not None
             assert stranger.stdout.readline() == b"listening\n"
             offered.rename(path_of(open_place))  # as only this user can
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+            with socket.socket(socket.AF_UNIX) as peer:
                 peer.connect(path_of(open_place))  # the control: it is there, and listens
             assert pipe_holder.collect(open_place) is None
             pipe_holder.listen(open_place)[0].close()  # and it is no hindrance
@@ -403,7 +403,7 @@ def test_a_state_that_is_too_long_is_none(
 
 def test_who_connects_and_claims_nothing_takes_nothing(keep: Keep, place: pipe_holder.MeetingPlace) -> None:
     given = keep(place)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+    with socket.socket(socket.AF_UNIX) as peer:
         with contextlib.chdir(place.folders[0]):  # an address of a socket holds 107 bytes
             peer.connect(place.name)
         peer.send(b'{"op": "status"}')

@@ -320,6 +320,16 @@ def test_a_machine_that_lacks_something_is_told_what(way: str) -> None:
     assert "Sandbag" in done.stderr.strip().splitlines()[-1]
 
 
+@pytest.mark.parametrize("module", ["sandbox_kernel", "sandbox_kernel.cli", "sandbox_kernel.kernel.proxy"])
+def test_on_windows_the_import_names_wsl(module: str) -> None:
+    code = f"import sys; sys.platform = 'win32'; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: sandbox_kernel runs on Linux and macOS")
+    assert "WSL2" in last
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, cwd=ROOT)  # the control
+
+
 def test_the_start_of_a_kernel_imports_nothing_heavy() -> None:
     """Until the engine works on the container, only what asks it is imported: each of these costs 0.02 to 0.4 s."""
     found = modules_after(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,12 @@ def test_the_index_names_each_plugin_with_its_commands() -> None:
 @pytest.mark.parametrize("plugin", list(index.plugins()), ids=lambda plugin: plugin.name)
 def test_a_plugin_has_a_page(plugin: Plugin) -> None:
     assert (ROOT / plugin.page).is_file()
+
+
+def test_the_types_of_what_is_on_macos_too_are_checked_for_it() -> None:
+    [left_out] = re.findall(r"^LINUX_ALONE := '(.*)'$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    alone = {name for name in FOLDERS if {name, *index.REQUIRES.get(name, ())} & {*index.LINUX}}
+    assert {name for name in FOLDERS if re.search(left_out, f"sandbox_kernel/plugins/{name}/")} == alone
 
 
 def test_a_plugin_whose_folder_is_gone_is_left_out_of_the_help(monkeypatch: pytest.MonkeyPatch) -> None:

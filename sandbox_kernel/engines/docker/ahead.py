@@ -53,7 +53,7 @@ class PendingContainer:
 def ask_ahead(path: str, spec: SandboxSpec) -> PendingContainer:
     """Ask the engine at `path` to create a container. Raises OSError if that cannot be done at once."""
     body, held = creation(spec)
-    engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     engine.settimeout(SEND_SECONDS)
     try:
         engine.connect(path)

@@ -36,9 +36,9 @@ class EngineConnection:
 
     def __init__(self, path: str, asked: socket.socket | None = None) -> None:
         """On a socket that has `asked` already, `answer` takes the place of `ask`."""
-        kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         self._path = path
-        self._socket = asked or socket.socket(socket.AF_UNIX, kind)
+        self._socket = asked or socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
         self._buffer = bytearray()
         self.status = 0
         self.headers: dict[str, str] = {}

@@ -11,6 +11,8 @@ from ...core.errors import ConfigurationError
 from ...core.home_folder import home_folder
 
 ANSWER_SECONDS = 1.0
+OF_MACHINES = (".orbstack/run", ".colima/default", ".rd", ".lima/docker/sock", ".lima/default/sock")
+"""Below the home folder: where OrbStack, Colima, Rancher Desktop and Lima put the socket of the machine they run."""
 
 
 def socket_path(base_url: str | None) -> str:
@@ -53,6 +55,7 @@ def sockets(runtime: str, home: str) -> list[str]:
         f"{runtime}/docker.sock",  # rootless Docker
         f"{home}/.docker/run/docker.sock",  # Docker Desktop
         f"{home}/.docker/desktop/docker.sock",
+        *(f"{home}/{place}/docker.sock" for place in OF_MACHINES),
         f"{runtime}/podman/podman.sock",
         "/run/podman/podman.sock",
     ]

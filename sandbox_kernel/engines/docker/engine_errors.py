@@ -112,7 +112,7 @@ def remedy(path: str) -> str:
         joins = f"`{as_root(f'usermod -aG {group} $USER')}`" if group else "Have its owner let this user in"
         return f"{joins}, and log in again (who may use Docker is as good as root); {without_docker()}"
     if sys.platform == "darwin":
-        return "Start Docker Desktop, colima or podman machine, with DOCKER_HOST set to its socket"
+        return "Start Docker Desktop, OrbStack, Colima or Rancher Desktop"
     if shutil.which("dockerd"):
         start = f", or `{as_root('systemctl start docker')}`" if systemd_runs() else ""
         return f"Start it: `{own_as_root('setup --yes')}`{start}; {without_docker()}"

@@ -153,9 +153,9 @@ class Dialler:
 
 
 async def _connect(family: int, place: tuple[str, int]) -> socket.socket:
-    kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-    connecting = socket.socket(family, kind)
+    connecting = socket.socket(family, socket.SOCK_STREAM)
     try:
+        connecting.setblocking(False)
         connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(connecting, place)
     except BaseException:

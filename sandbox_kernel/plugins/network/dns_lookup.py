@@ -128,7 +128,7 @@ def _leads_to_itself(address: Address) -> bool:
 
 
 def _probe(version: int) -> socket.socket:
-    return socket.socket(family_of(version), socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    return socket.socket(family_of(version), socket.SOCK_DGRAM)
 
 
 def family_of(version: int) -> socket.AddressFamily:

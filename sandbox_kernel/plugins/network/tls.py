@@ -295,7 +295,7 @@ def _load(context: SSLContext, certificate: x509.Certificate, key: ec.EllipticCu
     """Give a context its key. It takes files only: one in memory, or else one under a password that is kept nowhere."""
     public = certificate.public_bytes(Encoding.PEM)
     if hasattr(os, "memfd_create"):
-        handle = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        handle = os.memfd_create("certificate")
         with os.fdopen(handle, "wb") as file:
             file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + public)
             file.flush()

@@ -81,7 +81,12 @@ class SandboxProvisioner(LocalProvisioner):
         return self.connection_info
 
     def _forked(self, cmd: list[str], kwargs: Mapping[str, Any], files: contextlib.ExitStack) -> ForkedProcess | None:
-        """Return a process of the fork server; None if there is none, or more was asked than it can do."""
+        """Return a process of the fork server; None if there is none, or more was asked than it can do.
+
+        None on macOS, where libraries of the system's own do not work in a fork of a process that has used them.
+        """
+        if sys.platform != "linux":
+            return None
         env, cwd = kwargs.get("env"), str(kwargs.get("cwd") or Path.cwd())
         if env is None or kwargs.keys() - FORKED_WITH or not (is_own(cmd) and Path(cwd).is_dir()):
             return None

@@ -13,6 +13,7 @@ import re
 import secrets
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -629,5 +630,9 @@ def _keep_alive(connection: Any) -> None:
     """Have the end of a peer's machine be noticed, of which no packet says anything."""
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
+        if sys.platform == "darwin":
+            idle = socket.TCP_KEEPALIVE
+        else:
+            idle = socket.TCP_KEEPIDLE
+        for option, value in ((idle, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
             connection.setsockopt(socket.IPPROTO_TCP, option, value)

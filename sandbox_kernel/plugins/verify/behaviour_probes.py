@@ -28,7 +28,7 @@ from ...sdk.client import AsyncSandbox
 from ...sdk.execution import Execution
 from . import probe_cells
 from .attack_program import cell, heard, table
-from .host_inspection import members
+from .host_inspection import HIDDEN, PROC, members
 from .probes import BY_CODE, Word
 from .verdicts import ProbeFinding, ProbeVerdict, decided, failed, not_applicable, of_attacks
 
@@ -316,7 +316,9 @@ async def remains(engine: Inspectable, sessions: set[str], containers: set[str])
     text = f"{len(left)} of {len(sessions)} are left" if left else f"none of {len(sessions)} is left"
     running = [pid for container in containers for pid in members(container, await engine.shown(container))]
     processes = f"{len(running)} are left" if running else f"none of {len(containers)} sandboxes' is left"
-    return [decided("end-containers", not left, text), decided("end-processes", not running, processes)]
+    code = "end-processes"
+    seen = decided(code, not running, processes) if PROC.is_dir() else not_applicable(code, HIDDEN)
+    return [decided("end-containers", not left, text), seen]
 
 
 async def _left(engine: Inspectable, sessions: set[str]) -> list[str]:

@@ -10,6 +10,7 @@ import ctypes
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -73,17 +74,18 @@ def laid(session: str, folder: Path) -> Iterator[Canaries]:
         udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         udp.bind(("127.0.0.1", 0))
         abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
-        abstract.bind(f"\0{session}")
         file = folder / "file"
         file.write_text(f"{session} {untold}", encoding="utf-8")
         at_path = stack.enter_context(socket.socket(socket.AF_UNIX))
         at_path.bind(str(folder / "socket"))
         (folder / "socket").chmod(0o777)
-        for listener in (abstract, at_path):
-            listener.listen()
-        shared = Path("/dev/shm", session)  # noqa: S108
-        shared.write_text("shared", encoding="utf-8")
-        stack.callback(shared.unlink)
+        at_path.listen()
+        if sys.platform == "linux":  # macOS has neither: there is nothing to be reached
+            abstract.bind(f"\0{session}")
+            abstract.listen()
+            shared = Path("/dev/shm", session)  # noqa: S108
+            shared.write_text("shared", encoding="utf-8")
+            stack.callback(shared.unlink)
         stack.callback((folder / "socket").unlink)
         for name, arguments, remove in (
             ("shmget", (key, 4096, mode), lambda number: libc.shmctl(number, 0, None)),

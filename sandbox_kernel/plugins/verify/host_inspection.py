@@ -150,7 +150,7 @@ def _process(pid: int) -> SandboxProcess | None:
 
 
 def _everybody() -> Iterator[tuple[int, str]]:
-    for name in os.listdir(PROC):  # noqa: PTH208 (names, and many of them)
+    for name in os.listdir(PROC) if PROC.is_dir() else ():  # noqa: PTH208 (names, and many of them)
         if name.isdigit() and (groups := _text(PROC / name / "cgroup")) is not None:
             yield int(name), groups
 
