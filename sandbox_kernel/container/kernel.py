@@ -63,11 +63,15 @@ class Kernel:
         # key too. Who may talk to the front end is decided on the host.
         with open(path, "w") as file:
             file.write(connection)
+        self.program = os.path.join(self.folder, "kernel.py")
+        if self.spec is None:
+            with open(self.program, "w") as file:
+                file.write(program(config, number))
         errors, write = os.pipe()
         os.set_blocking(errors, False)
         self.stderr: int | None = errors
         null = os.open(os.devnull, os.O_RDONLY)
-        words = [sys.executable, *config["kernel"], *(config.get("first", []) if number == 1 else [])]
+        words = [sys.executable, self.program, *config["kernel"]]
         words = words if self.spec is None else self.spec["argv"]
         argv = [arg.replace("{connection_file}", path) for arg in words]
         environment = config["environment"] if self.spec is None else dict(config["environment"], **self.spec["env"])
@@ -113,6 +117,10 @@ class Kernel:
         for socket in self.sockets.values():
             socket.close()
         self.sockets = {}
+        try:
+            os.unlink(self.program)
+        except OSError:  # it has none, or a cell was quicker
+            pass
         before = None
         while self.tail != before:
             before = self.tail
@@ -121,6 +129,23 @@ class Kernel:
         if self.stderr is not None:
             os.close(self.stderr)
             self.stderr = None
+
+
+def program(config: dict[str, Any], number: int) -> str:
+    """Return the program of the kernel with this number; it is written to a file.
+
+    Whoever looks at the process sees what it is, and can read it. A kernel's cells could change the file of the next
+    one only from a process that outlives them: there is none, and its folder's name is not known before. The kernels of
+    further agents could, while it is read. They may do with each other what they like: each takes orders by sockets
+    without a key, and runs what another has put into their home.
+    """
+    first = config.get("first", {}) if number == 1 else {}
+    lines, before = config["lines"] + first.get("lines", []), first.get("before", [])
+    return """\
+module = {"__name__": "kernel_launcher"}
+exec(compile(%a, "<frozen kernel_launcher>", "exec"), module)
+module["main"](%a, %a)
+""" % (config["launcher"], lines, before)
 
 
 def free_ports(count: int) -> list[int]:

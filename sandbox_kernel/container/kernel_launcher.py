@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # each call is one step, and an interrupt has no place within
 
-LINE = "--IPKernelApp.exec_lines="
-BEFORE = "--before="
-"""A line that runs when ipykernel is imported, and before anything of it is made (`shipping.Extension`)."""
 REGISTER_SECONDS = 10.0
 """How long a thread of the kernel waits for its main thread at most; it takes a millisecond."""
 
@@ -89,6 +86,7 @@ class PreparedBytecode:
             sys.meta_path.remove(self)
         if self.file >= 0:
             os.close(self.file)
+            self.file = -1
 
 
 class PreparedLoader(SourceFileLoader):
@@ -103,15 +101,16 @@ class PreparedLoader(SourceFileLoader):
         return self.prepared.code(fullname, found["size"], found["mtime"]) or super().get_code(fullname)
 
 
-def main() -> None:
-    """Run a kernel as `python -m ipykernel_launcher` does."""
-    if sys.path[0] == "":
-        del sys.path[0]  # nothing is loaded from the current folder; the kernel puts it back
+def main(lines: list[str], before: list[str]) -> None:
+    """Run a kernel as `python -m ipykernel_launcher` does, and `lines` when it is made.
+
+    `before` runs when ipykernel is imported, and before anything of it is made (`shipping.Extension`).
+    """
+    if not getattr(sys.flags, "safe_path", False):
+        del sys.path[0]  # this program's folder, of which nothing is loaded; the kernel puts the current one there
     launcher = importlib.util.find_spec("ipykernel_launcher")
     if launcher is not None and launcher.origin is not None:
         sys.argv[0] = launcher.origin  # by which programs see where they run
-    lines, before = ([each[len(word) :] for each in sys.argv if each.startswith(word)] for word in (LINE, BEFORE))
-    sys.argv = [each for each in sys.argv if not each.startswith((LINE, BEFORE))]
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
     prepared = PreparedBytecode()
     from ipykernel import kernelapp

@@ -33,10 +33,9 @@ def close_namespaces() -> None:
                 os.close(int(name))
 
 
-def main(calls: bytes) -> None:
+def main(calls: bytes, config: dict[str, Any]) -> None:
     """Start the kernel, and then the agent; `calls` is the host's filter of system calls."""
     close_namespaces()
-    config = eval(sys.argv[1])  # noqa: S307 (the host's own, as this program is; a parser takes longer to load)
     prepare(config)
     os.umask(0o022)  # of files that cells and the host write; all are of one user
     wake_read = process.prepare_pipes(STDIN, STDOUT)

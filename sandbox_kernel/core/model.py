@@ -202,7 +202,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What an agent's command is made of, besides the limits. A broker builds it again."""
+    """What an agent's program is made of, besides the limits. A broker builds it again."""
 
     variables: tuple[tuple[str, str], ...] = ()
     charts: bool = False
@@ -248,7 +248,9 @@ class SandboxSpec:
     image: str
     limits: Limits
     command: tuple[str, ...]
-    """The agent: an argument vector that runs in the container as PID 1."""
+    """An argument vector that runs in the container as PID 1. That of an agent reads its program, and becomes it."""
+    program: bytes = field(default=b"", repr=False)
+    """What an engine writes to its stdin before all else: the agent, as the command reads it."""
     uid: int
     """User and group id of every process inside; one of its own for each session, never 0."""
     runtime: str | None = None
@@ -257,7 +259,7 @@ class SandboxSpec:
     limits_kept: LimitsKept = "enforced"
     """As the setting says; for engines that do not always have what enforces the limits."""
     made_of: AgentOptions | None = None
-    """What `command` was made of; None if that is no agent's."""
+    """What `program` was made of; None if that is no agent's."""
     attached: tuple[Attached, ...] = ()
     """What it has of the host's, by name."""
     reader: int | None = None

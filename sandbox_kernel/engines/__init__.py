@@ -19,7 +19,7 @@
 - `attachment`: The seam of what is mounted into a sandbox besides its own folders; a plugin knows what that is.
 - `user_ids`: The user ids that sandboxes have.
 - `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
-- `shipping`: A sandbox to ask an engine for; the modules of `container` as its command.
+- `shipping`: A sandbox to ask an engine for; the modules of `container` as its program.
 - `broker_sockets`: Where a broker listens.
 - `wall`: How an engine closes in, for people.
 - `select`: The engines by their names, and which one the settings name.

@@ -151,7 +151,11 @@ class Engine(Protocol):
     """A container engine."""
 
     async def start(self, spec: SandboxSpec) -> Container:
-        """Start a container for `spec`. Raises `EngineUnavailable`, `ImageMissing` or `EngineError`."""
+        """Start a container for `spec`, and write its program to its stdin, before all else.
+
+        Raises `EngineUnavailable`, `ImageMissing` or `EngineError`. One that ends before it has read its program is
+        returned: its `wait` says why.
+        """
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> Container:
         """Take over a container that another process gave up with `Container.detach`."""

@@ -101,6 +101,11 @@ class Pipe:
             except OSError as error:
                 raise EngineError(EndCode.PIPE_GONE, kept=Survived.NOTHING) from error
 
+    async def load(self, program: bytes) -> None:
+        """Write a program to a container that has started. Of one that has ended already, its `wait` says why."""
+        with contextlib.suppress(EngineError):
+            await self.send(program)
+
     def offer(self, data: bytes) -> int:
         """Write what can be written at once and return how many bytes that was; 0 also if the pipe is gone."""
         if self._writing.locked() or not self._flowing.is_set():

@@ -1,15 +1,14 @@
-"""A sandbox to ask an engine for. The agent is its command: sources, for any image with Python and ipykernel.
+"""A sandbox to ask an engine for, and its program: the agent, for any image with Python and ipykernel.
 
-Shipping the source at start means that no image can hold a stale agent.
+Shipping the source at start means that no image can hold a stale agent. It goes through the pipe, before any frame: so
+the command is short, says what it is, and holds nothing of a session.
 
 Public: plugins may import it.
 """
 
 from __future__ import annotations
 
-import base64
 import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -52,14 +51,24 @@ MODULES: tuple[str, ...] = (
 )
 MODULES_OF_A_WAY_OUT = ("flow", "stream_relay")
 MODULES_OF_A_KERNELSPEC = ("kernelspecs",)
-MAX_SOURCE = 120_000
-"""Linux refuses a single argument of 128 KiB or more (MAX_ARG_STRLEN)."""
+STARTER = """\
+import os
+def read(count):
+    data = bytearray()
+    while len(data) < count:
+        data += os.read(0, count - len(data)) or os._exit(0)
+    return data
+exec(compile(read(int(read(8), 16)), "agent", "exec"))
+"""
+"""Reads a program, as `sized` has it, and nothing of what comes behind it. A pipe that ends before it is whole, as that
+of a host that has died, ends the process."""
+COMMAND = (PYTHON, "-I", "-c", STARTER, "sandbox-kernel", "agent")
+"""Of each container with an agent."""
 
 INSTALLED = f"{SCRATCH}/.packages"
 """The last folder where each kernel looks for modules. A plugin may fill it for a kernel that is restarted later."""
 
-_UNPACK = "import binascii,zlib;exec(zlib.decompress(binascii.a2b_base64('{}')))"
-_BOOT = """\
+_SHIPPED = """\
 import sys
 SOURCES = {sources!r}
 CALLS = {calls!r}
@@ -73,7 +82,7 @@ class Shipped:
         exec(compile(SOURCES[name], name.replace(".", "/") + ".py", "exec", dont_inherit=True), module.__dict__)
 sys.meta_path.insert(0, Shipped())
 from container import start
-start.main(CALLS)
+start.main(CALLS, CONFIG)
 """
 """The modules are a package, as on the host; each is compiled when it is imported, and the kernel waits for few."""
 
@@ -84,17 +93,16 @@ class Extension(NamedTuple):
     module: str
     """The source of a module: its `extended` takes a kind of agent, and returns one that does more."""
     line: str
-    """What the first kernel runs before it makes anything of ipykernel; a `packed_line`."""
+    """What the first kernel runs before it makes anything of ipykernel; a `module_line`."""
 
 
 @cache
 def agent_source(modules: tuple[str, ...] = MODULES, extension: str | None = None) -> str:
-    """Return a program that holds the agent's modules and starts it."""
-    folder = PACKAGE / "container"
-    sources = {f"container.{name}": (folder / f"{name}.py").read_text(encoding="utf-8") for name in modules}
+    """Return a program that holds the agent's modules and starts it with its `CONFIG`."""
+    sources = {f"container.{name}": _source(name) for name in modules}
     if extension is not None:
         sources["container.extension"] = extension
-    return _BOOT.format(sources={"container": ""} | sources, calls=calls())
+    return _SHIPPED.format(sources={"container": ""} | sources, calls=calls())
 
 
 @cache
@@ -110,17 +118,10 @@ def calls() -> bytes:
         return b""
 
 
-@cache
-def packed(source: str) -> str:
-    """Return a small program that does the same.
-
-    The engine writes a container's command down whenever the container changes its state: with the plain source, the
-    end of fifty containers takes a fifth longer.
-    """
-    program = _UNPACK.format(base64.b64encode(zlib.compress(source.encode(), 9)).decode())
-    if len(program) > MAX_SOURCE:
-        raise AssertionError(f"the agent's source is {len(program)} bytes, over the limit of {MAX_SOURCE}")
-    return program
+def sized(text: str) -> bytes:
+    """Return what a reader knows the end of: a length in eight hexadecimal digits, and the text."""
+    data = text.encode()
+    return b"%08x" % len(data) + data
 
 
 _PUBLISH_ALL = (
@@ -132,36 +133,23 @@ _PUBLISH_ALL = (
 it is set again with each subscription, before its welcome."""
 
 
-@cache
-def _line(module: str, call: str) -> str:
-    """Return a line that runs a module of `container` and then `call`."""
-    return packed_line(f"{(PACKAGE / 'container' / f'{module}.py').read_text(encoding='utf-8')}\n{call}\n", module)
+def _source(module: str) -> str:
+    return (PACKAGE / "container" / f"{module}.py").read_text(encoding="utf-8")
 
 
-def packed_line(source: str, name: str) -> str:
+def module_line(source: str, name: str) -> str:
     """Return one line of Python, an expression, that runs a source in a module of its own.
 
     It leaves no name where it is run, and no frame where a debugger shows the code of a user: a name that begins like
     this is nobody's file to it. `Inside.lines` are such lines.
     """
-    data = base64.b64encode(zlib.compress(source.encode(), 9)).decode()
-    text = f"__import__('zlib').decompress(__import__('binascii').a2b_base64('{data}'))"
-    return f"exec(compile({text}, '<frozen {name}>', 'exec'), {{'__name__': {name!r}}})"
+    return f"exec(compile({source!r}, '<frozen {name}>', 'exec'), {{'__name__': {name!r}}})"
 
 
-def charts_line() -> str:
-    """Return a line for a kernel's start by which its figures bring their data along (`container/figure_data.py`)."""
-    return _line("figure_data", "install_here()")
-
-
-def outputs_line() -> str:
-    """Return a line for a kernel's start by which outputs hold what they name (`container/output_inlining.py`)."""
-    return _line("output_inlining", "install_here()")
-
-
-def launcher_line() -> str:
-    """Return the program of a kernel (`container/kernel_launcher.py`)."""
-    return _line("kernel_launcher", "main()")
+@cache
+def _installed(module: str) -> str:
+    """Return a line for a kernel's start that installs a module of `container`."""
+    return module_line(f"{_source(module)}\ninstall_here()\n", module)
 
 
 def preload_line(modules: tuple[str, ...]) -> str:
@@ -226,17 +214,20 @@ def agent_config(
         "accounts": accounts("{uid}"),
         "environment": environment,
         "kernel": [
-            *("-c", launcher_line(), "-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"),
+            *("-f", "{connection_file}", "--HistoryManager.hist_file=:memory:"),
             # ipykernel sleeps 0.5 ms a cell so that outputs may overtake the reply; the host keeps every reply until
             # idle, the last of a cell's outputs, has come.
             "--IPythonKernel._execute_sleep=0",
+        ],
+        "launcher": _source("kernel_launcher"),
+        "lines": [
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's
             # result among them, where the machine is busy. As many may wait as two cells may send.
-            f"--IPKernelApp.exec_lines={_PUBLISH_ALL}",
-            f"--IPKernelApp.exec_lines={outputs_line()}",
-            f"--IPKernelApp.exec_lines=__import__('sys').path.append({INSTALLED!r})",
-            *(["--IPKernelApp.exec_lines=" + charts_line()] if charts else []),
-            *("--IPKernelApp.exec_lines=" + line for line in (inside.lines if inside is not None else ())),
+            _PUBLISH_ALL,
+            _installed("output_inlining"),
+            f"__import__('sys').path.append({INSTALLED!r})",
+            *([_installed("figure_data")] if charts else []),
+            *(inside.lines if inside is not None else ()),
         ],
     }
     given = {**(variables or {}), **(inside.environment if inside is not None else {})}
@@ -246,19 +237,18 @@ def agent_config(
     return config
 
 
-def agent_command(
+def agent_program(
     limits: Limits,
     inside: Inside | None = None,
     *,
-    python: str = PYTHON,
     source: str | None = None,
     warm: bool = False,
     unattended: bool = False,
     preload: tuple[str, ...] = (),
     extension: Extension | None = None,
     **options: Any,
-) -> tuple[str, ...]:
-    """Return the container's command for a session; `options` are those of `agent_config`.
+) -> bytes:
+    """Return what `COMMAND` runs for a session, as it reads it; `options` are those of `agent_config`.
 
     A `warm` one is started before anybody wants it, and waits to be claimed;
     its first kernel has imported `preload` by then, and no later one, which somebody waits for. An `unattended` one
@@ -272,16 +262,16 @@ def agent_command(
     if "kernelspec" in config:
         modules += MODULES_OF_A_KERNELSPEC
     elif preload:
-        config["first"] = ["--IPKernelApp.exec_lines=" + preload_line(preload)]
+        config["first"] = {"lines": [preload_line(preload)]}
     if warm:
         config["warm"] = True
     if unattended:
         config["unattended"] = True
     if extension is not None:
         config["extension"] = True
-        config["first"] = ["--before=" + extension.line]
+        config["first"] = {"before": [extension.line]}
     source = source or agent_source(modules, None if extension is None else extension.module)
-    return (python, "-I", "-c", packed(source), repr(config))
+    return sized(f"CONFIG = {config!r}\n{source}")
 
 
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
@@ -301,7 +291,8 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         image=settings.image,
         runtime=settings.runtime,
         limits=settings.limits,
-        command=command_of(options, settings.limits),
+        command=COMMAND,
+        program=program_of(options, settings.limits),
         limits_kept=settings.limits_kept,
         uid=attachment.owner(found) or new_uid(),
         made_of=options,
@@ -309,7 +300,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
     )
 
 
-def command_of(
+def program_of(
     options: AgentOptions,
     limits: Limits,
     *,
@@ -317,10 +308,10 @@ def command_of(
     unattended: bool = False,
     preload: tuple[str, ...] = (),
     extension: Extension | None = None,
-) -> tuple[str, ...]:
-    """Return the command of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
+) -> bytes:
+    """Return the program of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
     ahead: dict[str, Any] = {"warm": warm, "unattended": unattended, "preload": preload}
-    return agent_command(limits, options.inside, extension=extension, **ahead, **_named(options))
+    return agent_program(limits, options.inside, extension=extension, **ahead, **_named(options))
 
 
 def without_home(spec: SandboxSpec) -> SandboxSpec:
@@ -328,8 +319,8 @@ def without_home(spec: SandboxSpec) -> SandboxSpec:
     plain = spec.without_home()
     if plain is spec or plain.made_of is None or spec.made_of is None:
         return spec
-    own = spec.command == command_of(spec.made_of, spec.limits)
-    return replace(plain, command=command_of(plain.made_of, spec.limits)) if own else plain
+    own = spec.program == program_of(spec.made_of, spec.limits)
+    return replace(plain, program=program_of(plain.made_of, spec.limits)) if own else plain
 
 
 def nested_config(spec: SandboxSpec, folder: str) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def of_sandbox(reason: ExitReason, limits: Limits, link_failure: Note | None) ->
 
 
 _NO_WORDS = re.compile(r"^(?:[ \t]*[~^]+[ \t]*|.{400,})\n", re.MULTILINE)
-"""Of a traceback, the code of a program that was given as an argument, and what underlines a part of it."""
+"""Of a traceback, a line of a program that holds others, and what underlines a part of one."""
 
 
 def _last_words(text: str) -> str:

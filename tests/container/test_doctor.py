@@ -145,10 +145,10 @@ class WritableRoot(DockerEngine):
     """An engine that leaves one protection out."""
 
     async def start_body(
-        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None, program: bytes = b""
     ) -> DockerContainer:
         body["HostConfig"]["ReadonlyRootfs"] = False
-        return await super().start_body(session_id, body, held)
+        return await super().start_body(session_id, body, held, program)
 
 
 async def test_a_missing_protection_is_named() -> None:
@@ -168,7 +168,7 @@ class AsPodman(DockerEngine):
     """An engine that answers to a create what Podman 5.4 does; `make test-modern` asks the real one."""
 
     async def start_body(
-        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None, program: bytes = b""
     ) -> DockerContainer:
         raise refusal(500, 'container create: opening seccomp profile failed: open {"defaultAction":', body)
 
@@ -196,10 +196,10 @@ class StartsNothing(DockerEngine):
     options: tuple[str, ...] = ()
 
     async def start_body(
-        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None, program: bytes = b""
     ) -> DockerContainer:
         body["HostConfig"]["Tmpfs"]["/tmp"] = "uid=none"
-        return await super().start_body(session_id, body, held)
+        return await super().start_body(session_id, body, held, program)
 
     async def request(self, method: str, target: str, body: object = None) -> Any:
         answer = await super().request(method, target, body)

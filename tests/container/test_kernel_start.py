@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from ast import literal_eval
 from pathlib import Path
+from typing import Any
 
 import zmq
 from jupyter_client.session import Session
 
+from sandbox_kernel.container.kernel import program
 from sandbox_kernel.core.model import Limits
-from sandbox_kernel.engines.shipping import agent_command
+from sandbox_kernel.engines.shipping import agent_config
 
 MANY = 6000
 """Messages of a kilobyte: more than the system's buffers hold, and many times what ZeroMQ keeps by itself."""
@@ -22,12 +23,14 @@ for n in range({MANY}): show({{"text/plain": "x" * 1000}})
 """
 
 
-def shown(folder: Path, arguments: list[str]) -> int:
+def shown(folder: Path, config: dict[str, Any]) -> int:
     """Return how many of a cell's displays reach a client that reads none before its reply has come."""
+    (folder / "kernel.py").write_text(program(config, 1))
     connection = {"transport": "ipc", "ip": str(folder / "s"), "key": "", "signature_scheme": "hmac-sha256"}
     ports = {f"{name}_port": number for number, name in enumerate(("shell", "iopub", "stdin", "control", "hb"), 1)}
     (folder / "c.json").write_text(json.dumps(connection | ports))
-    command = [sys.executable, *(word.replace("{connection_file}", str(folder / "c.json")) for word in arguments)]
+    words = [word.replace("{connection_file}", str(folder / "c.json")) for word in config["kernel"]]
+    command = [sys.executable, str(folder / "kernel.py"), *words]
     session, context = Session(key=b""), zmq.Context()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -55,17 +58,9 @@ def shown(folder: Path, arguments: list[str]) -> int:
         context.destroy(linger=0)
 
 
-def kernel_arguments() -> list[str]:
-    found = literal_eval(agent_command(Limits())[-1])["kernel"]
-    assert isinstance(found, list)
-    return found
-
-
 def test_no_message_is_dropped_where_nobody_reads_meanwhile(tmp_path: Path) -> None:
-    assert shown(tmp_path, kernel_arguments()) == MANY
+    assert shown(tmp_path, agent_config(Limits())) == MANY
 
 
 def test_control_a_kernel_as_it_is_drops_what_is_over_a_thousand(tmp_path: Path) -> None:
-    plain = [word for word in kernel_arguments() if "exec_lines" not in word]
-    assert len(plain) < len(kernel_arguments())
-    assert shown(tmp_path, plain) < MANY
+    assert shown(tmp_path, agent_config(Limits()) | {"lines": []}) < MANY

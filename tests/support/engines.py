@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import os
@@ -81,6 +82,13 @@ def new_spec(code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
             **fields,
         }
     )
+
+
+def config_of(program: bytes) -> dict[str, Any]:
+    """Return what an agent is told, of its program."""
+    found = ast.literal_eval(program.partition(b"\n")[0].partition(b"CONFIG = ")[2].decode())
+    assert isinstance(found, dict)
+    return found
 
 
 async def receive_all(container: Container) -> bytes:

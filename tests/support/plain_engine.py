@@ -52,6 +52,7 @@ class PlainEngine:
         finally:
             theirs.close()
         process.returncode = 0  # its end is awaited here, by its pidfd
+        mine.sendall(spec.program)
         return PlainContainer(process.pid, spec.session_id, mine, errors)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> PlainContainer:

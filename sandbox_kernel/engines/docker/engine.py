@@ -210,20 +210,27 @@ class DockerEngine(DockerApi):
             body, held = await made_in_thread(lambda: creation(spec), lambda made: made[1].close())
         else:
             body, held = creation(spec)
-        return await self.start_body(spec.session_id, body, held)
+        return await self.start_body(spec.session_id, body, held, spec.program)
 
     async def start_body(
-        self, session_id: str, body: dict[str, Any], held: Attachment | None = None
+        self, session_id: str, body: dict[str, Any], held: Attachment | None = None, program: bytes = b""
     ) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
         name = OwnerProcess.of(self.owner_pid).container_name(session_id)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
-        return await self._start(session_id, name, since, creating, held or Attachment())
+        return await self._start(session_id, name, since, creating, held or Attachment(), program=program)
 
     async def _start(
-        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]], held: Attachment
+        self,
+        session_id: str,
+        name: str,
+        since: float,
+        creating: asyncio.Task[dict[str, Any]],
+        held: Attachment,
+        *,
+        program: bytes,
     ) -> DockerContainer:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.
@@ -236,6 +243,7 @@ class DockerEngine(DockerApi):
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
             await asyncio.shield(starting)
+            await pipe.load(program)
         except BaseException as error:
             if pipe is not None:
                 pipe.close()
@@ -249,7 +257,8 @@ class DockerEngine(DockerApi):
 
     async def _start_ahead(self, ahead: PendingContainer) -> DockerContainer:
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
-        return await self._start(ahead.spec.session_id, ahead.name, ahead.since, creating, ahead.held)
+        spec = ahead.spec
+        return await self._start(spec.session_id, ahead.name, ahead.since, creating, ahead.held, program=spec.program)
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""

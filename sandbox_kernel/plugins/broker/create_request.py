@@ -17,7 +17,7 @@ from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
 from ...core.model import KERNEL_NAME, AgentOptions, Attached, Limits, LimitsKept, SandboxSpec
 from ...engines import attachment
-from ...engines.shipping import command_of
+from ...engines.shipping import COMMAND, program_of
 from ...engines.user_ids import new_uid
 from .client import packets
 from .client.packets import digest
@@ -61,7 +61,7 @@ class CreateRequest:
     def key(self, preload: tuple[str, ...]) -> str:
         """Return a digest of everything that the sandbox is made of, but for its number and its user id."""
         spec = self.spec(warm=True, preload=preload)
-        said = [spec.command, spec.image, spec.runtime, packets.asked(spec), sorted(spec.environment.items())]
+        said = [digest(spec), spec.image, spec.runtime, packets.asked(spec), sorted(spec.environment.items())]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def digest(self) -> str:
@@ -75,7 +75,8 @@ class CreateRequest:
             image=self.image,
             runtime=self.runtime,
             limits=self.limits,
-            command=command_of(self.options, self.limits, warm=warm, preload=preload),
+            command=COMMAND,
+            program=program_of(self.options, self.limits, warm=warm, preload=preload),
             limits_kept=self.limits_kept,
             uid=attachment.owner(self.attached) or new_uid(),
             made_of=self.options,

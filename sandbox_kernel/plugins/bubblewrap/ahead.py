@@ -37,6 +37,8 @@ class BegunSandbox:
     program: str
     launched: Launched
     pipe: socket.socket
+    rest: bytes
+    """Of its program, what the pipe had no room for yet."""
 
     @property
     def engine(self) -> str:
@@ -96,7 +98,11 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
         if group is not None:
             group.remove(0)
         raise
-    return BegunSandbox(spec, program, launched, mine)
+    mine.setblocking(False)
+    sent = 0
+    with contextlib.suppress(OSError):  # it has ended already; whoever takes it up is told why
+        sent = mine.send(spec.program)
+    return BegunSandbox(spec, program, launched, mine, spec.program[sent:])
 
 
 def begin_ahead(spec: SandboxSpec) -> BegunSandbox:

@@ -206,9 +206,11 @@ class BubblewrapEngine:
         return await made_in_thread(start, BegunSandbox.give_up) if opens_disks(spec) else start()
 
     async def _running(self, begun: BegunSandbox) -> BubblewrapContainer:
-        container = BubblewrapContainer(begun.program, begun.launched, Pipe(begun.pipe), MayUse.of(begun.spec))
+        pipe = Pipe(begun.pipe)
+        container = BubblewrapContainer(begun.program, begun.launched, pipe, MayUse.of(begun.spec))
         try:
             await container.running()
+            await pipe.load(begun.rest)
         except BaseException:
             await asyncio.shield(self._tasks.hold(container.kill(), f"undo {container.id}"))
             raise

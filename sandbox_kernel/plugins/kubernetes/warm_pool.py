@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.model import PRELOAD, SandboxSpec
 from ...engines.attestation import as_list, at
-from ...engines.shipping import command_of
+from ...engines.shipping import COMMAND, program_of
 from ...engines.user_ids import UID_RANGE
 from . import pod_gate
 from .pod import HEARD, LABEL, Pod, digest, is_name, pod_spec
@@ -33,10 +33,10 @@ def waiting(spec: SandboxSpec) -> SandboxSpec | None:
     made_of = spec.made_of
     if made_of is None or made_of.inside is not None or made_of.variables or spec.environment or spec.attached:
         return None
-    if spec.command != command_of(made_of, spec.limits):
+    if (spec.command, spec.program) != (COMMAND, program_of(made_of, spec.limits)):
         return None
-    command = command_of(made_of, spec.limits, warm=True, unattended=True, preload=PRELOAD)
-    unnamed = replace(spec, session_id="", command=command, uid=UID_RANGE[0])
+    program = program_of(made_of, spec.limits, warm=True, unattended=True, preload=PRELOAD)
+    unnamed = replace(spec, session_id="", command=pod_gate.WAITING, program=program, uid=UID_RANGE[0])
     low, high = UID_RANGE
     return replace(unnamed, uid=low + int(digest(_spec(unnamed, 0))[:16], 16) % (high - low))
 
@@ -130,7 +130,7 @@ NOTHING = {"WarmPoolNotFound", "TemplateNotFound", "InvalidMetadata", "Reconcile
 
 
 def _spec(spec: SandboxSpec, lifetime_seconds: int) -> dict[str, Any]:
-    return pod_spec(spec, Pod("", "", lifetime_seconds, {}, program=pod_gate.document(spec)))
+    return pod_spec(spec, Pod("", "", lifetime_seconds, {}, program=pod_gate.whole(spec)))
 
 
 def _described(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import SERVICE_PORT, Inside, Settings, format_bytes
 from ...core.package_files import PACKAGE
-from ...engines.shipping import packed_line
+from ...engines.shipping import module_line
 from ...sdk.values import NetworkUsage
 from ..api import SessionHandle
 from .connection_reporter import Heard, SessionReporter
@@ -64,14 +64,14 @@ def inside(rules: Iterable[HostRule], placeholders: Mapping[str, str], certifica
     if named.isdisjoint(_METADATA):
         variables |= _NO_METADATA
     source = (PACKAGE / "plugins" / "network" / "inside" / "sandbox_certificates.py").read_text(encoding="utf-8")
-    line = packed_line(f"{source}\nprepare({BUNDLE!r}, {certificates!r})\n", "_sandbox_certificates")
+    line = module_line(f"{source}\nprepare({BUNDLE!r}, {certificates!r})\n", "_sandbox_certificates")
     return Inside(environment={**placeholders, **variables}, lines=(line,))
 
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 MAX_READ = 4 << 20
 MAX_CERTIFICATES = 48 << 10
-"""Bytes: they are shipped with the start of a kernel, in an argument of 128 KiB at most."""
+"""Bytes: a request to a broker has them, and has 192 KiB at most."""
 CELLS_A_SESSION = 10
 """How many cells may use all that one may."""
 

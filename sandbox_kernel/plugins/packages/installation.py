@@ -32,7 +32,7 @@ from ...core.errors import AnswerError, ConfigurationError, FileRefused
 from ...core.events import Emit, SessionEvent
 from ...core.model import MIB, Inside, Settings, format_bytes
 from ...core.package_files import PACKAGE, brought
-from ...engines.shipping import packed_line
+from ...engines.shipping import module_line
 from ...files import scratch_files
 from ...files.file_rules import printable
 from ...files.scratch_files import Ask
@@ -448,7 +448,7 @@ def source_inside() -> str:
 
 def line() -> str:
     """Return one line of Python that gives a kernel its `%pip`."""
-    return packed_line(f"{source_inside()}\ninstall_magic()\n", MODULE)
+    return module_line(f"{source_inside()}\ninstall_magic()\n", MODULE)
 
 
 def question(**fields: object) -> str:

@@ -249,11 +249,13 @@ class QemuEngine(BubblewrapEngine):
             raise
         if opened.disk is not None:
             os.close(opened.disk)
-        container = QemuContainer(bwrap, launched, Pipe(plan.ways.pipe[0]), made, (plan, monitor))
+        pipe = Pipe(plan.ways.pipe[0])
+        container = QemuContainer(bwrap, launched, pipe, made, (plan, monitor))
         patience = (PATIENCE if niceness else 1.0) / min(1.0, spec.limits.cpus)  # all is done by its processors
         try:
             if state is None:
                 await container.boot(spec, root, patience, watch_draws=bool(niceness))
+                await pipe.load(spec.program)
             else:
                 await container.begin_anew(patience, claimed=claimed)
         except BaseException:

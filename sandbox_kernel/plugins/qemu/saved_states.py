@@ -43,7 +43,7 @@ LONGEST_REASON = 500
 TRIES, TRY_SECONDS = 5, 0.02
 """How often, and after how long, a lock is tried again."""
 IN_LIMITS = tuple(name for name in LIMITS_OF_A_SANDBOX if name != "message_limit")
-"""The limits that a machine is made with, besides the one in its command."""
+"""The limits that a machine is made with, besides the one in its program."""
 GATE = PACKAGE / "plugins" / "qemu" / "inside" / "gate.py"
 """What runs in a state besides what its sandboxes are asked for with."""
 
@@ -75,6 +75,7 @@ def key_of(spec: SandboxSpec, machine: MachineParts, program: str, processors: i
             processors,
             *(getattr(spec.limits, name) for name in IN_LIMITS),
             spec.command,
+            spec.program,
             sorted(spec.environment.items()),
             preload,
         ),

@@ -21,7 +21,7 @@ from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.helper_processes import start_apart
 from ...core.model import AgentOptions, Limits, SandboxSpec
-from ...engines.shipping import Extension, command_of, packed_line
+from ...engines.shipping import COMMAND, Extension, module_line, program_of
 from ...engines.user_ids import new_uid
 from . import saved_states
 from .container import QemuContainer
@@ -36,9 +36,9 @@ def spec_of(spec: SandboxSpec, preload: tuple[str, ...]) -> SandboxSpec:
     if spec.made_of is None:
         raise ValueError("it is no agent's")
     gate = saved_states.GATE.read_text(encoding="utf-8")
-    extension = Extension(gate, packed_line(f"{gate}\nwait({preload!r})\n", "gate"))
-    command = command_of(spec.made_of, spec.limits, warm=True, extension=extension)
-    return replace(spec, session_id=os.urandom(16).hex(), uid=new_uid(), command=command)
+    extension = Extension(gate, module_line(f"{gate}\nwait({preload!r})\n", "gate"))
+    program = program_of(spec.made_of, spec.limits, warm=True, extension=extension)
+    return replace(spec, session_id=os.urandom(16).hex(), uid=new_uid(), program=program)
 
 
 async def get_ready(container: QemuContainer, spec: SandboxSpec, *, until: str = "kernel_ready") -> None:
@@ -130,15 +130,14 @@ def take_in_background(spec: SandboxSpec, preload: tuple[str, ...], folder: Path
 
 def spec_asked(said: dict[str, Any]) -> SandboxSpec:
     """Return the spec that was asked for: it has the same state."""
-    from ...engines.shipping import command_of
-
     options = AgentOptions(charts=said["charts"], zone=said["zone"])
     limits = Limits(**said["limits"])
     return SandboxSpec(
         session_id=os.urandom(16).hex(),
         image=said["image"],
         limits=limits,
-        command=command_of(options, limits),
+        command=COMMAND,
+        program=program_of(options, limits),
         limits_kept=said["limits_kept"],
         uid=new_uid(),
         made_of=options,

@@ -17,7 +17,7 @@ from typing import Any
 from ...core.errors import ConfigurationError
 from ...core.model import MIB, SERVICE_PORT
 from ...core.package_files import PACKAGE
-from ...engines.shipping import packed_line
+from ...engines.shipping import module_line
 from .codes import ToolCode
 from .tool_types import Check, MismatchError, UnfitTypeError, checker, shown
 
@@ -74,8 +74,8 @@ MAX_TOOLS = 256
 MAX_NAME = 64
 MAX_DOCUMENTATION = 8192
 """Characters of one tool's."""
-MAX_LINE = 44_000
-"""Bytes of the line that makes the module: it is a part of an argument of 128 KiB at most."""
+MAX_LINE = 96_000
+"""Bytes of the line that makes the module: a request to a broker has it, and has 192 KiB at most."""
 MAX_AT_ONCE = 64
 _RESERVED = frozenset({"ToolError"})
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -362,7 +362,7 @@ def _line(tools: Tools, module: str) -> str:
     text = json.dumps({"tools": described, "limit": tools.limit_bytes, "at_once": tools.at_once})
     source = (PACKAGE / "plugins" / "tools" / "inside" / "sandbox_tools.py").read_text(encoding="utf-8")
     source += f"\ninstall({module!r}, {SERVICE_PORT}, {text!r})\n"
-    line = packed_line(source, module)
+    line = module_line(source, module)
     if len(line) > MAX_LINE:
-        raise unfit("", f"their documentation takes {len(line)} bytes when packed, and may take {MAX_LINE}")
+        raise unfit("", f"their documentation takes {len(line)} bytes, and may take {MAX_LINE}")
     return line

@@ -25,6 +25,7 @@ import pytest
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import HOME, MIB, AgentOptions, SandboxSpec
+from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.abilities import Sampled
 from sandbox_kernel.engines.base import Container, Handover
 from sandbox_kernel.plugins.data import disk_images
@@ -115,6 +116,23 @@ async def test_50_mb_go_in(launch: Launch, under_test: EngineUnderTest) -> None:
     container = await launch(under_test.spec("import sys; print(len(sys.stdin.buffer.read(50 << 20)))"))
     await container.send(bytes(50 * MIB))
     assert await receive_line(container) == b"%d\n" % (50 * MIB)
+
+
+async def test_its_program_comes_before_all_else(launch: Launch, under_test: EngineUnderTest) -> None:
+    """More than a pipe of the system holds."""
+    program = b"x" * 100_000
+    code = "import sys; print(len(sys.stdin.buffer.read(100_000).strip(b'x')), sys.stdin.read(4))"
+    container = await launch(under_test.spec(code, program=program))
+    await container.send(b"more")
+    assert await receive_line(container) == b"0 more\n"
+
+
+async def test_half_a_program_ends_with_its_pipe_and_runs_not(launch: Launch, under_test: EngineUnderTest) -> None:
+    spec = under_test.spec(command=shipping.COMMAND, program=shipping.sized("open('/tmp/ran', 'w')\n" * 4000)[:-1])
+    container = await launch(spec)
+    assert await under_test.left(spec.session_id)
+    container.abandon()
+    await gone(under_test, spec.session_id)
 
 
 async def test_the_loop_runs_on_while_a_send_waits(launch: Launch, under_test: EngineUnderTest) -> None:

@@ -48,7 +48,8 @@ class RawBrokerEngine(BrokerEngine):
 
     def asked(self, spec: SandboxSpec) -> dict[str, Any]:
         raw = {name: getattr(spec, name) for name in ("session_id", "uid", "command")}
-        return {**packets.asked(spec), "raw": {**raw, "environment": dict(spec.environment)}}
+        more = {"program": spec.program.decode(), "environment": dict(spec.environment)}
+        return {**packets.asked(spec), "raw": {**raw, **more}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class RawOrder(CreateRequest):
             runtime=self.runtime,
             limits=self.limits,
             command=tuple(self.raw["command"]),
+            program=self.raw["program"].encode(),
             limits_kept=self.limits_kept,
             uid=self.raw["uid"],
             environment=self.raw["environment"],

@@ -17,11 +17,11 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
-from sandbox_kernel.container.kernel import spawn
-from sandbox_kernel.engines.shipping import launcher_line
+from sandbox_kernel.container.kernel import program, spawn
+from sandbox_kernel.core.model import Limits
+from sandbox_kernel.engines.shipping import agent_config
 from tests.support.kernels import WAIT, eventually
 
-LAUNCHER = ["-c", launcher_line()]
 IPYKERNEL = ["-m", "ipykernel_launcher"]
 CELLS = [
     "1 + 1",
@@ -31,13 +31,19 @@ CELLS = [
 ]
 
 
+def launcher(folder: Path) -> list[str]:
+    file = folder / "kernel.py"
+    file.write_text(program(agent_config(Limits()) | {"lines": []}, 1))
+    return [str(file)]
+
+
 @contextmanager
-def kernel(program: list[str], folder: Path, *, ignored: bool = True) -> Iterator[tuple[BlockingKernelClient, int]]:
+def kernel(words: list[str], folder: Path, *, ignored: bool = True) -> Iterator[tuple[BlockingKernelClient, int]]:
     """Start a kernel as the agent does: SIGINT is ignored until it says otherwise."""
     path, _ = write_connection_file(str(folder / "connection.json"), ip=str(folder / "k"), transport="ipc", key=b"k")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
-        process = subprocess.Popen([sys.executable, *program, "-f", path, "--HistoryManager.hist_file=:memory:"])
+        process = subprocess.Popen([sys.executable, *words, "-f", path, "--HistoryManager.hist_file=:memory:"])
     finally:
         signal.signal(signal.SIGINT, before)
     client = BlockingKernelClient(connection_file=path)
@@ -93,7 +99,7 @@ def lost(client: BlockingKernelClient, pid: int, cells: int, seconds: float) -> 
 @pytest.mark.slow
 def test_a_storm_ends_no_kernel_and_takes_no_reply(tmp_path: Path) -> None:
     """No sibling is left: what is not the code of a user cannot be met, whatever ipykernel does there."""
-    with kernel(LAUNCHER, tmp_path) as (client, pid):
+    with kernel(launcher(tmp_path), tmp_path) as (client, pid):
         assert lost(client, pid, 80, WAIT) == 0
         assert answers(client, "x = 1 + 1")["status"] == "ok"
 
@@ -143,7 +149,7 @@ def test_a_kernel_on_its_way_is_not_ended_by_an_interrupt() -> None:
 def test_code_of_a_user_is_interrupted(tmp_path: Path, code: str, ename: str) -> None:
     """And the traceback shows the user's own lines, not ours."""
     out = tmp_path / "out"
-    with kernel(LAUNCHER, tmp_path) as (client, pid):
+    with kernel(launcher(tmp_path), tmp_path) as (client, pid):
         identity = client.execute(stop_on_error=False, code=code.format(said=f"open({str(out)!r}, 'w').close()"))
         eventually(out.exists, WAIT, "the cell runs")
         os.kill(pid, signal.SIGINT)
@@ -163,7 +169,7 @@ def test_an_interrupt_before_the_code_of_a_cell_is_for_that_code(tmp_path: Path)
         "    return lines\n"
         "get_ipython().input_transformers_post.append(transform)"
     )
-    with kernel(LAUNCHER, tmp_path) as (client, _):
+    with kernel(launcher(tmp_path), tmp_path) as (client, _):
         assert answers(client, prepare)["status"] == "ok"
         assert answers(client, "'wanted'\nwhile True: pass")["ename"] == "KeyboardInterrupt"
         assert answers(client, "1")["status"] == "ok"

@@ -37,7 +37,7 @@ from ....core.version import __version__
 from ... import index
 from ..codes import BrokerCode
 
-MAX_BYTES = 128 << 10
+MAX_BYTES = 192 << 10
 """Of a packet. The system takes about 200 KiB in one piece."""
 VERSION = 9
 
@@ -85,7 +85,7 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 def digest(spec: SandboxSpec) -> str:
     """Return what tells one agent from another: a broker of another version makes another one of the same request."""
-    return hashlib.sha256("\0".join((__version__, *spec.command)).encode()).hexdigest()
+    return hashlib.sha256("\0".join((__version__, *spec.command, "")).encode() + spec.program).hexdigest()
 
 
 def request(spec: SandboxSpec) -> dict[str, Any]:

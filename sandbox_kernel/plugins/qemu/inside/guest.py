@@ -42,7 +42,7 @@ READ = 1 << 15
 """The port takes so much at a time."""
 TAIL = 8192
 LINE = 4 << 20
-"""The longest line of the host's: the command, with the agent's source."""
+"""The longest line of the host's: a start, with the variables of a root."""
 FREEZE_SECONDS = 10.0
 LAST_SECONDS = 5.0
 """How long the last bytes may take to be read by a host that cannot say that it has them."""

@@ -15,7 +15,7 @@ from ....core.events import SessionEvent
 from ....core.model import Settings
 from ....core.package_files import PACKAGE
 from ....core.tasks import made_in_thread
-from ....engines.shipping import packed_line
+from ....engines.shipping import module_line
 from ....sdk.snapshots import S
 from ....sdk.values import Snapshot
 from ...api import NotStill, NotWhole, Origin, OwnedSession, SandboxHandle
@@ -150,4 +150,4 @@ async def _saved(sandbox: SandboxHandle, fd: int) -> dict[str, Any]:
 def reseeding() -> str:
     """Return an internal cell that reseeds a copied kernel before its first cell."""
     source = (PACKAGE / "plugins" / "qemu" / "inside" / "reseed.py").read_text(encoding="utf-8")
-    return packed_line(f"{source}\nreseed()\n", "reseed")
+    return module_line(f"{source}\nreseed()\n", "reseed")

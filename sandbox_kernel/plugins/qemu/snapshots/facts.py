@@ -125,7 +125,7 @@ _undoing = Tasks()
 
 def digest(spec: SandboxSpec) -> str:
     """Return what tells one kind of sandbox from another: all of its spec, but for whose it is."""
-    parts = [spec.image, spec.runtime, dataclasses.asdict(spec.limits), list(spec.command)]
+    parts = [spec.image, spec.runtime, dataclasses.asdict(spec.limits), list(spec.command), spec.program.decode()]
     parts += [dataclasses.asdict(one) for one in spec.attached]
     return hashlib.sha256(json.dumps([*parts, spec.limits_kept], sort_keys=True).encode()).hexdigest()
 

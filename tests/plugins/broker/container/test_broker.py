@@ -36,6 +36,7 @@ from tests.support import ROOT
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
 from tests.support.patience import within
+from tests.support.process_lines import check_kernels
 
 DRAWS = """
 import random, uuid, ssl, secrets
@@ -112,6 +113,13 @@ async def test_the_second_sandbox_was_ready_and_is_like_the_first(daemon: Daemon
         seen.append((await warm.run_code("print(sorted(dir()), In[-2:])")).text)
     assert seen[0] == seen[1]
     await until_gone(waiting)
+
+
+async def test_words_of_processes_say_what_each_is_where_a_sandbox_waited(daemon: Daemon, engine: BrokerEngine) -> None:
+    waiting = await warm_one(daemon)
+    async with sandbox(daemon) as warm:
+        assert {row.container for row in await engine.list() if row.state == "running"} == set(waiting)
+        await check_kernels(warm)
 
 
 async def test_two_claims_never_draw_alike(daemon: Daemon, engine: BrokerEngine) -> None:

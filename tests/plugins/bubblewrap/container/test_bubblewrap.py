@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.hardening import protections
@@ -35,6 +36,7 @@ from sandbox_kernel.plugins.bubblewrap.watch import usage
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
 from tests.support.patience import within
+from tests.support.process_lines import check_kernels
 from tests.support.roots import let_others_in, root_of_tests
 
 UNDER = Bubblewrap("bubblewrap")
@@ -296,6 +298,11 @@ print(json.dumps({
     "processes": [name for name in os.listdir("/proc") if name.isdigit()], "homes": os.listdir("/home"),
 }))
 """
+
+
+async def test_words_of_processes_say_what_each_is() -> None:
+    async with AsyncSandbox(engine="bubblewrap", image=root_of_tests()) as sandbox:
+        await check_kernels(sandbox)
 
 
 async def test_nothing_of_the_host_is_seen(start: Launch) -> None:

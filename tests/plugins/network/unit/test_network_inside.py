@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from pathlib import Path
 
@@ -11,22 +10,23 @@ import pytest
 from sandbox_kernel.core.model import Inside, Limits
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.plugins.network.inside import sandbox_certificates
+from tests.support.engines import config_of
 
 INSIDE = Inside(environment={"HTTPS_PROXY": "http://127.0.0.1:3128", "HOME": "/elsewhere"})
 
 
 def test_a_sandbox_without_a_way_out_gets_nothing_of_it() -> None:
     """Neither its source nor its configuration: a start costs what it cost."""
-    *_, program, config = shipping.agent_command(Limits())
-    assert program == shipping.packed(shipping.agent_source(shipping.MODULES))
-    assert not {"port", "HTTPS_PROXY"} & set(ast.literal_eval(config) | ast.literal_eval(config)["environment"])
+    program = shipping.agent_program(Limits())
+    assert program.endswith(shipping.agent_source(shipping.MODULES).encode())
+    assert not {"port", "HTTPS_PROXY"} & set(config_of(program) | config_of(program)["environment"])
     assert not set(shipping.MODULES) & set(shipping.MODULES_OF_A_WAY_OUT)
 
 
 def test_a_sandbox_with_a_way_out_has_its_variables_and_none_of_its_own_replaced() -> None:
-    *_, program, config = shipping.agent_command(Limits(), INSIDE)
-    assert program == shipping.packed(shipping.agent_source(shipping.MODULES + shipping.MODULES_OF_A_WAY_OUT))
-    environment = ast.literal_eval(config)["environment"]
+    program = shipping.agent_program(Limits(), INSIDE)
+    assert program.endswith(shipping.agent_source(shipping.MODULES + shipping.MODULES_OF_A_WAY_OUT).encode())
+    environment = config_of(program)["environment"]
     assert environment["HTTPS_PROXY"] == "http://127.0.0.1:3128"
     assert environment["HOME"] == "/tmp/home"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import base64
 import json
-import zlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -42,7 +40,7 @@ def trusted(inside: Inside) -> tuple[str, str]:
     """Return the file of certificates that a kernel makes at its start, and what it adds to the image's own."""
     (line,) = inside.lines
     texts = [node.value for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Constant)]
-    call = ast.parse(zlib.decompress(base64.b64decode(max(map(str, texts), key=len)))).body[-1]
+    call = ast.parse(max(map(str, texts), key=len)).body[-1]
     assert isinstance(call, ast.Expr)
     assert isinstance(call.value, ast.Call)
     path, certificates = map(ast.literal_eval, call.value.args)

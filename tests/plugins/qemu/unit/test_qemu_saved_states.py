@@ -11,7 +11,6 @@ import random
 import subprocess
 import sys
 import threading
-from ast import literal_eval
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from sandbox_kernel.plugins.qemu.engine import QemuEngine, may_be_kept
 from sandbox_kernel.plugins.qemu.inside import reseed
 from sandbox_kernel.setup.command_steps import Steps
 from tests.support import ROOT
+from tests.support.engines import config_of
 from tests.support.patience import within
 
 KEY = "0123456789abcdef"
@@ -175,10 +175,10 @@ def test_whatever_a_state_depends_on_makes_another_name() -> None:
 def test_what_a_state_is_taken_of_waits_at_a_gate() -> None:
     own = state_capture.spec_of(SPEC, ("numpy",))
     assert (own.session_id, own.uid) != (SPEC.session_id, SPEC.uid)
-    config = literal_eval(own.command[-1])
+    config = config_of(own.program)
     assert (config["warm"], config["extension"]) == (True, True)
-    assert [word.partition("=")[0] for word in config["first"]] == ["--before"]
-    assert not {"warm", "extension", "first"} & set(literal_eval(shipping.agent_command(Limits())[-1]))
+    assert [*config["first"]] == ["before"]
+    assert not {"warm", "extension", "first"} & set(config_of(shipping.agent_program(Limits())))
     with pytest.raises(ValueError, match="no agent"):
         state_capture.spec_of(replace(SPEC, made_of=None), ())
 
@@ -394,13 +394,13 @@ def test_states_are_taken_for_every_entry_point(monkeypatch: pytest.MonkeyPatch)
 
     class Taking:
         async def prepare(self, spec: SandboxSpec) -> bool:
-            taken.append(spec.command)
+            taken.append(spec.program)
             return True
 
     monkeypatch.setattr(machines, "make_engine", lambda settings: Taking())
     machines.take_states("x", Steps(lambda line: None))
     doors = [replace(Settings(engine="qemu", image="x"), charts=charts) for charts in (False, True)]
-    assert taken == [shipping.new_spec(door).command for door in doors]
+    assert taken == [shipping.new_spec(door).program for door in doors]
 
 
 class Slow:
