@@ -4,6 +4,7 @@
 - `ahead`: What a start asks of the engine, and asking it before there is an event loop.
 - `discovery`: Where an engine listens.
 - `engine_errors`: What an engine refuses, and how it fails, as errors of ours.
+- `api_version`: Which version of the Engine API is spoken.
 - `api_client`: The Engine API over its socket: the HTTP client, and the calls that several modules need.
 - `container`: One running container: its pipe, why it ended, and whether the engine made what it was asked for.
 - `engine`: The Docker engine: start, adopt, list, reap, what it says of itself; and why a start failed.

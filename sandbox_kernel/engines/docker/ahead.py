@@ -18,6 +18,7 @@ from ...core.version import __version__
 from .. import attachment, container_reaper
 from ..attachment import Attachment
 from ..owner_process import OwnerProcess, host_name
+from . import api_version
 from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
@@ -32,6 +33,8 @@ class PendingContainer:
     path: str
     """Of the engine's socket."""
     name: str
+    version: str
+    """What the path of the request began with."""
     since: float
     """When the engine was asked, in seconds since 1970: what happens to the container is told from then on."""
     body: dict[str, Any]
@@ -56,16 +59,17 @@ def ask_ahead(path: str, spec: SandboxSpec) -> PendingContainer:
     engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     engine.settimeout(SEND_SECONDS)
     try:
+        version = api_version.known(path) or api_version.ask(path, SEND_SECONDS)
         engine.connect(path)
     except OSError:
         held.close()
         engine.close()
         raise
     name, since = OwnerProcess.of(os.getpid()).container_name(spec.session_id), time.time()
-    ahead = PendingContainer(spec, path, name, since, body, held, engine)
+    ahead = PendingContainer(spec, path, name, version, since, body, held, engine)
     container_reaper.of(path).expect(name)  # should this process end now, the engine creates it all the same
     try:
-        engine.sendall(encode("POST", create_target(name), ahead.body))
+        engine.sendall(encode("POST", version + create_target(name), ahead.body))
         engine.setblocking(False)
     except OSError:
         ahead.give_up()

@@ -25,7 +25,7 @@ NOT_OPENED: Mapping[str, str] = {}
 
 
 def container_arguments(spec: SandboxSpec, opened: Mapping[str, str] = NOT_OPENED) -> dict[str, Any]:
-    """Return the body of the engine's request that creates a container (Docker Engine API 1.41).
+    """Return the body of the engine's request that creates a container (Docker Engine API 1.41 to 1.52).
 
     `opened` says what is mounted at each path that is the host's by an exception (`engines.attachment`).
     """
@@ -83,7 +83,7 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         "CapAdd": sorted(wanted.capabilities),
         "CapDrop": ["ALL"],
         "GroupAdd": [],
-        "SecurityOpt": [f"no-new-privileges:{str(not wanted.new_privileges).lower()}", filtered],
+        "SecurityOpt": [*([] if wanted.new_privileges else ["no-new-privileges"]), filtered],
         # Every resource has an end.
         "Memory": wanted.memory_bytes,
         "MemorySwap": wanted.memory_bytes + wanted.swap_bytes,  # of both together

@@ -29,7 +29,7 @@ from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
-from .engine_errors import odd
+from .engine_errors import OtherVersion, odd
 
 if TYPE_CHECKING:
     from .. import base
@@ -336,7 +336,11 @@ class DockerEngine(DockerApi):
 
     async def _created_ahead(self, ahead: PendingContainer) -> Any:
         connection, target = EngineConnection(self.path, ahead.socket), create_target(ahead.name)
-        return await self.decoded(await self.answered(connection, connection.answer(), target, ahead.body), target)
+        try:
+            found = await self.answered(connection, connection.answer(), target, ahead.body, ahead.version)
+        except OtherVersion:
+            return await self.request("POST", target, ahead.body)
+        return await self.decoded(found, target)
 
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")

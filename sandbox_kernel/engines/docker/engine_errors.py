@@ -25,6 +25,10 @@ class BeingRemoved(EngineError):
     """Somebody else removes the container just now."""
 
 
+class OtherVersion(EngineError):
+    """The engine was asked in a version of its API that it does not speak, or no longer."""
+
+
 def silent(target: str, seconds: float) -> EngineUnavailable:
     """Translate that an engine said nothing for so long."""
     return EngineUnavailable(

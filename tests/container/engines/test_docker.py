@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines import container_reaper
-from sandbox_kernel.engines.docker import api_client
+from sandbox_kernel.engines.docker import api_client, api_version
 from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker import engine as docker
 from sandbox_kernel.engines.docker.ahead import ask_ahead
@@ -367,6 +368,9 @@ async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monke
 # --- the engine goes away -------------------------------------------------------------------------------------------
 
 
+VERSION = re.compile(rb"(?<= )/v[0-9.]+")
+
+
 class Relay:
     """Stands between a test and the engine, so that the engine can be lost without harm to others."""
 
@@ -375,6 +379,8 @@ class Relay:
         self.holds = b""
         """Requests that begin with this wait for `let_go`."""
         self.let_go = asyncio.Event()
+        self.lines: list[str] = []
+        """Method and path of each request, in their order."""
         self._links: dict[asyncio.Task[None], bytes] = {}
 
     async def open(self) -> None:
@@ -392,11 +398,12 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.read(65536)
         link = asyncio.create_task(self._link(head, reader, writer))
-        self._links[link] = head
+        self.lines.append(head.partition(b" HTTP/")[0].decode())
+        self._links[link] = VERSION.sub(b"", head)
         link.add_done_callback(self._links.pop)
 
     async def _link(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.holds and head.startswith(self.holds):
+        if self.holds and VERSION.sub(b"", head).startswith(self.holds):
             await self.let_go.wait()
         there, back = await asyncio.open_unix_connection(self.target)
         try:
@@ -420,6 +427,59 @@ async def relay(tmp_path: Path, engine: DockerEngine) -> AsyncIterator[Relay]:
     await relay.open()
     yield relay
     await relay.lose()
+
+
+async def spoken(engine: DockerEngine) -> str:
+    """Return what all paths begin with where the engine's own version is no newer than ours."""
+    ours, its = api_version.OURS, (await engine.info()).api_version
+    return "/v{}.{}".format(*min(ours, tuple(map(int, its.split(".")))))
+
+
+async def test_requests_name_the_version_that_both_speak(
+    engine: DockerEngine, relay: Relay, make_spec: MakeSpec
+) -> None:
+    """Which it is, is asked before anything else, and never again; a start begins with two requests at a time."""
+    version = await spoken(engine)
+    for most in (2, 0):
+        relay.lines.clear()
+        container = await DockerEngine(relay.path).start(make_spec())
+        await container.kill()
+        others = [line for line in relay.lines if line != "HEAD /_ping"]
+        assert relay.lines[: -len(others)] == ["HEAD /_ping"] * (len(relay.lines) - len(others))
+        assert len(relay.lines) - len(others) <= most
+        assert all(line.split()[1].startswith(f"{version}/") for line in others), others
+        assert any("/create?" in line for line in others)
+
+
+async def test_what_was_asked_ahead_names_the_version_too(
+    engine: DockerEngine, relay: Relay, make_spec: MakeSpec
+) -> None:
+    """Asking does not wait for the loop, which the relay is on."""
+    for questions in (["HEAD /_ping"], []):
+        relay.lines.clear()
+        spec = make_spec()
+        ahead = await asyncio.to_thread(ask_ahead, relay.path, spec)
+        container = await DockerEngine(relay.path, ahead=ahead).start(spec)
+        await container.kill()
+        assert relay.lines[: len(questions)] == questions
+        assert f"POST {await spoken(engine)}/containers/create?name={ahead.name}" == relay.lines[len(questions)]
+
+
+@pytest.mark.parametrize("before", ["1.9999", "1.1"], ids=["older", "newer"])
+async def test_an_engine_that_was_exchanged_is_asked_again_once(
+    relay: Relay, make_spec: MakeSpec, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine that this process knew spoke another version, which the one that is there now refuses."""
+    known = f"/v{before}"
+    monkeypatch.setitem(api_version._prefixes, relay.path, known)
+    spec = make_spec()
+    ahead = await asyncio.to_thread(ask_ahead, relay.path, spec)
+    container = await DockerEngine(relay.path, ahead=ahead).start(spec)
+    await container.kill()
+    asked = [line for line in relay.lines if "/create?" in line]
+    assert len(asked) == 2
+    assert asked[0].startswith(f"POST {known}/")
+    assert not any(line.split()[1].startswith(known) for line in relay.lines[-3:])
 
 
 async def test_a_lost_engine_is_named_within_5_s(engine: DockerEngine, relay: Relay, make_spec: MakeSpec) -> None:
