@@ -20,6 +20,7 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.attested_start import attestation
+from sandbox_kernel.engines.docker import few_users
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
@@ -225,9 +226,10 @@ class Rootless(StartsNothing):
     ],
 )
 async def test_a_start_that_fails_for_want_of_user_ids(
-    engine: type[StartsNothing], code: EndCode, words: str, info: dict[str, Any]
+    engine: type[StartsNothing], code: EndCode, words: str, info: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reason is said where the engine's containers have ids of their own; there it has a row, too."""
+    monkeypatch.setattr(few_users, "known", {})
     spec = new_spec()
     with pytest.raises(EngineError) as caught:
         await engine().start(spec)

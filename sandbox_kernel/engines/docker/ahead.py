@@ -18,7 +18,8 @@ from ...core.version import __version__
 from .. import attachment, container_reaper
 from ..attachment import Attachment
 from ..owner_process import OwnerProcess, host_name
-from . import api_version
+from ..user_ids import is_few
+from . import api_version, few_users
 from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
@@ -55,6 +56,8 @@ class PendingContainer:
 
 def ask_ahead(path: str, spec: SandboxSpec) -> PendingContainer:
     """Ask the engine at `path` to create a container. Raises OSError if that cannot be done at once."""
+    if few_users.may_be(path):
+        raise OSError("it is to be asked first which user ids it has")
     body, held = creation(spec)
     engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     engine.settimeout(SEND_SECONDS)
@@ -95,6 +98,7 @@ def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Attachment]:
         f"{LABEL}.version": __version__,
         f"{LABEL}.hosts": "yes" if spec.reaches_hosts else "no",
         f"{LABEL}.created": str(int(time.time())),
+        **({few_users.USER: str(spec.uid)} if is_few(spec.uid) else {}),
     }
     return body, held
 

@@ -16,6 +16,7 @@ from ...core.model import Attached, SandboxSpec
 from ..attachment import EMPTY
 from ..hardening import Protections, ScratchDisk, Tmpfs, protections
 from ..seccomp import EPERM, ArgumentCondition, SyscallRule
+from ..user_ids import is_few
 
 LABEL = "sandbox-kernel"
 """What the names of our labels begin with."""
@@ -97,8 +98,14 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         "Ulimits": [
             {"Name": "nofile", "Soft": wanted.open_files, "Hard": wanted.open_files},
             {"Name": "core", "Soft": wanted.core_bytes, "Hard": wanted.core_bytes},
+            *_processes(wanted),
         ],
     }
+
+
+def _processes(wanted: Protections) -> list[dict[str, Any]]:
+    """Where ids are few, the engine may have no cgroups; Linux counts the processes of each user as well."""
+    return [{"Name": "nproc", "Soft": wanted.pids, "Hard": wanted.pids}] if is_few(wanted.uid) else []
 
 
 def digest(spec: SandboxSpec) -> str:

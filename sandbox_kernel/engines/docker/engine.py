@@ -9,7 +9,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,24 +20,24 @@ from ...core.model import SandboxSample, SandboxSpec
 from ...core.tasks import Tasks, made_in_thread
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..attachment import Attachment, opens_disks
+from ..attachment import Attachment, may_wait, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, OwnerProcess, host_name
 from ..pipe import Pipe
+from . import few_users
 from .ahead import PendingContainer, create_target, creation
 from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
 from .engine_errors import OtherVersion, odd
+from .few_users import LIMITED, TRIES, LacksUsers, OwnUser, UserTaken, require_alone, users, why
 
 if TYPE_CHECKING:
     from .. import base
     from ..inspectable import EngineInfo, ImageInfo, Listed, MachineCondition, Shown
 
-LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
-USERS = {"name=rootless": "rootless", "name=userns": "set to userns-remap"}
 CONTENTS = f"{LABEL}.contents"
 """The label of an image of ours that says what went into it."""
 
@@ -121,12 +122,6 @@ def product(version: Mapping[str, Any]) -> str:
     return "Podman" if any("podman" in name.lower() for name in names) else ""
 
 
-def users(info: Mapping[str, Any]) -> str:
-    """Return why the user ids of its containers are not the machine's (`GET /info`); empty if they are."""
-    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
-    return next((words for option, words in USERS.items() if option in options), "")
-
-
 def image_info(found: Mapping[str, Any]) -> ImageInfo:
     """Return what an engine says of an image (`GET /images/NAME/json`)."""
     settings = found.get("Config") or {}
@@ -137,25 +132,6 @@ def image_info(found: Mapping[str, Any]) -> ImageInfo:
         contents=(settings.get("Labels") or {}).get(CONTENTS),
         variables=tuple((name, value) for name, _, value in variables),
         identity=str(found.get("Id", "")),
-    )
-
-
-async def why(error: EngineError, request: Callable[[str, str], Awaitable[Any]]) -> EngineError | None:
-    """Return a better error, None if there is none: a runtime says of a user id that it lacks "invalid argument"."""
-    if error.code != EndCode.ENGINE_FAILED:
-        return None
-
-    try:
-        found = users(await request("GET", "/info"))
-    except EngineError:
-        return None
-    if not found:
-        return None
-    return EngineError(
-        EndCode.ENGINE_LACKS_USERS,
-        f"this engine is {found}: its containers have a few user ids that are not the machine's, and the one that a "
-        f"sandbox gets for itself is not among them (it said: {error.message[:300]})",
-        setting="engine",
     )
 
 
@@ -200,30 +176,58 @@ class DockerEngine(DockerApi):
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
         starting, self._starting = self._starting, None
-        if isinstance(ahead, PendingContainer) and ahead.spec == spec:
-            return await (starting or self._start_ahead(ahead))
-        if starting is not None:
-            starting.cancel()
-        if ahead is not None:
-            ahead.give_up()
+        try:
+            if isinstance(ahead, PendingContainer) and ahead.spec == spec:
+                return await (starting or self._start_ahead(ahead))
+            if starting is not None:
+                starting.cancel()
+            if ahead is not None:
+                ahead.give_up()
+            if may_wait(spec) or not few_users.may_be(self.path):
+                return await self._start_new(spec)
+            if few_users.note(self.path, await self.request("GET", "/info")) is None:
+                return await self._start_new(spec)
+        except LacksUsers:
+            if may_wait(spec):  # a disk that is mounted is another user's
+                raise
+        tries = 0
+        while True:
+            own, tries = few_users.drawn(spec, few_users.known[self.path]), tries + 1
+            try:
+                return await self._start_new(replace(spec, uid=own.uid), own)
+            except UserTaken:
+                if tries >= TRIES:
+                    raise
+
+    async def _start_new(self, spec: SandboxSpec, own: OwnUser | None = None) -> DockerContainer:
         if opens_disks(spec):
             body, held = await made_in_thread(lambda: creation(spec), lambda made: made[1].close())
         else:
             body, held = creation(spec)
-        return await self.start_body(spec.session_id, body, held)
+        container = await self.start_body(spec.session_id, body, held)
+        container.has(own)
+        return container
 
     async def start_body(
         self, session_id: str, body: dict[str, Any], held: Attachment | None = None
     ) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
         name = OwnerProcess.of(self.owner_pid).container_name(session_id)
+        user = body["Labels"].get(few_users.USER)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
-        return await self._start(session_id, name, since, creating, held or Attachment())
+        return await self._start(session_id, name, since, creating, held or Attachment(), user=user)
 
     async def _start(
-        self, session_id: str, name: str, since: float, creating: asyncio.Task[dict[str, Any]], held: Attachment
+        self,
+        session_id: str,
+        name: str,
+        since: float,
+        creating: asyncio.Task[dict[str, Any]],
+        held: Attachment,
+        *,
+        user: str | None = None,
     ) -> DockerContainer:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
         # ended a container that removes itself is told once, to those who listen.
@@ -232,6 +236,8 @@ class DockerEngine(DockerApi):
         try:
             created = await asyncio.shield(creating)
             self.guard.created(name, identity_of(created))
+            if user is not None:
+                await require_alone(user, created["Id"], self.request)
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
@@ -241,7 +247,7 @@ class DockerEngine(DockerApi):
                 pipe.close()
             held.close()
             await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
-            if isinstance(error, EngineError) and (better := await why(error, self.request)):
+            if isinstance(error, EngineError) and (better := await why(error, self.path, self.request)):
                 raise better from error
             raise
         held.started()
@@ -255,6 +261,7 @@ class DockerEngine(DockerApi):
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""
         try:
             identity, session_id, since = str(state["id"]), str(state["session"]), float(state["since"])
+            own = few_users.told(state.get("own"))
             pipe = Pipe.attach(fd, state["pipe"], Demultiplexer.of(state["pipe"]))
         except (KeyError, TypeError, ValueError) as error:
             raise EngineError(
@@ -270,7 +277,9 @@ class DockerEngine(DockerApi):
                 events.close()
             raise
         self.guard.watch(identity)
-        return DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
+        container = DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
+        container.has(own)
+        return container
 
     async def reap(self) -> int:
         """Remove containers whose owner is dead, of this host only; return how many. Takes a minute and a half at most.

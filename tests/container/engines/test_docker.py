@@ -21,13 +21,14 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines import container_reaper
-from sandbox_kernel.engines.docker import api_client, api_version
+from sandbox_kernel.engines.docker import api_client, api_version, few_users
 from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker import engine as docker
 from sandbox_kernel.engines.docker.ahead import ask_ahead
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.docker.few_users import FewUsers
 from sandbox_kernel.engines.owner_process import OwnerProcess, host_name
 from tests.support.engines import DEAF, IMAGE, containers_of, receive_line
 from tests.support.patience import within
@@ -64,7 +65,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
     session_id, image, runtime, closing, *command = sys.argv[1:]
-    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=345678901,
                        runtime=runtime or None)
     container = await DockerEngine().start(spec)
     if closing:
@@ -365,6 +366,69 @@ async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monke
             await DockerEngine(f"{tmp_path}/silent.sock").info()
 
 
+# --- user ids of which there are few ----------------------------------------------------------------------------------
+
+
+class Few(DockerEngine):
+    """The usual engine, which says that it has few user ids."""
+
+    async def request(self, method: str, target: str, body: object = None) -> Any:
+        answer = await super().request(method, target, body)
+        if target == "/info":
+            answer["SecurityOptions"] += ["name=rootless"]
+        return answer
+
+
+@pytest.fixture
+def few(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have engines be asked for their user ids, of which there are so many."""
+
+    def few(count: int) -> None:
+        monkeypatch.setattr(few_users, "known", {engine.path: FewUsers("rootless", limited=True)})
+        monkeypatch.setattr(few_users, "FEW_UIDS", (10_000, 10_000 + count))
+
+    return few
+
+
+async def test_no_two_sandboxes_have_one_user_however_they_start(
+    few: Callable[[int], None], make_spec: MakeSpec
+) -> None:
+    """Nothing of this process keeps them apart: each start has an engine of its own, as in a process of its own."""
+    few(9)
+    started = await asyncio.gather(*(Few().start(make_spec()) for _ in range(6)))
+    try:
+        users = {one.own_user.uid for one in started if one.own_user is not None}
+        assert len(users) == 6
+        assert users <= set(range(10_000, 10_009))
+    finally:
+        await asyncio.gather(*(one.kill() for one in started))
+
+
+async def test_a_start_that_finds_no_free_user_fails_and_leaves_nothing(
+    few: Callable[[int], None], make_spec: MakeSpec
+) -> None:
+    few(1)
+    first, spec = await Few().start(make_spec()), make_spec()
+    try:
+        with pytest.raises(few_users.UserTaken, match="another sandbox has the user id 10000"):
+            await Few().start(spec)
+        assert await containers_of(Few(), spec.session_id) == []
+    finally:
+        await first.kill()
+    again = await Few().start(spec)  # the control: the id is free again
+    await again.kill()
+
+
+async def test_what_was_found_of_an_engine_is_asked_again(
+    engine: DockerEngine, few: Callable[[int], None], start: Start, make_spec: MakeSpec
+) -> None:
+    """The control: the same engine, which does not say so any more, gets the machine's ids again."""
+    few(1)
+    container = await start(make_spec())
+    assert container.own_user is None
+    assert engine.path not in few_users.known
+
+
 # --- the engine goes away -------------------------------------------------------------------------------------------
 
 
@@ -398,7 +462,8 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.read(65536)
         link = asyncio.create_task(self._link(head, reader, writer))
-        self.lines.append(head.partition(b" HTTP/")[0].decode())
+        if head:
+            self.lines.append(head.partition(b" HTTP/")[0].decode())
         self._links[link] = VERSION.sub(b"", head)
         link.add_done_callback(self._links.pop)
 

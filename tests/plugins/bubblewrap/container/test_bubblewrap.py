@@ -22,6 +22,7 @@ import pytest
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
 from sandbox_kernel.engines.hardening import protections
+from sandbox_kernel.engines.usage_watch import usage
 from sandbox_kernel.plugins.bubblewrap import cgroups, launch, watch
 from sandbox_kernel.plugins.bubblewrap import container as running
 from sandbox_kernel.plugins.bubblewrap import engine as bubblewrap
@@ -31,7 +32,6 @@ from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine, conditions
 from sandbox_kernel.plugins.bubblewrap.process_labels import holders, sandboxes
-from sandbox_kernel.plugins.bubblewrap.watch import usage
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
 from tests.support.patience import within
