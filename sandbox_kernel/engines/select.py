@@ -79,6 +79,10 @@ class EngineProvider:
         """Return whether "auto" may take it: it is here, and this user may use it."""
         return False
 
+    def unfit(self) -> str:
+        """Return what is here in its place and cannot serve, and why; empty if nothing is."""
+        return ""
+
     def remedy(self, address: str) -> str:
         """Return what a person does where it cannot be used; empty where what it raises says all."""
         return ""
@@ -277,9 +281,13 @@ def others() -> list[str]:
 
 
 def _without_own(engine: str) -> str:
+    if provider(engine).answers() and engine == DOCKER:
+        return f"{engine}, which answers this user"
+    unfit = provider(DOCKER).unfit()
+    why = f"; {unfit}" if unfit else ""
     if engine == BUBBLEWRAP:
-        return f"{engine}, for no Docker answers this user"
-    return f"{engine}, which {'answers' if provider(engine).answers() else 'does not answer'} this user"
+        return f"{engine}, for no Docker answers this user{why}"
+    return f"{engine}, which does not answer this user{why}"
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:

@@ -136,6 +136,7 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Doct
             api = f", API {info.api_version}" if info.api_version else ""
             why = f"; auto takes {explained(settings)}" if settings.engine == AUTO else ""
             rows.append(DoctorCheck("engine", "ok", f"{info.version}{api}, at {_place(engine)}{why}"))
+            rows += _named(engine)
             needs = await engine.conditions()
             rows += condition_rows(needs, settings)
             said = {one.name for one in needs}
@@ -166,6 +167,20 @@ def _no_engine(engine: Inspectable, error: SandboxError) -> DoctorCheck:
 
     status = find_engine(engine.address)
     return DoctorCheck("engine", "wrong", status.problem or str(error), status.remedy)
+
+
+def _named(engine: Inspectable) -> list[DoctorCheck]:
+    """Say so where Docker's own command asks another engine than sessions do."""
+    from .engine_setup import named_engine
+
+    try:
+        own = named_engine()
+    except ConfigurationError as error:
+        return [DoctorCheck("docker", "note", error.message, f"`docker` asks it; sessions ask {engine.address}")]
+    if own is None or own[0] == engine.address:
+        return []
+    words = f"{own[1]} names {own[0]}; sessions ask {engine.address}, whatever the environment of a front end says"
+    return [DoctorCheck("docker", "note", words, f"to have it for sessions: set engine = {own[0]}, or install again")]
 
 
 def condition_rows(found: Iterable[MachineCondition], settings: Settings) -> list[DoctorCheck]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from .build import build, cache, environment
 
-IMAGE = "sandbox-kernel:base"
+IMAGE, OF_NOTEBOOKS = "sandbox-kernel:base", "sandbox-kernel:data"
 USER, UID, FIRST, COUNT = "sandbox-tests", 4242, 1_879_048_192, 65_536
 """Whose ids a daemon gives to containers: a user whom nothing else here knows."""
 START_SECONDS, STOP_SECONDS = 60.0, 30.0
@@ -59,10 +59,9 @@ def command(name: str, folder: Path) -> list[str]:
         daemon += ["--exec-root", f"{folder}/exec", "--cgroup-parent", f"/{folder.name}"]
         daemon += ["--userns-remap", USER] if name == "docker-remapped" else []
         return ["unshare", "--mount", "--net", "sh", "-c", MOUNTS, str(folder), *daemon]
-    for place in ("run", "data"):
-        (folder / place).mkdir(mode=0o700)
-        os.chown(folder / place, UID, UID)
-    os.chown(folder, UID, UID)
+    for place in (folder, folder / "run", folder / "data"):
+        place.mkdir(mode=0o700, exist_ok=True)
+        os.chown(place, UID, UID)
     kit = ["rootlesskit", f"--state-dir={folder}/run/kit", "--net=slirp4netns", "--disable-host-loopback"]
     kit += ["--copy-up=/etc", "--copy-up=/run", "--propagation=rslave", "sh", "-c"]
     kit += [
@@ -83,6 +82,7 @@ def daemon(name: str) -> Iterator[str]:
     folder.chmod(0o755)
     files_of_users(folder)
     variables = {**os.environ, **environment(folder / "programs"), "PROGRAMS": str(cache())}
+    (folder / "run").mkdir(mode=0o700)
     variables |= {"XDG_RUNTIME_DIR": f"{folder}/run", "HOME": f"{folder}/run"}
     address = f"unix://{folder}/docker.sock"
     with (folder / "log").open("wb") as log:
@@ -100,7 +100,7 @@ def daemon(name: str) -> Iterator[str]:
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"{name} does not start:\n{(folder / 'log').read_text(errors='replace')[-2000:]}")
             time.sleep(0.2)
-        with subprocess.Popen(["docker", "save", IMAGE], stdout=subprocess.PIPE) as saved:
+        with subprocess.Popen(["docker", "save", IMAGE, OF_NOTEBOOKS], stdout=subprocess.PIPE) as saved:
             subprocess.run(["docker", "-H", address, "load", "--quiet"], stdin=saved.stdout, check=True)
         yield address
     finally:
@@ -119,15 +119,23 @@ def test(name: str) -> bool:
     began = time.monotonic()
     with daemon(name) as address:
         limits = "best-effort" if name == "docker-rootless" else "enforced"
-        chosen = ["--engine", address, "--image", IMAGE, "--limits", limits]
+        chosen = ["--engine", address, "--limits", limits, "--image"]
         kernel = [str(Path(sys.executable).with_name("sandbox-kernel"))]
         own = {"SANDBOX_KERNEL_TEST_ENGINE": name, "SANDBOX_KERNEL_TEST_DOCKER": address}
         contract = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         with tempfile.TemporaryDirectory() as output:
             steps = {
                 "contract": [*contract, "tests/container/engines/test_contract.py"],
-                "verify": [*kernel, "verify", *chosen],
-                "quickstart": [*kernel, "run", "notebooks/quickstart.ipynb", "--output", f"{output}/out", *chosen],
+                "verify": [*kernel, "verify", *chosen, IMAGE],
+                "quickstart": [
+                    *kernel,
+                    "run",
+                    "notebooks/quickstart.ipynb",
+                    "--output",
+                    f"{output}/out",
+                    *chosen,
+                    OF_NOTEBOOKS,
+                ],
             }
             lost = [
                 what

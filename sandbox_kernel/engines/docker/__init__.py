@@ -64,6 +64,12 @@ class DockerProvider(EngineProvider):
 
         return discovery.answers()
 
+    def unfit(self) -> str:
+        from . import discovery
+
+        places = ", ".join(discovery.others())
+        return places and f"Podman listens at {places}, and does not take all protections over Docker's API"
+
     def remedy(self, address: str) -> str:
         from . import engine_errors
 

@@ -14,13 +14,12 @@ OURS = (1, 52)
 HEAD_BYTES = 64 << 10
 
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
-_HEADER = re.compile(r"^api-version:(.*)$", re.IGNORECASE | re.MULTILINE)
 _prefixes: dict[str, str] = {}
 
 
 def prefix(said: str) -> str:
     """Return what paths begin with for an engine with this header `Api-Version`; nothing where it has none."""
-    found = _VERSION.fullmatch(said.strip())
+    found = _VERSION.fullmatch(said)
     return "" if found is None else "/v{}.{}".format(*min(OURS, (int(found[1]), int(found[2]))))
 
 
@@ -38,12 +37,27 @@ def known(path: str) -> str | None:
 
 def ask(path: str, seconds: float) -> str:
     """Ask the engine behind a socket, which takes 0.1 ms, and return what paths begin with. Raises OSError."""
+    return note(path, _header(_head(path, seconds), "api-version"))
+
+
+def product(path: str, seconds: float) -> str:
+    """Ask in the same way, and return what listens: "Docker" or "Libpod", which is Podman. Raises OSError."""
+    head = _head(path, seconds)
+    note(path, _header(head, "api-version"))
+    return _header(head, "server").partition("/")[0]
+
+
+def _header(head: str, name: str) -> str:
+    found = re.search(rf"^{name}:(.*)$", head, re.IGNORECASE | re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def _head(path: str, seconds: float) -> str:
     data = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as engine:
         engine.settimeout(seconds)
         engine.connect(path)
         engine.sendall(b"HEAD /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
-        while len(data) < HEAD_BYTES and (piece := engine.recv(4096)):
+        while b"\r\n\r\n" not in data and len(data) < HEAD_BYTES and (piece := engine.recv(4096)):
             data += piece
-    found = _HEADER.search(data.decode("latin-1"))
-    return note(path, found[1] if found else "")
+    return data.decode("latin-1")

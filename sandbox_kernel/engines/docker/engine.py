@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -104,7 +104,7 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
         version=str(version.get("Version")),
         api_version=str(version.get("ApiVersion")),
         architecture=str(info.get("Architecture", "")),
-        runtimes=frozenset(map(str, info.get("Runtimes") or ())),
+        runtimes=frozenset(_installed(info)),
         default_runtime=str(info.get("DefaultRuntime", "unknown")),
         seccomp=any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()),
         limited=frozenset(what for key, what in LIMITED.items() if info.get(key)),
@@ -114,6 +114,15 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
         users=users(info),
         product=product(version),
     )
+
+
+def _installed(info: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the runtimes of an engine, without those whose program is missing, if it is one of this machine."""
+    here = os.path.isdir(str(info.get("DockerRootDir") or ""))  # noqa: PTH112 (as a string)
+    for name, about in (info.get("Runtimes") or {}).items():
+        path = str((about or {}).get("path") or "")
+        if not (here and path.startswith("/") and not os.path.exists(path)):  # noqa: PTH110 (as above)
+            yield str(name)
 
 
 def product(version: Mapping[str, Any]) -> str:

@@ -5,11 +5,12 @@ Imports errors, and where engines listen.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 from ...core.codes import EndCode, Survived
-from ...core.errors import EngineError, EngineUnavailable, ImageMissing
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from ...core.remedies import as_root, own_as_root, systemd_runs, without_docker
 from ..image_names import build_command
 from . import discovery
@@ -108,15 +109,17 @@ def remedy(path: str) -> str:
 
     there = discovery.socket_path(None)
     if there != path and discovery.answers():
-        named = os.environ.get("DOCKER_HOST", "").removeprefix("unix://") == path
-        instead = "`unset DOCKER_HOST`" if named else f"leave the setting engine out, or set engine = unix://{there}"
+        instead = f"leave the setting engine out, or set engine = unix://{there}"
+        with contextlib.suppress(ConfigurationError):
+            if (own := discovery.named(os.environ)) is not None and own[0] == f"unix://{path}":
+                instead = "`unset DOCKER_HOST`" if own[1] == "DOCKER_HOST" else "use Docker's context default"
         return f"An engine answers at {there}: {instead}"
     if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
         group = _group(path)
         joins = f"`{as_root(f'usermod -aG {group} $USER')}`" if group else "Have its owner let this user in"
         return f"{joins}, and log in again (who may use Docker is as good as root); {without_docker()}"
     if sys.platform == "darwin":
-        return "Start Docker Desktop, colima or podman machine, with DOCKER_HOST set to its socket"
+        return "Start Docker Desktop or colima, with DOCKER_HOST set to its socket"
     if shutil.which("dockerd"):
         start = f", or `{as_root('systemctl start docker')}`" if systemd_runs() else ""
         return f"Start it: `{own_as_root('setup --yes')}`{start}; {without_docker()}"
