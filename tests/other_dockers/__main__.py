@@ -57,8 +57,9 @@ def command(name: str, folder: Path) -> list[str]:
     daemon += ["--host", f"unix://{folder}/docker.sock", "--config-file", "/dev/null"]
     if name != "docker-rootless":
         daemon += ["--exec-root", f"{folder}/exec", "--cgroup-parent", f"/{folder.name}"]
-        daemon += ["--userns-remap", USER] if name == "docker-remapped" else []
-        return ["unshare", "--mount", "--net", "sh", "-c", MOUNTS, str(folder), *daemon]
+        if name == "docker-29":
+            return ["unshare", "--net", *daemon]
+        return ["unshare", "--mount", "--net", "sh", "-c", MOUNTS, str(folder), *daemon, "--userns-remap", USER]
     for place in (folder, folder / "run", folder / "data"):
         place.mkdir(mode=0o700, exist_ok=True)
         os.chown(place, UID, UID)
@@ -81,7 +82,11 @@ def daemon(name: str) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     folder.chmod(0o755)
     files_of_users(folder)
-    variables = {**os.environ, **environment(folder / "programs"), "PROGRAMS": str(cache())}
+    variables = {
+        **os.environ,
+        **environment(cache() if name == "docker-29" else folder / "programs"),
+        "PROGRAMS": str(cache()),
+    }
     (folder / "run").mkdir(mode=0o700)
     variables |= {"XDG_RUNTIME_DIR": f"{folder}/run", "HOME": f"{folder}/run"}
     address = f"unix://{folder}/docker.sock"
@@ -128,13 +133,7 @@ def test(name: str) -> bool:
                 "contract": [*contract, "tests/container/engines/test_contract.py"],
                 "verify": [*kernel, "verify", *chosen, IMAGE],
                 "quickstart": [
-                    *kernel,
-                    "run",
-                    "notebooks/quickstart.ipynb",
-                    "--output",
-                    f"{output}/out",
-                    *chosen,
-                    OF_NOTEBOOKS,
+                    *(sys.executable, "notebooks/demo.py", "--output", f"{output}/out", *chosen, OF_NOTEBOOKS),
                 ],
             }
             lost = [
