@@ -419,6 +419,27 @@ async def test_a_start_that_finds_no_free_user_fails_and_leaves_nothing(
     await again.kill()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+@pytest.mark.parametrize(("user", "asked"), [(0, False), (65534, True)])
+def test_an_engine_that_listens_as_another_user_than_root_is_asked_first(
+    user: int, asked: bool, tmp_path: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_users, "known", {})
+    place = f"{tmp_path}/docker.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        child = os.fork()
+        if not child:
+            os.setresuid(user, user, user)
+            listening.listen()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert few_users.may_be(place) is asked
+        if asked:
+            with pytest.raises(OSError, match="which user ids it has"):
+                ask_ahead(place, make_spec())
+
+
 async def test_what_was_found_of_an_engine_is_asked_again(
     engine: DockerEngine, few: Callable[[int], None], start: Start, make_spec: MakeSpec
 ) -> None:
