@@ -280,7 +280,7 @@ def kill_processes(container: str) -> None:
 
 
 def _beside(name: str) -> Any:
-    """Return a module that lies beside this file; run as a script, this is no package."""
+    """Return a module that lies beside this file, such as owner_process.py; run as a script, this is no package."""
     import importlib.util
 
     if name not in sys.modules:

@@ -149,7 +149,9 @@ def test(name: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.other_dockers", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.other_dockers", description=__doc__.partition("\n")[0], allow_abbrev=False
+    )
     parser.add_argument("what", choices=["build", "test"])
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME")
     options = parser.parse_args()

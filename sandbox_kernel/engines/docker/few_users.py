@@ -11,16 +11,17 @@ import json
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
 from ...core.model import SandboxSpec
-from ..attestation import DOCKER_WITHOUT_A_CGROUP
-from ..usage_watch import MayUse
 from ..user_ids import FEW_UIDS, new_uid
 from .arguments import LABEL
+
+if TYPE_CHECKING:
+    from ..usage_watch import MayUse
 
 USER = f"{LABEL}.user"
 """The label with the user id of a container's processes."""
@@ -76,12 +77,16 @@ def note(path: str, info: Mapping[str, Any]) -> FewUsers | None:
 
 def drawn(spec: SandboxSpec, engine: FewUsers) -> OwnUser:
     """Return what a sandbox gets, by chance."""
+    from ..usage_watch import MayUse
+
     kept = engine.limited or spec.limits_kept == "enforced"
     return OwnUser(new_uid(FEW_UIDS), engine, None if kept else MayUse.of(spec))
 
 
 def told(state: Any) -> OwnUser | None:
     """Return what another process wrote down of a sandbox. Raises TypeError or ValueError for what is not one."""
+    from ..usage_watch import MayUse
+
     if state is None:
         return None
     uid, (words, limited), most = state
@@ -90,6 +95,8 @@ def told(state: Any) -> OwnUser | None:
 
 def excused(own: OwnUser | None) -> str:
     """Return whose excuses hold for a sandbox, as in `EngineProvider.excuses`."""
+    from ..attestation import DOCKER_WITHOUT_A_CGROUP
+
     if own is None:
         return ""
     return (
