@@ -79,8 +79,8 @@ class EngineProvider:
         """Return whether "auto" may take it: it is here, and this user may use it."""
         return False
 
-    def unfit(self) -> str:
-        """Return what is here in its place and cannot serve, and why; empty if nothing is."""
+    def beside(self) -> str:
+        """Return what else is here that could be meant, and why "auto" does not take that; empty if nothing is."""
         return ""
 
     def remedy(self, address: str) -> str:
@@ -281,13 +281,11 @@ def others() -> list[str]:
 
 
 def _without_own(engine: str) -> str:
-    if provider(engine).answers() and engine == DOCKER:
-        return f"{engine}, which answers this user"
-    unfit = provider(DOCKER).unfit()
-    why = f"; {unfit}" if unfit else ""
+    beside = provider(DOCKER).beside()
+    why = f"; {beside}" if beside else ""
     if engine == BUBBLEWRAP:
         return f"{engine}, for no Docker answers this user{why}"
-    return f"{engine}, which does not answer this user{why}"
+    return f"{engine}, which {'answers' if provider(engine).answers() else 'does not answer'} this user{why}"
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:

@@ -20,6 +20,8 @@ from ..core.model import SCRATCH, SandboxSample, SandboxSpec
 from .process_sample import cpu_seconds, of_processes
 
 INTERVAL_SECONDS = 0.05
+STACK_BYTES = 8 << 20
+"""Of each thread, which counts as data from its start, however little of it is used."""
 KIB = 1024
 PRIVATE = ("RssAnon", "VmSwap")
 SHARED = "RssShmem"
@@ -40,6 +42,11 @@ class MayUse(NamedTuple):
     """Processes and threads together."""
     disk_bytes: int = 0
     """Of scratch that takes no memory; 0 if it does."""
+
+    @property
+    def data_bytes(self) -> int:
+        """Data of one process at most: the memory, and the stacks of all threads."""
+        return self.memory_bytes + self.pids * STACK_BYTES
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> MayUse:

@@ -136,7 +136,6 @@ async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[Doct
             api = f", API {info.api_version}" if info.api_version else ""
             why = f"; auto takes {explained(settings)}" if settings.engine == AUTO else ""
             rows.append(DoctorCheck("engine", "ok", f"{info.version}{api}, at {_place(engine)}{why}"))
-            rows += _named(engine)
             needs = await engine.conditions()
             rows += condition_rows(needs, settings)
             said = {one.name for one in needs}
@@ -169,20 +168,6 @@ def _no_engine(engine: Inspectable, error: SandboxError) -> DoctorCheck:
     return DoctorCheck("engine", "wrong", status.problem or str(error), status.remedy)
 
 
-def _named(engine: Inspectable) -> list[DoctorCheck]:
-    """Say so where Docker's own command asks another engine than sessions do."""
-    from .engine_setup import named_engine
-
-    try:
-        own = named_engine()
-    except ConfigurationError as error:
-        return [DoctorCheck("docker", "note", error.message, f"`docker` asks it; sessions ask {engine.address}")]
-    if own is None or own[0] == engine.address:
-        return []
-    words = f"{own[1]} names {own[0]}; sessions ask {engine.address}, whatever the environment of a front end says"
-    return [DoctorCheck("docker", "note", words, f"to have it for sessions: set engine = {own[0]}, or install again")]
-
-
 def condition_rows(found: Iterable[MachineCondition], settings: Settings) -> list[DoctorCheck]:
     """Judge what an engine needs of the machine; without a cgroup it is as the setting `limits` says."""
     accepted = {"cgroup"} if settings.limits_kept == "best-effort" else set()
@@ -198,7 +183,7 @@ def condition_rows(found: Iterable[MachineCondition], settings: Settings) -> lis
 def engine_rows(info: EngineInfo, settings: Settings) -> list[DoctorCheck]:
     """Judge an engine by what it says of itself; one without runtimes has none to be chosen."""
     runtimes = [_runtime(info, settings.runtime), _gvisor(info)] if info.runtimes or settings.runtime else []
-    limits = [_limits(info), *_sockets(info)]
+    limits = [_limits(info, settings), *_sockets(info)]
     return [_seccomp(info), *limits, *_users(info), *runtimes, _memory(info, settings), _disk(info)]
 
 
@@ -208,7 +193,7 @@ def _seccomp(info: EngineInfo) -> DoctorCheck:
     return DoctorCheck("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
 
 
-def _limits(info: EngineInfo) -> DoctorCheck:
+def _limits(info: EngineInfo, settings: Settings) -> DoctorCheck:
     """Without one of these, a limit of the settings would be ignored, with a warning at best."""
     needed = ("memory", "swap", "cpus", "pids")
     version = f"cgroup v{info.cgroup_version}" if info.cgroup_version else "on its machines"
@@ -218,6 +203,9 @@ def _limits(info: EngineInfo) -> DoctorCheck:
     if missing and info.product:
         # Podman 5 says so beside a Docker that has them all; a sandbox without one of them is refused at its start.
         found = f"{version}: {info.product} says that it cannot limit {', '.join(missing)}; a start shows what it does"
+        return DoctorCheck("limits", "note", found)
+    if missing and info.users and settings.limits_kept == "best-effort":
+        found = f"{version}: the engine cannot limit {', '.join(missing)}; limits = best-effort has accepted that"
         return DoctorCheck("limits", "note", found)
     if missing:
         return DoctorCheck(

@@ -167,7 +167,16 @@ def test_auto_takes_docker_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> 
     """The control."""
     monkeypatch.setattr(select, "_own_broker", lambda _: None)
     assert select.provider("docker").answers()
-    assert select.explained(Settings()).startswith("docker, which answers this user")
+    assert select.explained(Settings()) == "docker, which answers this user"
+
+
+@pytest.mark.parametrize("host", ["unix:///elsewhere.sock", "ssh://somebody@192.0.2.1"])
+def test_what_a_session_does_not_read_is_said(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "_own_broker", lambda _: None)
+    monkeypatch.setenv("DOCKER_HOST", host)
+    said = select.explained(Settings())
+    assert said.startswith("docker, which answers this user; DOCKER_HOST names ")
+    assert host in said
 
 
 def test_a_runtime_whose_program_is_missing_is_not_offered(tmp_path: Path) -> None:

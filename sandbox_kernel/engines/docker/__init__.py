@@ -64,11 +64,10 @@ class DockerProvider(EngineProvider):
 
         return discovery.answers()
 
-    def unfit(self) -> str:
+    def beside(self) -> str:
         from . import discovery
 
-        places = ", ".join(discovery.others())
-        return places and f"Podman listens at {places}, and does not take all protections over Docker's API"
+        return "; ".join(filter(None, (discovery.podman(), discovery.elsewhere())))
 
     def remedy(self, address: str) -> str:
         from . import engine_errors

@@ -32,6 +32,7 @@ def container_arguments(spec: SandboxSpec, opened: Mapping[str, str] = NOT_OPENE
     """
     wanted = protections(spec)
     host = _host(wanted, opened)
+    host["Ulimits"] += _of_user(spec)
     if spec.runtime is not None:
         host["Runtime"] = spec.runtime
     return {
@@ -98,14 +99,19 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         "Ulimits": [
             {"Name": "nofile", "Soft": wanted.open_files, "Hard": wanted.open_files},
             {"Name": "core", "Soft": wanted.core_bytes, "Hard": wanted.core_bytes},
-            *_processes(wanted),
         ],
     }
 
 
-def _processes(wanted: Protections) -> list[dict[str, Any]]:
-    """Where ids are few, the engine may have no cgroups; Linux counts the processes of each user as well."""
-    return [{"Name": "nproc", "Soft": wanted.pids, "Hard": wanted.pids}] if is_few(wanted.uid) else []
+def _of_user(spec: SandboxSpec) -> list[dict[str, Any]]:
+    """Where ids are few, the engine may have no cgroups: Linux counts processes of a user, and data of a process."""
+    if not is_few(spec.uid):
+        return []
+    from ..usage_watch import MayUse
+
+    most = MayUse.of(spec)
+    wanted = {"nproc": most.pids, **({"data": most.data_bytes} if spec.limits_kept == "best-effort" else {})}
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in wanted.items()]
 
 
 def digest(spec: SandboxSpec) -> str:

@@ -47,14 +47,25 @@ def answers() -> bool:
         return False
 
 
-def others() -> list[str]:
-    """Return where Podman listens for this user: it does not take all protections over Docker's API."""
+def podman() -> str:
+    """Return in words where Podman listens for this user and Docker does not; empty if that is not so."""
     found = []
-    for path in (socket_path(None), *podman_sockets(f"/run/user/{os.getuid()}")):
-        with contextlib.suppress(OSError):
-            if api_version.product(path, ANSWER_SECONDS) == PODMAN:
-                found.append(path)
-    return found
+    if not answers():
+        for path in (socket_path(None), *podman_sockets(f"/run/user/{os.getuid()}")):
+            with contextlib.suppress(OSError):
+                if api_version.product(path, ANSWER_SECONDS) == PODMAN:
+                    found.append(path)
+    return f"Podman listens at {', '.join(found)}, and does not take all protections over Docker's API" if found else ""
+
+
+def elsewhere() -> str:
+    """Return in words what Docker's own command asks in place of what sessions ask; empty if that is the same."""
+    try:
+        own = named(os.environ)
+    except ConfigurationError as error:
+        return error.message
+    here = f"unix://{socket_path(None)}"
+    return "" if own is None or own[0] == here else f"{own[1]} names {own[0]}, which a session does not read"
 
 
 def sockets(runtime: str, home: str) -> list[str]:

@@ -16,8 +16,6 @@ from ...core.model import format_bytes
 from ...engines.usage_watch import INTERVAL_SECONDS, PAUSE_FOR_WEIGHING, Looking, MayUse, family
 from . import scratch_folder
 
-STACK_BYTES = 8 << 20
-"""Of each thread, which counts as data from its start, however little of it is used."""
 WHILE_SECONDS = 1.0
 """Between two times that a folder is gone through, where its disk loses little."""
 PART_OF_FOLDERS, SPARE_BYTES = 64, 1 << 20
@@ -27,7 +25,7 @@ program that meets the limit of one file is to be told, not ended."""
 
 def confine(pid: int, most: MayUse) -> None:
     """Give a process and all that it starts limits of their own. Raises OSError."""
-    resource.prlimit(pid, resource.RLIMIT_DATA, (most.memory_bytes + most.pids * STACK_BYTES,) * 2)
+    resource.prlimit(pid, resource.RLIMIT_DATA, (most.data_bytes,) * 2)
     resource.prlimit(pid, resource.RLIMIT_NPROC, (most.pids,) * 2)
 
 
