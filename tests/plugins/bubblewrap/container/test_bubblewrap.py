@@ -21,9 +21,10 @@ import pytest
 
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.engines import usage_watch
 from sandbox_kernel.engines.hardening import protections
 from sandbox_kernel.engines.usage_watch import usage
-from sandbox_kernel.plugins.bubblewrap import cgroups, launch, watch
+from sandbox_kernel.plugins.bubblewrap import cgroups, launch
 from sandbox_kernel.plugins.bubblewrap import container as running
 from sandbox_kernel.plugins.bubblewrap import engine as bubblewrap
 from sandbox_kernel.plugins.bubblewrap.ahead import begin_ahead
@@ -548,7 +549,7 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
         found.append((shares, memory))
         return memory, threads
 
-    monkeypatch.setattr(watch, "usage", noting)
+    monkeypatch.setattr(usage_watch, "usage", noting)
     spec = UNDER.spec(FORKS, limits_kept="best-effort")
     most = spec.limits.memory
     container = await BubblewrapEngine(cgroup=False).start(spec)
