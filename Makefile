@@ -168,7 +168,7 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
 
 # As root. Go builds them, and Debian's apt brings what they start; nothing is installed.
-engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daemon; four minutes the first time
+engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daemon; five minutes the first time
 	@$(BIN)/python -m tests.other_dockers build
 
 # ENGINE=docker-rootless for one of them.
