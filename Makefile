@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu test-kubernetes cluster cluster-down test-languages properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu engines test-engines test-kubernetes cluster cluster-down test-languages properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -166,6 +166,14 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/engines/test_contract.py tests/container/engines/test_pause.py tests/plugins/qemu/container \
 		tests/plugins/serve/container/test_snapshots_on_qemu.py tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
+
+# As root. Go builds them, and Debian's apt brings what they start; nothing is installed.
+engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daemon; five minutes the first time
+	@$(BIN)/python -m tests.other_dockers build
+
+# ENGINE=docker-rootless for one of them.
+test-engines: $(VENV)/.for-tests setup ## Docker 29, with remapped users, and rootless: contract, verify, quickstart; each started and ended
+	@$(BIN)/python -m tests.other_dockers test $(ENGINE)
 
 # As root. KUBECONFIG=FILE means the cluster that it names, and none is made here. NODES=2 starts a second node.
 NODES := 1

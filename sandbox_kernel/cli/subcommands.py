@@ -188,7 +188,7 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     from ..setup import engine_setup, image_build
 
     status = engine_setup.find_engine(None if settings.engine in WHICHEVER else settings.engine)
-    own_choice = settings.engine not in WHICHEVER or os.environ.get("DOCKER_HOST")
+    own_choice = settings.engine not in WHICHEVER or engine_setup.named_engine() is not None
     # Not with gVisor either, nor a runtime: bubblewrap has none.
     other = settings.engine == AUTO and not own_choice and not options.gvisor and settings.runtime is None
     other = other and BUBBLEWRAP in names()

@@ -17,6 +17,7 @@
 - `pipe`: The byte pipe of an attached container, which can be given to another process.
 - `demultiplexer`: Stdout and stderr on one socket, as Docker and Podman write them, and taken apart again.
 - `attachment`: The seam of what is mounted into a sandbox besides its own folders; a plugin knows what that is.
+- `usage_watch`: A look at what a sandbox without a cgroup uses.
 - `user_ids`: The user ids that sandboxes have.
 - `preparations`: What plugins prepare for a session: what goes into its sandboxes, and what serves them.
 - `shipping`: A sandbox to ask an engine for; the modules of `container` as its program.

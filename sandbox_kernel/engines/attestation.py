@@ -86,7 +86,8 @@ ANYTHING = "whatever it is"
 WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
 WITH_A_FOLDER = "bubblewrap with a folder for a disk"
 WITHOUT_EITHER = "bubblewrap without a cgroup and with a folder for a disk"
-LOOKED_AT = frozenset({WITHOUT_A_CGROUP, WITH_A_FOLDER, WITHOUT_EITHER})
+DOCKER_WITHOUT_A_CGROUP = "docker without a cgroup"
+LOOKED_AT = frozenset({WITHOUT_A_CGROUP, WITH_A_FOLDER, WITHOUT_EITHER, DOCKER_WITHOUT_A_CGROUP})
 """Where some limit is not the machine's to keep: somebody looks at what is used."""
 EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "runsc": {
@@ -144,7 +145,7 @@ def checks(spec: SandboxSpec, report: object, witness: Inspection) -> tuple[Atte
         found.append(same("system call filter for inotify (error number)", ENOSYS, inside.get("inotify")))
     if (excused := excuses(witness.engine) if witness.engine else EXCUSED.get(spec.runtime or "")) is None:
         return tuple(found)
-    if spec.runtime is not None:
+    if spec.runtime in EXCUSED:
         kernel = str(inside.get("kernel"))
         found.append(
             AttestationCheck("gVisor's kernel", GVISOR_KERNEL, kernel, kernel == GVISOR_KERNEL or "gvisor" in kernel)
@@ -258,9 +259,13 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
     strange = [
         f"{m['path']} ({m.get('type')}, {'read-only' if 'ro' in as_list(m.get('options')) else 'writable'})"
         for m in top.values()
-        if m["path"] not in checked and (m["path"] in TMPFS - sizes.keys() or not known_mount(m, witness.mounts))
+        if m["path"] not in checked
+        and (m["path"] in TMPFS - sizes.keys() or not known_mount(m, witness.mounts))
+        and not is_writable_group(m)
     ]
     yield AttestationCheck("mounts besides the sandbox's own", "none", ", ".join(strange)[:300] or "none", not strange)
+    writable = any(map(is_writable_group, top.values()))
+    yield AttestationCheck("control groups", "read-only", "writable" if writable else "read-only", not writable)
     bare = ", ".join(sorted(path for path in witness.layers if at(top, path, "type") != "overlay"))
     yield AttestationCheck(
         "layers above what others have", "all", f"none for {bare}"[:300] if bare else "all", not bare
@@ -342,6 +347,12 @@ def known_mount(mount: Mapping[str, Any], more: frozenset[str] = frozenset()) ->
     if path in READONLY_MOUNTS and not _readonly(mount):
         return False
     return path in READONLY_MOUNTS or (path in SYSTEM_MOUNTS and kind == SYSTEM_MOUNTS[path])
+
+
+def is_writable_group(mount: Mapping[str, Any]) -> bool:
+    """Return whether the file system of a control group is not mounted read-only. Its folder may be root's still."""
+    of_groups = str(mount["path"]).startswith("/sys/fs/cgroup") and mount.get("type") in {"cgroup", "cgroup2"}
+    return of_groups and not _readonly(mount)
 
 
 def _readonly(mount: Mapping[str, Any]) -> bool:

@@ -32,6 +32,7 @@ APPEAR_SECONDS = 60.0
 """How long an engine may take to create what it was asked for; the owner gives up after half of that."""
 APPEAR_PAUSE = 0.5
 REPLY_BYTES = 1 << 20
+API_VERSION, OWNER_PROCESS = "docker/api_version", "owner_process"
 IDENTITY_LENGTH = 64
 """Of an identity that the engine gave; a container that is known by its name may not be there yet."""
 
@@ -170,7 +171,7 @@ class WatchedContainer:
         # one's.
         patience = HANDED_OVER_SECONDS if handed_over else GRACE_SECONDS
         for found in self._while_there():
-            owner = _owners().OwnerProcess.parse(str(found.get("Name")))
+            owner = _beside(OWNER_PROCESS).OwnerProcess.parse(str(found.get("Name")))
             now = time.monotonic()
             first = first or owner
             if owner != last:
@@ -236,10 +237,11 @@ class WatchedContainer:
 
         data = b""
         try:
+            version = _beside(API_VERSION).ask(self._path, REQUEST_SECONDS)
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as engine:
                 engine.settimeout(REQUEST_SECONDS)
                 engine.connect(self._path)
-                engine.sendall(f"{method} {target} HTTP/1.0\r\nHost: engine\r\n\r\n".encode())
+                engine.sendall(f"{method} {version}{target} HTTP/1.0\r\nHost: engine\r\n\r\n".encode())
                 while len(data) < REPLY_BYTES and (piece := engine.recv(1 << 16)):
                     data += piece
         except OSError:
@@ -279,18 +281,24 @@ def kill_processes(container: str) -> None:
                 pass
 
 
-def _owners() -> Any:
-    """Return owner_process.py, which lies beside this file; run as a script, this is no package."""
+def _beside(name: str) -> Any:
+    """Return a module that lies beside this file, such as owner_process.py; run as a script, this is no package."""
     import importlib.util
 
-    if "owner" not in sys.modules:
+    if name not in sys.modules:
         folder = os.path.dirname(__file__)  # noqa: PTH120 (pathlib is slow to import)
-        spec = importlib.util.spec_from_file_location("owner", f"{folder}/owner_process.py")
+        spec = importlib.util.spec_from_file_location(name, f"{folder}/{name}.py")
         if spec is None or spec.loader is None:
-            raise ImportError("owner_process.py")
-        module = sys.modules["owner"] = importlib.util.module_from_spec(spec)
+            raise ImportError(name)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    return sys.modules["owner"]
+    return sys.modules[name]
+
+
+def _load() -> None:
+    """Load both modules, before there are threads that would load them twice."""
+    _beside(API_VERSION)
+    _beside(OWNER_PROCESS)
 
 
 def main(argv: list[str]) -> int:
@@ -307,6 +315,7 @@ def main(argv: list[str]) -> int:
         if word == REMOVE:
             import threading
 
+            _load()
             removals.append(threading.Thread(target=WatchedContainer(path, identity).remove))
             removals[-1].start()
     return end(path, charges, removals)
@@ -316,7 +325,7 @@ def end(path: str, charges: dict[str, str], threads: list[Any]) -> int:
     """Look after what the owner left, each container in a thread of its own, until all is gone."""
     import threading
 
-    _owners()  # before there are threads that would load it twice
+    _load()
     for identity, word in charges.items():
         ending = WatchedContainer(path, identity).end_with_its_owner
         threads.append(threading.Thread(target=ending, kwargs={"handed_over": word == HANDED_OVER}))

@@ -79,6 +79,10 @@ class EngineProvider:
         """Return whether "auto" may take it: it is here, and this user may use it."""
         return False
 
+    def beside(self) -> str:
+        """Return what else is here that could be meant, and why "auto" does not take that; empty if nothing is."""
+        return ""
+
     def remedy(self, address: str) -> str:
         """Return what a person does where it cannot be used; empty where what it raises says all."""
         return ""
@@ -277,9 +281,11 @@ def others() -> list[str]:
 
 
 def _without_own(engine: str) -> str:
+    beside = provider(DOCKER).beside()
+    why = f"; {beside}" if beside else ""
     if engine == BUBBLEWRAP:
-        return f"{engine}, for no Docker answers this user"
-    return f"{engine}, which {'answers' if provider(engine).answers() else 'does not answer'} this user"
+        return f"{engine}, for no Docker answers this user{why}"
+    return f"{engine}, which {'answers' if provider(engine).answers() else 'does not answer'} this user{why}"
 
 
 def make_engine(settings: Settings, ahead: Ahead | None = None) -> Inspectable:

@@ -183,7 +183,7 @@ def condition_rows(found: Iterable[MachineCondition], settings: Settings) -> lis
 def engine_rows(info: EngineInfo, settings: Settings) -> list[DoctorCheck]:
     """Judge an engine by what it says of itself; one without runtimes has none to be chosen."""
     runtimes = [_runtime(info, settings.runtime), _gvisor(info)] if info.runtimes or settings.runtime else []
-    limits = [_limits(info), *_sockets(info)]
+    limits = [_limits(info, settings), *_sockets(info)]
     return [_seccomp(info), *limits, *_users(info), *runtimes, _memory(info, settings), _disk(info)]
 
 
@@ -193,7 +193,7 @@ def _seccomp(info: EngineInfo) -> DoctorCheck:
     return DoctorCheck("seccomp", "wrong", "the engine has no seccomp", "use an engine and a kernel built with seccomp")
 
 
-def _limits(info: EngineInfo) -> DoctorCheck:
+def _limits(info: EngineInfo, settings: Settings) -> DoctorCheck:
     """Without one of these, a limit of the settings would be ignored, with a warning at best."""
     needed = ("memory", "swap", "cpus", "pids")
     version = f"cgroup v{info.cgroup_version}" if info.cgroup_version else "on its machines"
@@ -203,6 +203,9 @@ def _limits(info: EngineInfo) -> DoctorCheck:
     if missing and info.product:
         # Podman 5 says so beside a Docker that has them all; a sandbox without one of them is refused at its start.
         found = f"{version}: {info.product} says that it cannot limit {', '.join(missing)}; a start shows what it does"
+        return DoctorCheck("limits", "note", found)
+    if missing and info.users and settings.limits_kept == "best-effort":
+        found = f"{version}: the engine cannot limit {', '.join(missing)}; limits = best-effort has accepted that"
         return DoctorCheck("limits", "note", found)
     if missing:
         return DoctorCheck(

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -21,7 +20,8 @@ from typing import Any
 from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.remedies import of_system, own_as_root, systemd_runs
-from ..engines.docker.discovery import addresses
+from ..engines.docker import api_version
+from ..engines.docker.discovery import addresses, named, socket_path
 from ..engines.select import DOCKER, provider
 from .command_steps import Say, Steps, run, tail
 
@@ -44,7 +44,7 @@ class EngineStatus:
     host: str
     """The address that was asked, as in DOCKER_HOST."""
     product: str = ""
-    """"docker" or "podman"."""
+    """What it is: "docker"."""
     server_version: str = ""
     architecture: str = ""
     """As `uname -m` says it: x86_64, aarch64."""
@@ -88,6 +88,11 @@ def find_engine(host: str | None = None, *, seconds: float | None = None) -> Eng
     return _unavailable(hosts[0], f"the container engine at {hosts[0]} did not answer within {seconds:g} s")
 
 
+def named_engine() -> tuple[str, str] | None:
+    """Return the address that Docker's own command asks here, and what names it. Raises `ConfigurationError`."""
+    return named(os.environ)
+
+
 def require_engine(status: EngineStatus | None = None) -> EngineStatus:
     """Return an engine that answers. Raises `EngineUnavailable`, which says what to do."""
     status = status or find_engine()
@@ -97,20 +102,14 @@ def require_engine(status: EngineStatus | None = None) -> EngineStatus:
 
 
 def connect(host: str, *, seconds: float) -> Any:
-    """Return a docker-py client for `host`, whose requests may be silent for `seconds`."""
+    """Return a docker-py client for `host`, whose requests may be silent for `seconds`.
+
+    Raises OSError if nothing listens there, and `ConfigurationError` if it is on another machine.
+    """
     import docker
 
-    tls = docker.utils.kwargs_from_env().get("tls") if host == os.environ.get("DOCKER_HOST") else None
-    return docker.DockerClient(base_url=host, version="auto", timeout=seconds, **({"tls": tls} if tls else {}))
-
-
-def _knock(host: str, seconds: float) -> None:
-    """Raise OSError if nothing listens at a socket: docker-py would not close its own then."""
-    scheme, _, path = host.partition("://")
-    if scheme == "unix":
-        with socket.socket(socket.AF_UNIX) as knock:
-            knock.settimeout(seconds)
-            knock.connect(path)
+    version = api_version.ask(socket_path(host), seconds).removeprefix("/v")
+    return docker.DockerClient(base_url=host, version=version or "auto", timeout=seconds)
 
 
 def _ask(host: str, seconds: float) -> EngineStatus:
@@ -118,16 +117,19 @@ def _ask(host: str, seconds: float) -> EngineStatus:
     from requests.exceptions import RequestException
 
     try:
-        _knock(host, seconds)
         with closing(connect(host, seconds=seconds)) as client:
             version, info = client.version(), client.info()
+    except ConfigurationError as error:
+        return EngineStatus(available=False, host=host, problem=error.message, remedy=error.code.remedy)
     except (DockerException, RequestException, ValueError, OSError) as error:
         return _unavailable(host, _why(host, error))
-    podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
+    if any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ()):
+        problem = f"Podman listens at {host}, and does not take all protections over Docker's API"
+        return EngineStatus(available=False, host=host, problem=problem, remedy=EndCode.ENGINE_LACKS_PROTECTION.remedy)
     return EngineStatus(
         available=True,
         host=host,
-        product="podman" if podman else "docker",
+        product="docker",
         server_version=str(version.get("Version", "")),
         architecture=str(info.get("Architecture", "")),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
@@ -158,7 +160,7 @@ def install_engine(progress: Say = print) -> EngineStatus:
     status = find_engine()
     if status.available:
         return status
-    if not _may_install() or os.environ.get("DOCKER_HOST"):
+    if not _may_install() or named_engine() is not None:
         raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{status.problem}. {status.remedy}")
     steps = Steps(progress)
     if not shutil.which("dockerd"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -169,16 +168,19 @@ def install(
 
     `seen` is what the image says of its kernel, if the settings name one of another language.
 
-    Without `user` and `prefix` it goes to the system's folder, as with ipykernel. An engine that DOCKER_HOST names now
-    is written down as a setting: the kernel then finds it whatever environment a front end starts it in.
+    Without `user` and `prefix` it goes to the system's folder, as with ipykernel. An engine that DOCKER_HOST or a
+    context of Docker's names now is written down as a setting: the kernel finds it wherever a front end starts it.
     """
     from jupyter_client.kernelspec import KernelSpecManager
+
+    from .engine_setup import named_engine
 
     values = dict(values or {})
     if prefix == "":
         raise wrong_argument("--prefix", "an empty prefix is no folder")
-    if (host := os.environ.get("DOCKER_HOST", "")).startswith("unix://"):
-        values.setdefault("engine", host)
+    with suppress(ConfigurationError):  # one of another machine
+        if "engine" not in values and (own := named_engine()) is not None:
+            values["engine"] = own[0]
     python = sys.executable
     language = seen.language if seen else None
     spec = kernel_spec(values, check(values), python=python, isolation=isolation_flags(python), language=language)

@@ -20,6 +20,7 @@ from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.engines.attested_start import attestation
+from sandbox_kernel.engines.docker import few_users
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
@@ -183,6 +184,19 @@ def test_what_podman_says_of_its_limits_is_no_last_word(info: dict[str, Any]) ->
         assert "swap, cpus" in row.found
 
 
+def test_limits_that_a_rootless_engine_lacks_are_accepted_by_best_effort(info: dict[str, Any]) -> None:
+    lacking = info | {"MemoryLimit": False, "PidsLimit": False}
+    rootless = lacking | {"SecurityOptions": ["name=seccomp", "name=rootless"]}
+    for said, limits, status in (
+        (rootless, "best-effort", "note"),
+        (rootless, "enforced", "wrong"),
+        (lacking, "best-effort", "wrong"),  # its containers are attested with their limits
+    ):
+        kept = from_keywords(limits=limits)
+        (row,) = [row for row in doctor.engine_rows(engine_info({}, said), kept) if row.name == "limits"]
+        assert (row.status, "memory, pids" in row.found) == (status, True)
+
+
 async def test_what_an_engine_does_not_take_is_not_laid_to_the_image() -> None:
     for row in (await doctor.attested_row(AsPodman(), Settings()), await doctor.first_cell_row(AsPodman(), Settings())):
         assert row.status == "wrong"
@@ -225,9 +239,10 @@ class Rootless(StartsNothing):
     ],
 )
 async def test_a_start_that_fails_for_want_of_user_ids(
-    engine: type[StartsNothing], code: EndCode, words: str, info: dict[str, Any]
+    engine: type[StartsNothing], code: EndCode, words: str, info: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reason is said where the engine's containers have ids of their own; there it has a row, too."""
+    monkeypatch.setattr(few_users, "known", {})
     spec = new_spec()
     with pytest.raises(EngineError) as caught:
         await engine().start(spec)

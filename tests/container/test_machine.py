@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
+from sandbox_kernel.core.model import Settings
+from sandbox_kernel.engines import select
+from sandbox_kernel.engines.docker import discovery
 from sandbox_kernel.engines.docker.discovery import addresses
+from sandbox_kernel.engines.docker.engine import engine_info
 from sandbox_kernel.setup import engine_setup
 from sandbox_kernel.setup.command_steps import Steps
 from tests.support.patience import Stopwatch
@@ -23,7 +31,7 @@ def test_running_engine_is_found_with_what_it_can_do() -> None:
     status = engine_setup.find_engine()
     assert status.available, f"{status.problem}: run `make setup`"
     assert status.problem == status.remedy == ""
-    assert status.product in {"docker", "podman"}
+    assert status.product == "docker"
     assert status.runtimes
 
 
@@ -77,19 +85,110 @@ def test_engine_that_does_not_answer_properly_costs_a_bounded_time(bad_engine: s
     assert bad_engine in status.problem
 
 
-def test_address_in_the_environment_is_the_only_one_asked() -> None:
-    assert addresses({"DOCKER_HOST": "tcp://127.0.0.1:1"}) == ["tcp://127.0.0.1:1"]
+def context(folder: Path, name: str, host: str) -> None:
+    """Write a context as `docker context create` does."""
+    meta = folder / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text(json.dumps({"Name": name, "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": False}}}))
 
 
-def test_sockets_that_exist_are_asked_docker_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("docker.sock", "podman/podman.sock"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    hosts = addresses({"XDG_RUNTIME_DIR": str(tmp_path)})
-    assert [host for host in hosts if str(tmp_path) in host] == [
-        f"unix://{tmp_path}/docker.sock",
-        f"unix://{tmp_path}/podman/podman.sock",
-    ]
+def test_what_docker_s_own_command_asks_is_the_only_one_asked(tmp_path: Path) -> None:
+    """A variable comes before a context's name, and that before the file that `docker context use` writes."""
+    for name in ("colima", "desktop"):
+        context(tmp_path, name, f"unix:///{name}.sock")
+    own = {"DOCKER_CONFIG": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    there = addresses(own)
+    (tmp_path / "config.json").write_text('{"currentContext": "colima"}')
+    assert addresses(own) == ["unix:///colima.sock"]
+    assert addresses(own | {"DOCKER_CONTEXT": "desktop"}) == ["unix:///desktop.sock"]
+    assert addresses(own | {"DOCKER_CONTEXT": "default"}) == there
+    assert addresses(own | {"DOCKER_CONTEXT": "desktop", "DOCKER_HOST": "unix:///own.sock"}) == ["unix:///own.sock"]
+
+
+@pytest.mark.parametrize("host", ["tcp://192.0.2.1:2375", "ssh://somebody@192.0.2.1"])
+def test_an_engine_of_another_machine_is_refused_by_what_names_it(host: str, tmp_path: Path) -> None:
+    context(tmp_path, "far", host)
+    own = {"DOCKER_CONFIG": str(tmp_path)}
+    for environment, setting in (({"DOCKER_HOST": host}, "DOCKER_HOST"), ({"DOCKER_CONTEXT": "far"}, "DOCKER_CONTEXT")):
+        with pytest.raises(ConfigurationError, match=f"{setting} names '{host}'.*unix socket") as caught:
+            addresses(own | environment)
+        assert caught.value.setting == setting
+    (tmp_path / "config.json").write_text('{"currentContext": "far"}')
+    with pytest.raises(ConfigurationError, match="`docker context use` names"):
+        addresses(own)
+
+
+def test_a_context_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"DOCKER_CONTEXT names the context 'none'"):
+        addresses({"DOCKER_CONFIG": str(tmp_path), "DOCKER_CONTEXT": "none"})
+
+
+def test_sockets_that_exist_are_asked(tmp_path: Path) -> None:
+    (tmp_path / "docker.sock").touch()
+    hosts = addresses({"XDG_RUNTIME_DIR": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)})
+    assert [host for host in hosts if str(tmp_path) in host] == [f"unix://{tmp_path}/docker.sock"]
+
+
+@contextlib.contextmanager
+def podman(path: Path) -> Iterator[None]:
+    """Listen as Podman 4.3 does, whose answers these are: there is none on every machine."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response_only(200)
+            self.send_header("Api-Version", "1.41")
+            self.send_header("Server", "Libpod/4.3.1 (linux)")
+            self.end_headers()
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socketserver.ThreadingUnixStreamServer(str(path), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_auto_goes_on_where_only_podman_answers_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket of Docker's name may be Podman's."""
+    place = tmp_path / "docker.sock"
+    monkeypatch.setattr(discovery, "sockets", lambda *_: [str(place)])
+    monkeypatch.setattr(discovery, "podman_sockets", lambda *_: [f"{tmp_path}/podman.sock"])
+    with podman(place), podman(tmp_path / "podman.sock"):
+        assert not select.provider("docker").answers()
+        said = select.explained(Settings())
+        assert f"Podman listens at {place}, {tmp_path}/podman.sock, and does not take all protections" in said
+        assert "bubblewrap" in said or "docker, which does not answer" in said
+
+
+def test_auto_takes_docker_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control."""
+    monkeypatch.setattr(select, "_own_broker", lambda _: None)
+    assert select.provider("docker").answers()
+    assert select.explained(Settings()) == "docker, which answers this user"
+
+
+@pytest.mark.parametrize("host", ["unix:///elsewhere.sock", "ssh://somebody@192.0.2.1"])
+def test_what_a_session_does_not_read_is_said(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "_own_broker", lambda _: None)
+    monkeypatch.setenv("DOCKER_HOST", host)
+    said = select.explained(Settings())
+    assert said.startswith("docker, which answers this user; DOCKER_HOST names ")
+    assert host in said
+
+
+def test_a_runtime_whose_program_is_missing_is_not_offered(tmp_path: Path) -> None:
+    there = tmp_path / "runsc"
+    there.touch()
+    info = {"Runtimes": {"runc": {"path": "runc"}, "runsc": {"path": str(there)}, "kata": {"path": f"{tmp_path}/kata"}}}
+    assert engine_info({}, info | {"DockerRootDir": str(tmp_path)}).runtimes == {"runc", "runsc"}
+    assert engine_info({}, info | {"DockerRootDir": "/nonexistent"}).runtimes == {
+        "runc",
+        "runsc",
+        "kata",
+    }  # in a machine
 
 
 # --- the settings of the Docker daemon --------------------------------------------------------------------------------

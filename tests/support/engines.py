@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psutil
 
 from sandbox_kernel.container import agent_report, syscall_filters
-from sandbox_kernel.core.model import MIB, Limits, SandboxSpec
+from sandbox_kernel.core.model import MIB, Limits, LimitsKept, SandboxSpec
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.docker.engine import DockerEngine
@@ -165,18 +165,27 @@ class Docker:
 
     runtime: str
     name: str
-    source: str = "from sandbox_kernel.engines.docker.engine import DockerEngine as Engine"
     lacks: Mapping[str, str] = field(default_factory=dict)
     unenforced: Mapping[str, str] = field(default_factory=dict)
+    address: str | None = None
+    """Of a daemon beside the usual one (`tests.engines`)."""
+    limits: LimitsKept = "enforced"
+
+    @property
+    def source(self) -> str:
+        line = "from sandbox_kernel.engines.docker.engine import DockerEngine as Engine"
+        if self.address is None:
+            return line
+        return f"{line}; from functools import partial; Engine = partial(Engine, {self.address!r})"
 
     def absent(self) -> str | None:
         return None if self.runtime in docker_runtimes() else f"the engine has no runtime {self.runtime!r}"
 
     def make(self) -> DockerEngine:
-        return DockerEngine()
+        return DockerEngine(self.address)
 
     def spec(self, code: str = ECHO, *arguments: str, **fields: Any) -> SandboxSpec:
-        return new_spec(code, *arguments, **{"runtime": self.runtime, **fields})
+        return new_spec(code, *arguments, **{"runtime": self.runtime, "limits_kept": self.limits, **fields})
 
     async def left(self, session_id: str) -> list[str]:
         return await containers_of(self.make(), session_id)
@@ -361,6 +370,27 @@ ALL: tuple[EngineUnderTest, ...] = (
 if index.is_here("broker"):
     ALL += (Brokered(Docker("runc", "docker")), *map(Brokered, BUBBLEWRAP[:1]))
 
+DISK = "test_scratch_on_a_disk_is_bounded_and_goes_with_the_sandbox"
+BESIDE = os.environ.get("SANDBOX_KERNEL_TEST_DOCKER")
+"""The address of a daemon beside the usual one, as `tests.docker_engines` sets it."""
+_FAR = "this daemon has mounts of its own here, and Linux puts no layer above a folder of others'"
+OTHER_DAEMONS = (
+    Docker("runc", "docker-29", address=BESIDE),
+    Docker(
+        "runc",
+        "docker-remapped",
+        lacks={DISK: "the file system's user is not the sandbox's", DATASET: _FAR},
+        address=BESIDE,
+    ),
+    Docker(
+        "runc",
+        "docker-rootless",
+        lacks={DISK: "a daemon without root mounts none", DATASET: "a daemon without root mounts none"},
+        address=BESIDE,
+        limits="best-effort",
+    ),
+)
+
 OF_OTHERS = ("broker", "bubblewrap", "shared")
 """Plugins whose sandboxes are those of another engine, or that are in `ALL`."""
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
@@ -383,4 +413,4 @@ def under_test() -> tuple[EngineUnderTest, ...]:
         return ALL
     others = of_plugins()
     lent = (Brokered(one, {**one.lacks, **Brokered(one).lacks}) for one in others) if index.is_here("broker") else ()
-    return tuple(one for one in (*ALL, *others, *lent) if one.name == ONLY)
+    return tuple(one for one in (*ALL, *others, *lent, *OTHER_DAEMONS) if one.name == ONLY)

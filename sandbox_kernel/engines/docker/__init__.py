@@ -3,7 +3,9 @@
 - `arguments`: A sandbox's protections in Docker's words; pure, with snapshot tests.
 - `ahead`: What a start asks of the engine, and asking it before there is an event loop.
 - `discovery`: Where an engine listens.
+- `few_users`: User ids of sandboxes where an engine has 65,536 of its own.
 - `engine_errors`: What an engine refuses, and how it fails, as errors of ours.
+- `api_version`: Which version of the Engine API is spoken.
 - `api_client`: The Engine API over its socket: the HTTP client, and the calls that several modules need.
 - `container`: One running container: its pipe, why it ended, and whether the engine made what it was asked for.
 - `engine`: The Docker engine: start, adopt, list, reap, what it says of itself; and why a start failed.
@@ -11,6 +13,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..select import EngineProvider
@@ -25,6 +28,22 @@ class DockerProvider(EngineProvider):
     """Docker, found by itself or at an address."""
 
     name = "docker"
+    excuses = MappingProxyType(
+        {
+            "docker with userns-remap": {
+                "control groups": (
+                    "writable",
+                    "Docker leaves them so for user ids of their own; the folders are root's, and no place to write",
+                )
+            },
+            "docker without a cgroup": {
+                **dict.fromkeys(
+                    ("memory limit", "swap", "process limit", "CPU quota and period"),
+                    ("whatever it is", "limits = best-effort accepts that the host looks at what is used"),
+                )
+            },
+        }
+    )
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import DockerEngine
@@ -44,6 +63,11 @@ class DockerProvider(EngineProvider):
         from . import discovery
 
         return discovery.answers()
+
+    def beside(self) -> str:
+        from . import discovery
+
+        return "; ".join(filter(None, (discovery.podman(), discovery.elsewhere())))
 
     def remedy(self, address: str) -> str:
         from . import engine_errors

@@ -18,6 +18,8 @@ from ...core.version import __version__
 from .. import attachment, container_reaper
 from ..attachment import Attachment
 from ..owner_process import OwnerProcess, host_name
+from ..user_ids import is_few
+from . import api_version, few_users
 from .arguments import LABEL, container_arguments, digest
 
 SEND_SECONDS = 1.0
@@ -32,6 +34,8 @@ class PendingContainer:
     path: str
     """Of the engine's socket."""
     name: str
+    version: str
+    """What the path of the request began with."""
     since: float
     """When the engine was asked, in seconds since 1970: what happens to the container is told from then on."""
     body: dict[str, Any]
@@ -52,20 +56,23 @@ class PendingContainer:
 
 def ask_ahead(path: str, spec: SandboxSpec) -> PendingContainer:
     """Ask the engine at `path` to create a container. Raises OSError if that cannot be done at once."""
+    if few_users.may_be(path):
+        raise OSError("it is to be asked first which user ids it has")
     body, held = creation(spec)
     engine = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     engine.settimeout(SEND_SECONDS)
     try:
+        version = api_version.known(path) or api_version.ask(path, SEND_SECONDS)
         engine.connect(path)
     except OSError:
         held.close()
         engine.close()
         raise
     name, since = OwnerProcess.of(os.getpid()).container_name(spec.session_id), time.time()
-    ahead = PendingContainer(spec, path, name, since, body, held, engine)
+    ahead = PendingContainer(spec, path, name, version, since, body, held, engine)
     container_reaper.of(path).expect(name)  # should this process end now, the engine creates it all the same
     try:
-        engine.sendall(encode("POST", create_target(name), ahead.body))
+        engine.sendall(encode("POST", version + create_target(name), ahead.body))
         engine.setblocking(False)
     except OSError:
         ahead.give_up()
@@ -91,6 +98,7 @@ def creation(spec: SandboxSpec) -> tuple[dict[str, Any], Attachment]:
         f"{LABEL}.version": __version__,
         f"{LABEL}.hosts": "yes" if spec.reaches_hosts else "no",
         f"{LABEL}.created": str(int(time.time())),
+        **({few_users.USER: str(spec.uid)} if is_few(spec.uid) else {}),
     }
     return body, held
 

@@ -17,9 +17,10 @@ from .. import container_reaper
 from ..demultiplexer import Demultiplexer
 from ..owner_process import OwnerProcess
 from ..pipe import Pipe
+from . import api_version
 from .ahead import encode
 from .arguments import LABEL
-from .engine_errors import BeingRemoved, NoSuchContainer, refusal, silent, unavailable
+from .engine_errors import BeingRemoved, NoSuchContainer, OtherVersion, refusal, silent, unavailable
 
 HEAD_BYTES = 64 << 10
 BODY_BYTES = 16 << 20
@@ -77,6 +78,7 @@ class EngineConnection:
                 EndCode.ENGINE_UNKNOWN_ANSWER, f"{self._path} does not speak HTTP: {lines[0][:80]!r}"
             ) from error
         self.headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines[1:])}
+        api_version.note(self._path, self.headers.get("api-version", ""))
         return self.status
 
     async def json(self) -> Any:
@@ -218,18 +220,30 @@ class DockerApi:
 
     async def _ask(self, method: str, target: str, body: object = None, *, upgrade: bool = False) -> EngineConnection:
         """Send a request and return its reply, the body unread."""
-        connection = EngineConnection(self.path)
-        return await self.answered(connection, connection.ask(method, target, body, upgrade=upgrade), target, body)
+        if api_version.known(self.path) is None:
+            probe = EngineConnection(self.path)
+            (await self.answered(probe, probe.ask("HEAD", "/_ping"), "/_ping", None, "")).close()
+        try:
+            return await self._ask_once(method, target, body, upgrade=upgrade)
+        except OtherVersion:  # it was upgraded under this process, and has just said to which
+            return await self._ask_once(method, target, body, upgrade=upgrade)
+
+    async def _ask_once(self, method: str, target: str, body: object, *, upgrade: bool) -> EngineConnection:
+        connection, version = EngineConnection(self.path), api_version.known(self.path) or ""
+        asking = connection.ask(method, version + target, body, upgrade=upgrade)
+        return await self.answered(connection, asking, target, body, version)
 
     async def answered(
-        self, connection: EngineConnection, asking: Awaitable[int], target: str, body: object
+        self, connection: EngineConnection, asking: Awaitable[int], target: str, body: object, version: str
     ) -> EngineConnection:
-        """Return the connection once its status is there."""
+        """Return the connection once its status is there. Raises `OtherVersion` where another `version` is spoken."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 status = await asking
                 if status < 400:
                     return connection
+                if status == 400 and version != api_version.known(self.path):
+                    raise OtherVersion(EndCode.ENGINE_FAILED, f"the engine no longer speaks {version}")
                 answer = await connection.json()
         except TimeoutError as error:
             connection.close()

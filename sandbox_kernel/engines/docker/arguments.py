@@ -16,6 +16,7 @@ from ...core.model import Attached, SandboxSpec
 from ..attachment import EMPTY
 from ..hardening import Protections, ScratchDisk, Tmpfs, protections
 from ..seccomp import EPERM, ArgumentCondition, SyscallRule
+from ..user_ids import is_few
 
 LABEL = "sandbox-kernel"
 """What the names of our labels begin with."""
@@ -25,12 +26,13 @@ NOT_OPENED: Mapping[str, str] = {}
 
 
 def container_arguments(spec: SandboxSpec, opened: Mapping[str, str] = NOT_OPENED) -> dict[str, Any]:
-    """Return the body of the engine's request that creates a container (Docker Engine API 1.41).
+    """Return the body of the engine's request that creates a container (Docker Engine API 1.41 to 1.52).
 
     `opened` says what is mounted at each path that is the host's by an exception (`engines.attachment`).
     """
     wanted = protections(spec)
     host = _host(wanted, opened)
+    host["Ulimits"] += _of_user(spec)
     if spec.runtime is not None:
         host["Runtime"] = spec.runtime
     return {
@@ -83,7 +85,7 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         "CapAdd": sorted(wanted.capabilities),
         "CapDrop": ["ALL"],
         "GroupAdd": [],
-        "SecurityOpt": [f"no-new-privileges:{str(not wanted.new_privileges).lower()}", filtered],
+        "SecurityOpt": [*([] if wanted.new_privileges else ["no-new-privileges"]), filtered],
         # Every resource has an end.
         "Memory": wanted.memory_bytes,
         "MemorySwap": wanted.memory_bytes + wanted.swap_bytes,  # of both together
@@ -99,6 +101,17 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
             {"Name": "core", "Soft": wanted.core_bytes, "Hard": wanted.core_bytes},
         ],
     }
+
+
+def _of_user(spec: SandboxSpec) -> list[dict[str, Any]]:
+    """Where ids are few, the engine may have no cgroups: Linux counts processes of a user, and data of a process."""
+    if not is_few(spec.uid):
+        return []
+    from ..usage_watch import MayUse
+
+    most = MayUse.of(spec)
+    wanted = {"nproc": most.pids, **({"data": most.data_bytes} if spec.limits_kept == "best-effort" else {})}
+    return [{"Name": name, "Soft": value, "Hard": value} for name, value in wanted.items()]
 
 
 def digest(spec: SandboxSpec) -> str:

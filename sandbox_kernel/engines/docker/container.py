@@ -20,16 +20,18 @@ from ...core.model import ATTACHED, SIGKILLED, ExitReason, SandboxSample, Sandbo
 from ...core.tasks import Tasks
 from ..abilities import PAUSE
 from ..attachment import Attachment, watch
-from ..attestation import as_list, at, checks, demand, only, same, short
+from ..attestation import EXCUSED, as_list, at, checks, demand, only, same, short
 from ..base import AttestationCheck, Handover, Inspection
 from ..container_reaper import kill_processes
 from ..limit_watch import CgroupPlace, LimitWatch, places_of, watch_memory, watch_processes
 from ..pipe import OverPipe, Pipe
 from ..process_sample import of_cgroup
 from ..socket_memory import limit_sockets, sockets_line
+from ..usage_watch import UsageWatch, sample_of_family
 from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL, container_arguments, digest, logical
 from .engine_errors import odd
+from .few_users import OwnUser, excused
 
 if TYPE_CHECKING:
     from ...plugins.api import FileWatch
@@ -171,6 +173,7 @@ class DockerContainer(OverPipe):
         self._held = held or Attachment()
         self.id = identity
         self.image_id: str | None = None
+        self.own_user: OwnUser | None = None
         self.held = True
         self.name = name
         self._engine = engine
@@ -194,10 +197,17 @@ class DockerContainer(OverPipe):
         self._watching = self._tasks.start(self._watch(), f"watch {name}", failed=self._blind)
         self._watching.add_done_callback(lambda _: self._events.close())
         self._no_room = False
+        self._first = 0
+        """Its first process, where nothing but a look at its processes keeps its limits."""
         self._places: dict[str, CgroupPlace] = {}
         self._mounted: tuple[dict[str, str], bool] | None = None
-        self._limits: list[LimitWatch] = []
+        self._limits: list[LimitWatch | UsageWatch] = []
         self._finding = self._tasks.start(self._watch_limits(), f"find the limits of {name}")
+
+    def has(self, own: OwnUser | None) -> None:
+        """Note who it runs as in place of the user that was asked for; before the loop runs again."""
+        self.own_user = own
+        self.held = own is None or own.most is None
 
     async def wait(self) -> ExitReason:
         """Return why the container ended; `detail` holds the end of its stderr that `receive` has read."""
@@ -210,7 +220,11 @@ class DockerContainer(OverPipe):
         return replace(reason, detail=self._pipe.stderr)
 
     async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
+        spec = self._own(spec)
         return checks(spec, report, await self.look(spec))
+
+    def _own(self, spec: SandboxSpec) -> SandboxSpec:
+        return spec if self.own_user is None else replace(spec, uid=self.own_user.uid)
 
     async def look(self, spec: SandboxSpec) -> Inspection:
         """Return what the engine says of it, compared with `spec`."""
@@ -220,11 +234,12 @@ class DockerContainer(OverPipe):
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         self.image_id = str(found["Image"])[:100]
         self._mounted = mounted_here(found)
-        seen = witness(spec, found, image["Config"].get("Env"))
+        seen = witness(self._own(spec), found, image["Config"].get("Env"))
         disks = tuple(disk_line(path, number, found) for path, number in self._held.devices.items())
         await asyncio.wait({self._finding})
         sockets = sockets_line(self._places.get("memory"))
-        return seen._replace(lines=(*seen.lines, *disks, sockets), attached=self._held.changed())
+        seen = seen._replace(lines=(*seen.lines, *disks, sockets), attached=self._held.changed())
+        return seen if spec.runtime in EXCUSED else seen._replace(engine=excused(self.own_user))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))
@@ -325,7 +340,7 @@ class DockerContainer(OverPipe):
         fd, pipe = self._pipe.detach()
         self._engine.guard.handed_over(self.id)
         state = {"id": self.id, "name": self.name, "session": self._session_id, "since": time.time(), "pipe": pipe}
-        return Handover(fd, state)
+        return Handover(fd, state | {"own": self.own_user})
 
     def lend(self) -> Handover:
         """Give the pipe away; its new owner gets the last output, too."""
@@ -391,6 +406,10 @@ class DockerContainer(OverPipe):
         self._oom_at = time.monotonic()  # not the engine's clock, which may be another machine's
         self._oom.set()
 
+    def _used_too_much(self) -> None:
+        self._ran_out()
+        self._tasks.start(self._engine.remove(self.id), f"end {self.name}")
+
     def _had_no_room(self) -> None:
         self._no_room = True
 
@@ -400,6 +419,9 @@ class DockerContainer(OverPipe):
             found = await self._engine.inspect(self.id)
             pid = int(found["State"]["Pid"]) if found and not self._ended.done() else 0
             self._mounted = self._mounted or (mounted_here(found) if found else None)
+            if pid and self.own_user is not None and self.own_user.most is not None:
+                self._limits.append(UsageWatch(pid, self.own_user.most, self._used_too_much))
+                self._first = pid
             self._places = places = places_of(pid, self.id)
             if "memory" in places:
                 limit_sockets(places["memory"])
@@ -409,6 +431,8 @@ class DockerContainer(OverPipe):
 
     async def sample(self) -> SandboxSample:
         """Return what its cgroup and its processes show; nothing on another machine, or once it is gone."""
+        if self._first:
+            return await asyncio.to_thread(sample_of_family, self._first)
         return await asyncio.to_thread(of_cgroup, self._places)
 
     def watch_files(self) -> FileWatch | None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
-import socket
 from collections.abc import Mapping
+from typing import Any
 
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.home_folder import home_folder
+from . import api_version
 
 ANSWER_SECONDS = 1.0
 OF_MACHINES = (".orbstack/run", ".colima/default", ".rd", ".lima/docker/sock", ".lima/default/sock")
 """Below the home folder: where OrbStack, Colima, Rancher Desktop and Lima put the socket of the machine they run."""
+PODMAN = "Libpod"
+NOT_LOCAL = (
+    "the engine must be behind a unix socket of this machine (unix:///path), as a connection over a network would have "
+    "to be secured first; ssh -L can forward the socket of another machine"
+)
 
 
 def socket_path(base_url: str | None) -> str:
@@ -27,25 +36,38 @@ def socket_path(base_url: str | None) -> str:
     if url.startswith("unix://"):
         return url.removeprefix("unix://")
     if url:
-        raise ConfigurationError(
-            EndCode.WRONG_SETTING,
-            f"the engine must be behind a unix socket of this machine (unix:///path), not {url!r}: a connection over a "
-            "network would have to be secured first; ssh -L can forward the socket of another machine",
-            setting="engine",
-        )
+        raise ConfigurationError(EndCode.WRONG_SETTING, f"it is {url!r}: {NOT_LOCAL}", setting="engine")
     there = sockets(f"/run/user/{os.getuid()}", home_folder() or "/nonexistent")
     return next((place for place in there if os.access(place, os.R_OK | os.W_OK)), there[0])
 
 
 def answers() -> bool:
-    """Return whether an engine listens where one is looked for, and this user may speak to it."""
-    with socket.socket(socket.AF_UNIX) as way:
-        way.settimeout(ANSWER_SECONDS)
-        try:
-            way.connect(socket_path(None))
-        except OSError:
-            return False
-    return True
+    """Return whether Docker listens where one is looked for, and this user may speak to it."""
+    try:
+        return api_version.product(socket_path(None), ANSWER_SECONDS) != PODMAN
+    except OSError:
+        return False
+
+
+def podman() -> str:
+    """Return in words where Podman listens for this user and Docker does not; empty if that is not so."""
+    found = []
+    if not answers():
+        for path in (socket_path(None), *podman_sockets(f"/run/user/{os.getuid()}")):
+            with contextlib.suppress(OSError):
+                if api_version.product(path, ANSWER_SECONDS) == PODMAN:
+                    found.append(path)
+    return f"Podman listens at {', '.join(found)}, and does not take all protections over Docker's API" if found else ""
+
+
+def elsewhere() -> str:
+    """Return in words what Docker's own command asks in place of what sessions ask; empty if that is the same."""
+    try:
+        own = named(os.environ)
+    except ConfigurationError as error:
+        return error.message
+    here = f"unix://{socket_path(None)}"
+    return "" if own is None or own[0] == here else f"{own[1]} names {own[0]}, which a session does not read"
 
 
 def sockets(runtime: str, home: str) -> list[str]:
@@ -56,17 +78,61 @@ def sockets(runtime: str, home: str) -> list[str]:
         f"{home}/.docker/run/docker.sock",  # Docker Desktop
         f"{home}/.docker/desktop/docker.sock",
         *(f"{home}/{place}/docker.sock" for place in OF_MACHINES),
-        f"{runtime}/podman/podman.sock",
-        "/run/podman/podman.sock",
     ]
 
 
+def podman_sockets(runtime: str) -> list[str]:
+    """Return where Podman may listen, for a user with this folder."""
+    return [f"{runtime}/podman/podman.sock", "/run/podman/podman.sock"]
+
+
+def named(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the address that Docker's own command asks here, and what names it; None if nothing does.
+
+    That is DOCKER_HOST, DOCKER_CONTEXT, or `docker context use`. Raises `ConfigurationError` for an address of another
+    machine, and for a context that is not there.
+    """
+    found = _named(environment)
+    if found is not None and not found[0].startswith("unix://"):
+        words = f"{found[1]} names {found[0]!r}: {NOT_LOCAL}"
+        raise ConfigurationError(EndCode.WRONG_SETTING, words, setting=found[1])
+    return found
+
+
+def _named(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    if host := environment.get("DOCKER_HOST"):
+        return host, "DOCKER_HOST"
+    folder = environment.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")  # noqa: PTH111
+    name, setting = environment.get("DOCKER_CONTEXT", ""), "DOCKER_CONTEXT"
+    if not name:
+        said, setting = _read(f"{folder}/config.json"), "`docker context use`"
+        name = str(said.get("currentContext") or "")
+    if name in {"", "default"}:
+        return None
+    about = _read(f"{folder}/contexts/meta/{hashlib.sha256(name.encode()).hexdigest()}/meta.json")
+    try:
+        return str(about["Endpoints"]["docker"]["Host"]), setting
+    except (LookupError, TypeError):
+        words = f"{setting} names the context {name[:64]!r}, of which {folder} says no host"
+        raise ConfigurationError(EndCode.WRONG_SETTING, words, setting=setting) from None
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return a file of Docker's command; nothing where it is not there, or no object."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib is slow to import)
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def addresses(environment: Mapping[str, str]) -> list[str]:
-    """Return the addresses where an engine may be, best first; DOCKER_HOST, where it is set, is the only one.
+    """Return the addresses where an engine may be, best first; one that is `named` is the only one.
 
     For those who set a machine up, whose environment is their own word.
     """
-    if host := environment.get("DOCKER_HOST"):
-        return [host]
+    if (own := named(environment)) is not None:
+        return [own[0]]
     there = sockets(environment.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}", os.path.expanduser("~"))  # noqa: PTH111
     return [f"unix://{path}" for path in there if os.path.exists(path)] or [f"unix://{there[0]}"]  # noqa: PTH110

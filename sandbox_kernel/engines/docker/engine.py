@@ -9,7 +9,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,24 +20,24 @@ from ...core.model import SandboxSample, SandboxSpec
 from ...core.tasks import Tasks, made_in_thread
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..attachment import Attachment, opens_disks
+from ..attachment import Attachment, may_wait, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, OwnerProcess, host_name
 from ..pipe import Pipe
+from . import few_users
 from .ahead import PendingContainer, create_target, creation
 from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
-from .engine_errors import odd
+from .engine_errors import OtherVersion, odd
+from .few_users import LIMITED, TRIES, LacksUsers, OwnUser, UserTaken, require_alone, users, why
 
 if TYPE_CHECKING:
     from .. import base
     from ..inspectable import EngineInfo, ImageInfo, Listed, MachineCondition, Shown
 
-LIMITED = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "pids"}
-USERS = {"name=rootless": "rootless", "name=userns": "set to userns-remap"}
 CONTENTS = f"{LABEL}.contents"
 """The label of an image of ours that says what went into it."""
 
@@ -103,7 +104,7 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
         version=str(version.get("Version")),
         api_version=str(version.get("ApiVersion")),
         architecture=str(info.get("Architecture", "")),
-        runtimes=frozenset(map(str, info.get("Runtimes") or ())),
+        runtimes=frozenset(_installed(info)),
         default_runtime=str(info.get("DefaultRuntime", "unknown")),
         seccomp=any(str(option).startswith("name=seccomp") for option in info.get("SecurityOptions") or ()),
         limited=frozenset(what for key, what in LIMITED.items() if info.get(key)),
@@ -115,16 +116,19 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
     )
 
 
+def _installed(info: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the runtimes of an engine, without those whose program is missing, if it is one of this machine."""
+    here = os.path.isdir(str(info.get("DockerRootDir") or ""))  # noqa: PTH112 (as a string)
+    for name, about in (info.get("Runtimes") or {}).items():
+        path = str((about or {}).get("path") or "")
+        if not (here and path.startswith("/") and not os.path.exists(path)):  # noqa: PTH110 (as above)
+            yield str(name)
+
+
 def product(version: Mapping[str, Any]) -> str:
     """Return what speaks Docker's language and is not Docker (`GET /version`); empty if it is."""
     names = (str(part.get("Name", "")) for part in version.get("Components") or ())
     return "Podman" if any("podman" in name.lower() for name in names) else ""
-
-
-def users(info: Mapping[str, Any]) -> str:
-    """Return why the user ids of its containers are not the machine's (`GET /info`); empty if they are."""
-    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
-    return next((words for option, words in USERS.items() if option in options), "")
 
 
 def image_info(found: Mapping[str, Any]) -> ImageInfo:
@@ -137,25 +141,6 @@ def image_info(found: Mapping[str, Any]) -> ImageInfo:
         contents=(settings.get("Labels") or {}).get(CONTENTS),
         variables=tuple((name, value) for name, _, value in variables),
         identity=str(found.get("Id", "")),
-    )
-
-
-async def why(error: EngineError, request: Callable[[str, str], Awaitable[Any]]) -> EngineError | None:
-    """Return a better error, None if there is none: a runtime says of a user id that it lacks "invalid argument"."""
-    if error.code != EndCode.ENGINE_FAILED:
-        return None
-
-    try:
-        found = users(await request("GET", "/info"))
-    except EngineError:
-        return None
-    if not found:
-        return None
-    return EngineError(
-        EndCode.ENGINE_LACKS_USERS,
-        f"this engine is {found}: its containers have a few user ids that are not the machine's, and the one that a "
-        f"sandbox gets for itself is not among them (it said: {error.message[:300]})",
-        setting="engine",
     )
 
 
@@ -200,27 +185,48 @@ class DockerEngine(DockerApi):
         """Create a container, attach to it, start it. A start that fails, or is cancelled, leaves nothing behind."""
         ahead, self._ahead = self._ahead, None
         starting, self._starting = self._starting, None
-        if isinstance(ahead, PendingContainer) and ahead.spec == spec:
-            return await (starting or self._start_ahead(ahead))
-        if starting is not None:
-            starting.cancel()
-        if ahead is not None:
-            ahead.give_up()
+        try:
+            if isinstance(ahead, PendingContainer) and ahead.spec == spec:
+                return await (starting or self._start_ahead(ahead))
+            if starting is not None:
+                starting.cancel()
+            if ahead is not None:
+                ahead.give_up()
+            if may_wait(spec) or not few_users.may_be(self.path):
+                return await self._start_new(spec)
+            if few_users.note(self.path, await self.request("GET", "/info")) is None:
+                return await self._start_new(spec)
+        except LacksUsers:
+            if may_wait(spec):  # a disk that is mounted is another user's
+                raise
+        tries = 0
+        while True:
+            own, tries = few_users.drawn(spec, few_users.known[self.path]), tries + 1
+            try:
+                return await self._start_new(replace(spec, uid=own.uid), own)
+            except UserTaken:
+                if tries >= TRIES:
+                    raise
+
+    async def _start_new(self, spec: SandboxSpec, own: OwnUser | None = None) -> DockerContainer:
         if opens_disks(spec):
             body, held = await made_in_thread(lambda: creation(spec), lambda made: made[1].close())
         else:
             body, held = creation(spec)
-        return await self.start_body(spec.session_id, body, held, spec.program)
+        container = await self.start_body(spec.session_id, body, held, spec.program)
+        container.has(own)
+        return container
 
     async def start_body(
         self, session_id: str, body: dict[str, Any], held: Attachment | None = None, program: bytes = b""
     ) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
         name = OwnerProcess.of(self.owner_pid).container_name(session_id)
+        user = body["Labels"].get(few_users.USER)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
-        return await self._start(session_id, name, since, creating, held or Attachment(), program=program)
+        return await self._start(session_id, name, since, creating, held or Attachment(), program=program, user=user)
 
     async def _start(
         self,
@@ -230,6 +236,7 @@ class DockerEngine(DockerApi):
         creating: asyncio.Task[dict[str, Any]],
         held: Attachment,
         *,
+        user: str | None = None,
         program: bytes,
     ) -> DockerContainer:
         # Creating takes most of the time, so the subscription comes for free. It must stand before the start: what
@@ -239,6 +246,8 @@ class DockerEngine(DockerApi):
         try:
             created = await asyncio.shield(creating)
             self.guard.created(name, identity_of(created))
+            if user is not None:
+                await require_alone(user, created["Id"], self.request)
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
@@ -249,7 +258,7 @@ class DockerEngine(DockerApi):
                 pipe.close()
             held.close()
             await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
-            if isinstance(error, EngineError) and (better := await why(error, self.request)):
+            if isinstance(error, EngineError) and (better := await why(error, self.path, self.request)):
                 raise better from error
             raise
         held.started()
@@ -264,6 +273,7 @@ class DockerEngine(DockerApi):
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""
         try:
             identity, session_id, since = str(state["id"]), str(state["session"]), float(state["since"])
+            own = few_users.told(state.get("own"))
             pipe = Pipe.attach(fd, state["pipe"], Demultiplexer.of(state["pipe"]))
         except (KeyError, TypeError, ValueError) as error:
             raise EngineError(
@@ -279,7 +289,9 @@ class DockerEngine(DockerApi):
                 events.close()
             raise
         self.guard.watch(identity)
-        return DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
+        container = DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
+        container.has(own)
+        return container
 
     async def reap(self) -> int:
         """Remove containers whose owner is dead, of this host only; return how many. Takes a minute and a half at most.
@@ -345,7 +357,11 @@ class DockerEngine(DockerApi):
 
     async def _created_ahead(self, ahead: PendingContainer) -> Any:
         connection, target = EngineConnection(self.path, ahead.socket), create_target(ahead.name)
-        return await self.decoded(await self.answered(connection, connection.answer(), target, ahead.body), target)
+        try:
+            found = await self.answered(connection, connection.answer(), target, ahead.body, ahead.version)
+        except OtherVersion:
+            return await self.request("POST", target, ahead.body)
+        return await self.decoded(found, target)
 
     async def _ours(self) -> Rows:
         filters = quote(json.dumps({"label": [f"{LABEL}.session"]}), safe="")

@@ -5,11 +5,12 @@ Imports errors, and where engines listen.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 from ...core.codes import EndCode, Survived
-from ...core.errors import EngineError, EngineUnavailable, ImageMissing
+from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from ...core.remedies import as_root, own_as_root, systemd_runs, without_docker
 from ..image_names import build_command
 from . import discovery
@@ -23,6 +24,10 @@ class NoSuchContainer(EngineError):
 
 class BeingRemoved(EngineError):
     """Somebody else removes the container just now."""
+
+
+class OtherVersion(EngineError):
+    """The engine was asked in a version of its API that it does not speak, or no longer."""
 
 
 def silent(target: str, seconds: float) -> EngineUnavailable:
@@ -104,8 +109,10 @@ def remedy(path: str) -> str:
 
     there = discovery.socket_path(None)
     if there != path and discovery.answers():
-        named = os.environ.get("DOCKER_HOST", "").removeprefix("unix://") == path
-        instead = "`unset DOCKER_HOST`" if named else f"leave the setting engine out, or set engine = unix://{there}"
+        instead = f"leave the setting engine out, or set engine = unix://{there}"
+        with contextlib.suppress(ConfigurationError):
+            if (own := discovery.named(os.environ)) is not None and own[0] == f"unix://{path}":
+                instead = "`unset DOCKER_HOST`" if own[1] == "DOCKER_HOST" else "use Docker's context default"
         return f"An engine answers at {there}: {instead}"
     if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
         group = _group(path)

@@ -418,7 +418,9 @@ class CallerProcess:
     def _give(self, lent: PipeLease, fd: int, told: Answer) -> None:
         """Say what a new owner needs to know, with the pipe."""
         container = lent.container
-        own = {"id": container.id, "session": lent.spec.session_id, "uid": lent.spec.uid, "held": container.held}
+        user = getattr(container, "own_user", None)
+        uid = lent.spec.uid if user is None else user.uid
+        own = {"id": container.id, "session": lent.spec.session_id, "uid": uid, "held": container.held}
         try:
             self._say({**own, "abilities": sorted(abilities_of(container) & PAUSE), **told}, fd)
         finally:

@@ -113,7 +113,8 @@ def begin_ahead(spec: SandboxSpec) -> BegunSandbox:
     begun = begin(spec)
     if begun.launched.group is not None:
         return begun
-    from .watch import MayUse, confine
+    from ...engines.usage_watch import MayUse
+    from .watch import confine
 
     launched, until = begun.launched, time.monotonic() + FIRST_SECONDS
     poll = select.poll()

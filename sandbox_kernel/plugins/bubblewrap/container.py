@@ -27,7 +27,8 @@ from ...engines.base import AttestationCheck, Handover, Inspection
 from ...engines.limit_watch import CgroupPlace, LimitWatch, watch_memory
 from ...engines.owner_process import start_ticks
 from ...engines.pipe import TAIL_BYTES, OverPipe, Pipe
-from ...engines.process_sample import of_cgroup, of_processes
+from ...engines.process_sample import of_cgroup
+from ...engines.usage_watch import MayUse, UsageWatch, sample_of_family
 from . import engine_errors, scratch_folder
 from .arguments import Descriptors, arguments
 from .cgroups import CgroupSet, Freezer
@@ -36,7 +37,7 @@ from .launch import Launched, confine_user, machine, walls
 from .process_labels import MARK, command_of, has_ended, mark_of
 from .reaper import kill, reaper
 from .root_lookup import Root, find
-from .watch import FolderWatch, MayUse, UsageWatch, confine, family, sample_of_family
+from .watch import FolderWatch, confine
 
 if TYPE_CHECKING:
     from ..api import FileWatch
@@ -130,9 +131,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
         """Return what its cgroup and its processes show; without a cgroup, what its processes do."""
         group, places = self._launched.group, dict[str, CgroupPlace]()
         if group is None:
-            programs = await asyncio.to_thread(of_processes, family(self._first))
-            disk = bool(self._most.disk_bytes)
-            return (await asyncio.to_thread(sample_of_family, self._first, disk=disk))._replace(programs=programs)
+            return await asyncio.to_thread(sample_of_family, self._first, disk=bool(self._most.disk_bytes))
         for name in ("pids", "cpuacct", "memory"):
             with contextlib.suppress(StopIteration):
                 places[name] = group.place(name)

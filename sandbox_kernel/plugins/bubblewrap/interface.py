@@ -18,7 +18,6 @@ from .reaper import kill, reaper
 from .root_lookup import Root
 from .root_lookup import find as find_root
 from .root_lookup import program as program_in
-from .watch import MayUse
 
 __all__ = (
     "ETC_MOUNTS",
@@ -28,7 +27,6 @@ __all__ = (
     "BubblewrapEngine",
     "Guest",
     "Launched",
-    "MayUse",
     "Root",
     "Way",
     "arguments",

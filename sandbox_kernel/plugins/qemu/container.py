@@ -28,11 +28,11 @@ from ...engines.attestation import checks, same
 from ...engines.base import AttestationCheck, Handover, Inspection
 from ...engines.hardening import protections
 from ...engines.pipe import Pipe
+from ...engines.usage_watch import MayUse
 from ..bubblewrap.interface import (
     ETC_MOUNTS,
     PROC,
     Launched,
-    MayUse,
     Root,
     arguments,
     compared,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core.model import Limits, format_bytes
-from ...engines.attestation import FALLBACK_TUNNELS, known_mount
+from ...engines.attestation import FALLBACK_TUNNELS, is_writable_group, known_mount
 from ...engines.hardening import OOM_SCORE, PAGE_BYTES, cpu_quota
 from ...engines.inspectable import Shown
 from .verdicts import ProbeFinding, decided, not_applicable
@@ -91,7 +91,7 @@ def routes(pid: int) -> list[str] | None:
 
 
 def mounts(pid: int) -> list[dict[str, object]] | None:
-    """Return the mounts that a process has, with `path`, `type`, `root` and `options`."""
+    """Return the mounts that a process has, with `path`, `type`, `root` and `options`, but for groups of root's."""
     text = _text(PROC / str(pid) / "mountinfo")
     if text is None:
         return None
@@ -102,7 +102,16 @@ def mounts(pid: int) -> list[dict[str, object]] | None:
         if len(fields) < 6 or len(rest) < 3:
             return None
         found.append({"path": fields[4], "type": rest[0], "root": fields[3], "options": fields[5].split(",")})
-    return found
+    return [one for one in found if not (is_writable_group(one) and _is_roots(pid, str(one["path"])))]
+
+
+def _is_roots(pid: int, path: str) -> bool:
+    """Return whether root alone may write to a folder: Docker with userns-remap has such control groups in view."""
+    try:
+        status = (PROC / str(pid) / "root" / path.lstrip("/")).stat()
+    except OSError:
+        return False
+    return status.st_uid == 0 and not status.st_mode & 0o022
 
 
 def limit(pid: int, name: str) -> int | None:

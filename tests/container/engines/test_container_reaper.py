@@ -41,7 +41,7 @@ class Engine(DockerEngine):
         return await super().request(method, target, body)
 async def main():
     session_id, image, *command = sys.argv[1:]
-    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345)
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=345678901)
     await Engine().start(spec)
     print("has it", flush=True)
     await asyncio.Event().wait()

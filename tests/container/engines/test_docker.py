@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -20,13 +21,14 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import SandboxSpec
 from sandbox_kernel.engines import container_reaper
-from sandbox_kernel.engines.docker import api_client
+from sandbox_kernel.engines.docker import api_client, api_version, few_users
 from sandbox_kernel.engines.docker import container as docker_container
 from sandbox_kernel.engines.docker import engine as docker
 from sandbox_kernel.engines.docker.ahead import ask_ahead
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.docker.few_users import FewUsers
 from sandbox_kernel.engines.owner_process import OwnerProcess, host_name
 from tests.support.engines import DEAF, IMAGE, containers_of, receive_line
 from tests.support.patience import within
@@ -63,7 +65,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.core.model import Limits, SandboxSpec
 async def main():
     session_id, image, runtime, closing, *command = sys.argv[1:]
-    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=12345,
+    spec = SandboxSpec(session_id=session_id, image=image, limits=Limits(), command=tuple(command), uid=345678901,
                        runtime=runtime or None)
     container = await DockerEngine().start(spec)
     if closing:
@@ -364,7 +366,94 @@ async def test_an_engine_that_never_answers_is_unavailable(tmp_path: Path, monke
             await DockerEngine(f"{tmp_path}/silent.sock").info()
 
 
+# --- user ids of which there are few ----------------------------------------------------------------------------------
+
+
+class Few(DockerEngine):
+    """The usual engine, which says that it has few user ids."""
+
+    async def request(self, method: str, target: str, body: object = None) -> Any:
+        answer = await super().request(method, target, body)
+        if target == "/info":
+            answer["SecurityOptions"] += ["name=rootless"]
+        return answer
+
+
+@pytest.fixture
+def few(engine: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Have engines be asked for their user ids, of which there are so many."""
+
+    def few(count: int) -> None:
+        monkeypatch.setattr(few_users, "known", {engine.path: FewUsers("rootless", limited=True)})
+        monkeypatch.setattr(few_users, "FEW_UIDS", (10_000, 10_000 + count))
+
+    return few
+
+
+async def test_no_two_sandboxes_have_one_user_however_they_start(
+    few: Callable[[int], None], make_spec: MakeSpec
+) -> None:
+    """Nothing of this process keeps them apart: each start has an engine of its own, as in a process of its own."""
+    few(9)
+    started = await asyncio.gather(*(Few().start(make_spec()) for _ in range(6)))
+    try:
+        users = {one.own_user.uid for one in started if one.own_user is not None}
+        assert len(users) == 6
+        assert users <= set(range(10_000, 10_009))
+    finally:
+        await asyncio.gather(*(one.kill() for one in started))
+
+
+async def test_a_start_that_finds_no_free_user_fails_and_leaves_nothing(
+    few: Callable[[int], None], make_spec: MakeSpec
+) -> None:
+    few(1)
+    first, spec = await Few().start(make_spec()), make_spec()
+    try:
+        with pytest.raises(few_users.UserTaken, match="another sandbox has the user id 10000"):
+            await Few().start(spec)
+        assert await containers_of(Few(), spec.session_id) == []
+    finally:
+        await first.kill()
+    again = await Few().start(spec)  # the control: the id is free again
+    await again.kill()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+@pytest.mark.parametrize(("user", "asked"), [(0, False), (65534, True)])
+def test_an_engine_that_listens_as_another_user_than_root_is_asked_first(
+    user: int, asked: bool, tmp_path: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_users, "known", {})
+    place = f"{tmp_path}/docker.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        child = os.fork()
+        if not child:
+            os.setresuid(user, user, user)
+            listening.listen()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert few_users.may_be(place) is asked
+        if asked:
+            with pytest.raises(OSError, match="which user ids it has"):
+                ask_ahead(place, make_spec())
+
+
+async def test_what_was_found_of_an_engine_is_asked_again(
+    engine: DockerEngine, few: Callable[[int], None], start: Start, make_spec: MakeSpec
+) -> None:
+    """The control: the same engine, which does not say so any more, gets the machine's ids again."""
+    few(1)
+    container = await start(make_spec())
+    assert container.own_user is None
+    assert engine.path not in few_users.known
+
+
 # --- the engine goes away -------------------------------------------------------------------------------------------
+
+
+VERSION = re.compile(rb"(?<= )/v[0-9.]+")
 
 
 class Relay:
@@ -375,6 +464,8 @@ class Relay:
         self.holds = b""
         """Requests that begin with this wait for `let_go`."""
         self.let_go = asyncio.Event()
+        self.lines: list[str] = []
+        """Method and path of each request, in their order."""
         self._links: dict[asyncio.Task[None], bytes] = {}
 
     async def open(self) -> None:
@@ -392,11 +483,13 @@ class Relay:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.read(65536)
         link = asyncio.create_task(self._link(head, reader, writer))
-        self._links[link] = head
+        if head:
+            self.lines.append(head.partition(b" HTTP/")[0].decode())
+        self._links[link] = VERSION.sub(b"", head)
         link.add_done_callback(self._links.pop)
 
     async def _link(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.holds and head.startswith(self.holds):
+        if self.holds and VERSION.sub(b"", head).startswith(self.holds):
             await self.let_go.wait()
         there, back = await asyncio.open_unix_connection(self.target)
         try:
@@ -420,6 +513,59 @@ async def relay(tmp_path: Path, engine: DockerEngine) -> AsyncIterator[Relay]:
     await relay.open()
     yield relay
     await relay.lose()
+
+
+async def spoken(engine: DockerEngine) -> str:
+    """Return what all paths begin with where the engine's own version is no newer than ours."""
+    ours, its = api_version.OURS, (await engine.info()).api_version
+    return "/v{}.{}".format(*min(ours, tuple(map(int, its.split(".")))))
+
+
+async def test_requests_name_the_version_that_both_speak(
+    engine: DockerEngine, relay: Relay, make_spec: MakeSpec
+) -> None:
+    """Which it is, is asked before anything else, and never again; a start begins with two requests at a time."""
+    version = await spoken(engine)
+    for most in (2, 0):
+        relay.lines.clear()
+        container = await DockerEngine(relay.path).start(make_spec())
+        await container.kill()
+        others = [line for line in relay.lines if line != "HEAD /_ping"]
+        assert relay.lines[: -len(others)] == ["HEAD /_ping"] * (len(relay.lines) - len(others))
+        assert len(relay.lines) - len(others) <= most
+        assert all(line.split()[1].startswith(f"{version}/") for line in others), others
+        assert any("/create?" in line for line in others)
+
+
+async def test_what_was_asked_ahead_names_the_version_too(
+    engine: DockerEngine, relay: Relay, make_spec: MakeSpec
+) -> None:
+    """Asking does not wait for the loop, which the relay is on."""
+    for questions in (["HEAD /_ping"], []):
+        relay.lines.clear()
+        spec = make_spec()
+        ahead = await asyncio.to_thread(ask_ahead, relay.path, spec)
+        container = await DockerEngine(relay.path, ahead=ahead).start(spec)
+        await container.kill()
+        assert relay.lines[: len(questions)] == questions
+        assert f"POST {await spoken(engine)}/containers/create?name={ahead.name}" == relay.lines[len(questions)]
+
+
+@pytest.mark.parametrize("before", ["1.9999", "1.1"], ids=["older", "newer"])
+async def test_an_engine_that_was_exchanged_is_asked_again_once(
+    relay: Relay, make_spec: MakeSpec, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine that this process knew spoke another version, which the one that is there now refuses."""
+    known = f"/v{before}"
+    monkeypatch.setitem(api_version._prefixes, relay.path, known)
+    spec = make_spec()
+    ahead = await asyncio.to_thread(ask_ahead, relay.path, spec)
+    container = await DockerEngine(relay.path, ahead=ahead).start(spec)
+    await container.kill()
+    asked = [line for line in relay.lines if "/create?" in line]
+    assert len(asked) == 2
+    assert asked[0].startswith(f"POST {known}/")
+    assert not any(line.split()[1].startswith(known) for line in relay.lines[-3:])
 
 
 async def test_a_lost_engine_is_named_within_5_s(engine: DockerEngine, relay: Relay, make_spec: MakeSpec) -> None:

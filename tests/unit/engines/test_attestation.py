@@ -12,16 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kernel.core.errors import AttestationFailed
-from sandbox_kernel.core.model import HOME, SCRATCH, AgentOptions, Attached, Limits, SandboxSpec
+from sandbox_kernel.core.model import HOME, SCRATCH, AgentOptions, Attached, Limits, LimitsKept, SandboxSpec
 from sandbox_kernel.engines import attestation
 from sandbox_kernel.engines.attestation import EXCUSED
 from sandbox_kernel.engines.base import AttestationCheck, Inspection
+from sandbox_kernel.engines.docker import few_users
 from sandbox_kernel.engines.docker.arguments import LABEL, container_arguments, digest
 from sandbox_kernel.engines.docker.container import witness
+from sandbox_kernel.engines.docker.few_users import FewUsers
 from sandbox_kernel.engines.hardening import OF_A_USER
+from sandbox_kernel.engines.user_ids import FEW_UIDS
 from tests.support.cases import each
 from tests.support.examples import examples
 
+KEPT: tuple[LimitsKept, ...] = ("enforced", "best-effort")
 SPEC = SandboxSpec(
     session_id="0123456789abcdef",
     image="sandbox-kernel:data",
@@ -365,6 +369,48 @@ def test_the_excuses_are_for_gvisor_only(name: str) -> None:
     spec = replace(SPEC, runtime="runsc", attached=attached, limits=replace(SPEC.limits, scratch="disk"))
     assert name in {check.name for check in checks(spec, honest_report(spec), honest_engine(spec))}
     assert "gVisor's kernel: expected 4.4.0, found 6.1.0" in differences(spec, honest_report(spec), honest_engine(spec))
+
+
+# --- Docker with user ids of its own ----------------------------------------------------------------------------------
+
+
+def refused(report: dict[str, Any], engine: str) -> list[str]:
+    """Return the names of what differs, where the excuses of `engine` hold."""
+    seen = witness(SPEC, honest_engine(), ["LANG=C.UTF-8"])._replace(engine=engine)
+    return [line.name for line in attestation.checks(SPEC, report, seen) if not line.ok]
+
+
+def test_groups_that_remapped_docker_leaves_writable_are_excused_and_nothing_beside_them() -> None:
+    report = honest_report()
+    report["mounts"] = [{**one, "options": ["rw"]} if one["type"] == "cgroup" else one for one in report["mounts"]]
+    assert refused(report, "") == ["control groups"]  # the control
+    assert refused(report, "docker without a cgroup") == ["control groups"]
+    assert refused(report, "docker with userns-remap") == []
+    strange = report | {"mounts": [*report["mounts"], mount("/sys/fs/cgroup/x", "ext4", "rw")]}
+    assert refused(strange, "docker with userns-remap") == ["mounts besides the sandbox's own"]
+    written = report | {"writable": [*report["writable"], "/sys/fs/cgroup/memory"]}
+    assert refused(written, "docker with userns-remap") == ["writable places"]
+
+
+def test_limits_that_a_rootless_docker_lacks_are_excused_by_best_effort_alone() -> None:
+    report = honest_report() | {"cgroup": {}}
+    lacking = ["memory limit", "swap", "process limit", "CPU quota and period"]
+    report["swap_kib"] = 1
+    assert refused(report, "docker without a cgroup") == []
+    for engine in ("", "docker with userns-remap"):
+        assert refused(report, engine) == lacking
+    rootless = FewUsers("rootless", limited=False)
+    kept = {limits: few_users.excused(few_users.drawn(replace(SPEC, limits_kept=limits), rootless)) for limits in KEPT}
+    assert kept == {"enforced": "", "best-effort": "docker without a cgroup"}
+    limited = rootless._replace(limited=True)
+    assert few_users.excused(few_users.drawn(replace(SPEC, limits_kept="best-effort"), limited)) == ""
+
+
+def test_processes_of_a_user_of_few_are_counted_by_linux_as_well() -> None:
+    own = replace(SPEC, uid=FEW_UIDS[0])
+    limit = {"Name": "nproc", "Soft": SPEC.limits.pids, "Hard": SPEC.limits.pids}
+    assert limit in container_arguments(own)["HostConfig"]["Ulimits"]
+    assert limit not in container_arguments(SPEC)["HostConfig"]["Ulimits"]
 
 
 # --- scratch at the home of hosted interpreters ----------------------------------------------------------------------

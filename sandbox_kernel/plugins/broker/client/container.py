@@ -21,7 +21,7 @@ from ....engines.abilities import NONE, PAUSE, Ability
 from ....engines.attestation import LOOKED_AT, checks, demand, same
 from ....engines.base import AttestationCheck, Handover, Inspection
 from ....engines.pipe import OverPipe, Pipe
-from ....engines.user_ids import UID_RANGE
+from ....engines.user_ids import is_of_a_sandbox
 from ... import index
 from ..codes import BrokerCode
 from . import packets
@@ -56,9 +56,8 @@ class Given:
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> Given:
         """Raises LookupError, TypeError or ValueError for what is not one."""
-        low, high = UID_RANGE
         uid = said["uid"]
-        if type(uid) is not int or not low <= uid < high:
+        if not is_of_a_sandbox(uid):
             raise ValueError(f"a sandbox must not run as uid {uid!r}")
         if not isinstance(identity := said["id"], str) or not 0 < len(identity) <= 200:
             raise ValueError("no name")

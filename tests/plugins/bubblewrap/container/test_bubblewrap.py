@@ -22,8 +22,10 @@ import pytest
 from sandbox_kernel import AsyncSandbox
 from sandbox_kernel.core.errors import AttestationFailed, EngineError, ImageMissing
 from sandbox_kernel.core.model import MIB, SandboxSpec
+from sandbox_kernel.engines import usage_watch
 from sandbox_kernel.engines.hardening import protections
-from sandbox_kernel.plugins.bubblewrap import cgroups, launch, watch
+from sandbox_kernel.engines.usage_watch import usage
+from sandbox_kernel.plugins.bubblewrap import cgroups, launch
 from sandbox_kernel.plugins.bubblewrap import container as running
 from sandbox_kernel.plugins.bubblewrap import engine as bubblewrap
 from sandbox_kernel.plugins.bubblewrap.ahead import begin_ahead
@@ -32,7 +34,6 @@ from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program, reachable
 from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine, conditions
 from sandbox_kernel.plugins.bubblewrap.process_labels import holders, sandboxes
-from sandbox_kernel.plugins.bubblewrap.watch import usage
 from tests.support import ROOT
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
 from tests.support.patience import within
@@ -555,7 +556,7 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
         found.append((shares, memory))
         return memory, threads
 
-    monkeypatch.setattr(watch, "usage", noting)
+    monkeypatch.setattr(usage_watch, "usage", noting)
     spec = UNDER.spec(FORKS, limits_kept="best-effort")
     most = spec.limits.memory
     container = await BubblewrapEngine(cgroup=False).start(spec)

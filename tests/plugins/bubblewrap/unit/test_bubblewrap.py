@@ -20,7 +20,7 @@ from sandbox_kernel.engines.docker import discovery as docker_discovery
 from sandbox_kernel.engines.hardening import Protections, protections
 from sandbox_kernel.kernel.proxy import Proxy
 from sandbox_kernel.plugins import index
-from sandbox_kernel.plugins.bubblewrap import arguments, engine_errors, inspection, root_lookup
+from sandbox_kernel.plugins.bubblewrap import arguments, discovery, engine_errors, inspection, root_lookup
 from sandbox_kernel.plugins.bubblewrap.arguments import Descriptors, SandboxFacts
 from sandbox_kernel.plugins.bubblewrap.launch import await_end
 from sandbox_kernel.plugins.bubblewrap.root_lookup import ETC, Root
@@ -381,3 +381,22 @@ def test_the_machine_s_groups_are_the_owner_s_and_never_root_s(
     for drops, fine in ((True, of_root), (False, of_a_user)):
         monkeypatch.setattr(inspection, "drops", lambda drops=drops: drops)
         assert inspection.other_groups(found).ok is fine
+
+
+@pytest.mark.parametrize(
+    ("switch", "works", "taken"),
+    [("1", False, "system"), ("1", True, "package"), ("0", False, "package"), (None, False, "package")],
+)
+def test_of_two_bubblewraps_the_one_that_may_have_namespaces_is_taken(
+    switch: str | None, works: bool, taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AppArmor may let the path of the system's have them, and no other."""
+    for name, ok in (("package", works), ("system", True)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {0 if ok else 1}\n")
+        (tmp_path / name).chmod(0o755)
+    if switch is not None:
+        (tmp_path / "switch").write_text(f"{switch}\n")
+    monkeypatch.setattr(discovery, "RESTRICTED", str(tmp_path / "switch"))
+    monkeypatch.setattr(discovery, "_brought", lambda: str(tmp_path / "package"))
+    monkeypatch.setattr(discovery, "_of_the_system", lambda: str(tmp_path / "system"))
+    assert discovery.bubblewrap_program() == str(tmp_path / taken)

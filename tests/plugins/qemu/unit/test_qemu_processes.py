@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+from sandbox_kernel.engines.usage_watch import MayUse
 from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
-from sandbox_kernel.plugins.bubblewrap.watch import MayUse
 from sandbox_kernel.plugins.qemu.container import QemuContainer
 
 PROGRAM = str(Path("/proc/self/exe").readlink())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
 from dataclasses import replace
@@ -442,3 +443,21 @@ def test_only_who_knows_the_word_has_come_from_the_sandbox(tmp_path: Path, word:
                 stack.enter_context(socket.create_connection(tcp)).sendall(said.encode())
                 stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).sendto(said.encode(), udp)
             assert laid.arrived() == arrived
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes folders of root's")
+@pytest.mark.parametrize(("owner", "mode", "left"), [(0, 0o755, 0), (0, 0o777, 1), (65534, 0o755, 1)])
+def test_a_group_that_is_writable_is_left_out_where_its_folder_is_roots(
+    owner: int, mode: int, left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docker with userns-remap has such groups in view; whoever else could write to one is seen."""
+    monkeypatch.setattr(host_inspection, "PROC", tmp_path)
+    group = tmp_path / "7/root/sys/fs/cgroup/memory"
+    group.mkdir(parents=True)
+    group.chmod(mode)
+    os.chown(group, owner, owner)
+    line = "30 20 0:30 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n"
+    (tmp_path / "7/mountinfo").write_text(line)
+    assert len(host_inspection.mounts(7) or []) == left
+    (tmp_path / "7/mountinfo").write_text(line.replace("cgroup/memory rw", "cgroup/memory ro"))
+    assert len(host_inspection.mounts(7) or []) == 1
