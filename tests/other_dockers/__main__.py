@@ -117,6 +117,10 @@ def daemon(name: str) -> Iterator[str]:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         shutil.rmtree(folder, ignore_errors=True)
+        groups = Path("/sys/fs/cgroup")  # the daemon leaves the one that its containers' were in
+        for group in (*groups.glob(f"*/{folder.name}"), *groups.glob(folder.name)):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 def test(name: str) -> bool:
