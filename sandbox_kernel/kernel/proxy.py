@@ -89,12 +89,12 @@ class StartupGate:
         self._early: list[tuple[Message, bytes]] = []
         self.listeners = 1
         """How many are expected to listen."""
-        self.is_open = self._is_heard = False
+        self.is_open = self.is_heard = False
 
     def holds(self, request: Message, client: bytes) -> bool:
         """Return whether a request is held back: one for the kernel until all listen, one for the host until one does.
 
-        What a client asks on control is answered at once.
+        What a client asks on control is answered at once, and so is what it asks the host at a restart.
         """
         if self.is_open or not self._is_early(request):
             return False
@@ -102,12 +102,13 @@ class StartupGate:
         return True
 
     def _is_early(self, request: Message) -> bool:
-        return protocol.way(request) == "passed on" or (request.channel == "shell" and not self._is_heard)
+        return protocol.way(request) == "passed on" or (request.channel == "shell" and not self.is_heard)
 
     async def open_once_heard(self, until_heard_by: Callable[[int], Awaitable[None]]) -> None:
         """Let requests through once as many listen as are expected, within bounds."""
-        await _bounded(until_heard_by(1), FIRST_SECONDS)
-        self._is_heard = True
+        if not self.is_heard:
+            await _bounded(until_heard_by(1), FIRST_SECONDS)
+        self.is_heard = True
         self._let_through()
         await _bounded(until_heard_by(self.listeners), LISTENERS_SECONDS)
         self.open()
@@ -312,7 +313,7 @@ class Proxy:
         if self._left is None:
             self.session.launch()
             return
-        self.gate.listeners = max(self._left.listeners, 1)
+        self.gate.listeners, self.gate.is_heard = max(self._left.listeners, 1), True
         self._left.adopted(self.session)
 
     async def _stop(self) -> None:

@@ -117,6 +117,13 @@ async def test_an_early_request_waits_for_those_who_listened_before() -> None:
     assert not gate.holds(request("execute_request"), b"third")
 
 
+async def test_what_the_host_is_asked_at_a_restart_does_not_wait() -> None:
+    gate = StartupGate(lambda *_: None)
+    gate.is_heard = True
+    assert not gate.holds(request("kernel_info_request"), b"client")
+    assert gate.holds(request("execute_request"), b"client")
+
+
 async def test_who_does_not_come_again_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox_kernel.kernel.proxy.FIRST_SECONDS", 0.05)
     monkeypatch.setattr("sandbox_kernel.kernel.proxy.LISTENERS_SECONDS", 0.05)
