@@ -104,12 +104,14 @@ def require_engine(status: EngineStatus | None = None) -> EngineStatus:
 def connect(host: str, *, seconds: float) -> Any:
     """Return a docker-py client for `host`, whose requests may be silent for `seconds`.
 
-    Raises OSError if nothing listens there, and `ConfigurationError` if it is on another machine.
+    Raises OSError if nothing or no engine listens there, and `ConfigurationError` if it is on another machine.
     """
     import docker
 
     version = api_version.ask(socket_path(host), seconds).removeprefix("/v")
-    return docker.DockerClient(base_url=host, version=version or "auto", timeout=seconds)
+    if not version:  # asked for it, docker-py would not close its connection
+        raise OSError("what listens there does not say which version of Docker's API it speaks")
+    return docker.DockerClient(base_url=host, version=version, timeout=seconds)
 
 
 def _ask(host: str, seconds: float) -> EngineStatus:

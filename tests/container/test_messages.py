@@ -375,7 +375,8 @@ def debugged(kernel: Kernel, command: str, **arguments: Any) -> dict[str, Any]:
 LOADED = "import sys\nprint('debugpy' in sys.modules, any(name.startswith('_pydevd') for name in sys.modules))"
 
 
-def test_a_kernel_loads_debugpy_with_the_first_request_that_needs_it(kernel: Kernel) -> None:
+def test_a_kernel_loads_debugpy_with_the_first_request_that_needs_it(start_kernel: Start) -> None:
+    kernel = start_kernel()
     assert debugged(kernel, "debugInfo")["body"]["isStarted"] is False
     assert kernel.run(LOADED).text() == "False False\n"
     assert kernel.run("value = 'seen'").reply["status"] == "ok"
@@ -384,7 +385,8 @@ def test_a_kernel_loads_debugpy_with_the_first_request_that_needs_it(kernel: Ker
     assert kernel.run(LOADED).text() == "True True\n"
 
 
-def test_a_debugger_that_cannot_be_loaded_says_so(kernel: Kernel) -> None:
+def test_a_debugger_that_cannot_be_loaded_says_so(start_kernel: Start) -> None:
+    kernel = start_kernel()
     kernel.run("import sys\nsys.modules['debugpy'] = None")
     reply = debugged(kernel, "initialize")
     assert (reply["success"], "debugpy cannot be loaded" in reply["message"]) == (False, True)

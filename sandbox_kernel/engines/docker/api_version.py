@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 
 OURS = (1, 52)
 """What the requests of this package are written for: Docker 29's. Docker 29 may speak none below 1.44."""
@@ -53,11 +54,14 @@ def _header(head: str, name: str) -> str:
 
 
 def _head(path: str, seconds: float) -> str:
-    data = b""
+    data, end = b"", time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as engine:
         engine.settimeout(seconds)
         engine.connect(path)
         engine.sendall(b"HEAD /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
         while b"\r\n\r\n" not in data and len(data) < HEAD_BYTES and (piece := engine.recv(4096)):
             data += piece
+            if (left := end - time.monotonic()) <= 0:
+                raise TimeoutError(f"no whole answer within {seconds:g} s")
+            engine.settimeout(left)
     return data.decode("latin-1")
