@@ -64,7 +64,8 @@ def page(figures: Mapping[str, Any]) -> str:
     busy = _kernels("The same on busy processors", "python -m benchmarks --busy", figures, "busy")
     quiet["note"] = "A bar is what a figure should meet: [why some do not](../benchmarks/README.md)."
     busy["note"] = "Each processor had a process of its own that did nothing else."
-    return "\n".join(line for table in (quiet, busy, *figures["tables"]) for line in _lines(table)).join((HEAD, "\n"))
+    tables = [table for table in (quiet, busy, *figures["tables"]) if table["rows"]]
+    return "\n".join(line for table in tables for line in _lines(table)).join((HEAD, "\n"))
 
 
 def _kernels(title: str, command: str, figures: Mapping[str, Any], run: str) -> dict[str, Any]:
