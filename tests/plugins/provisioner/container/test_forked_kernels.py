@@ -33,17 +33,11 @@ def process_of(kernel: Kernel) -> Any:
     return vars(kernel.manager.provisioner)["process"]
 
 
-@pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServers]:
-    """Fork servers of this test's own, that are started at once; they end with it."""
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have fork servers be started at once."""
     monkeypatch.setattr(forked_process, "DELAY_SECONDS", 0.0)
     monkeypatch.setattr(forked_process, "ANSWER_SECONDS", 30.0)
-    found = ForkServers()
-    monkeypatch.setattr("sandbox_kernel.plugins.provisioner.provisioner.SERVERS", found)
-    yield found
-    for one in found._servers.values():  # noqa: SLF001
-        one.close()
-    eventually(lambda: not fork_servers(), 30, "fork servers have ended")
 
 
 @pytest.fixture
