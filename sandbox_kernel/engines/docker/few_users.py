@@ -99,13 +99,9 @@ def excused(own: OwnUser | None) -> str:
 
     if own is None:
         return ""
-    return (
-        DOCKER_WITHOUT_A_CGROUP
-        if own.most is not None
-        else REMAPPED
-        if own.engine.words == USERS["name=userns"]
-        else ""
-    )
+    if own.most is not None:
+        return DOCKER_WITHOUT_A_CGROUP
+    return REMAPPED if own.engine.words == USERS["name=userns"] else ""
 
 
 def may_be(path: str) -> bool:
