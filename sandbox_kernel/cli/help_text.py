@@ -48,6 +48,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "sandbox-kernel doctor": "what is wrong, and how to repair it",
         "sandbox-kernel doctor --json --runtime runsc": "with gVisor, for a program",
         "sandbox-kernel doctor --walls": "compare engines and runtimes, and show which are installed",
+        "sandbox-kernel doctor --matrix": "which engines serve on this machine, and what stops the others",
     },
     "ps": {"sandbox-kernel ps": "session, owner, age, memory, kernel and notebook of each"},
     "reap": {

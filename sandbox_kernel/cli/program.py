@@ -226,8 +226,15 @@ def _doctor(one: argparse.ArgumentParser) -> None:
     one.add_argument("--name", default=NAME, help="the kernel to check, with its settings (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("--details", action="store_true", help="list every protection, not only missing ones")
-    one.add_argument(
+    instead = one.add_mutually_exclusive_group()
+    instead.add_argument(
         "--walls", action="store_true", help="show each engine and runtime instead, and whether it is installed"
+    )
+    instead.add_argument(
+        "--matrix",
+        action="store_true",
+        help="start a sandbox of each engine instead, and show which serve here, what stops the others, what changes "
+        "that, and the protections that each lacks",
     )
 
 

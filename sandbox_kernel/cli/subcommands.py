@@ -302,6 +302,8 @@ def doctor(options: argparse.Namespace) -> int:
 
     if options.walls:
         return _walls(options)
+    if options.matrix:
+        return _matrix(options)
     rows = diagnose(settings_in_order(options.name, options.values), name=options.name, given=options.values)
     print(as_json(rows) if options.json else table(rows, details=options.details))
     return FINE if all(row.ok for row in rows) else WRONG
@@ -313,6 +315,15 @@ def _walls(options: argparse.Namespace) -> int:
     seen = asyncio.run(survey(check(options.values)))
     print(as_json(seen) if options.json else as_text(seen))
     return FINE if any(one.here for one in seen) else WRONG
+
+
+def _matrix(options: argparse.Namespace) -> int:
+    from ..setup.matrix import as_json, as_text, survey
+
+    settings = check(options.values)
+    rows = asyncio.run(survey(settings))
+    print(as_json(rows) if options.json else as_text(rows, settings))
+    return FINE if any(row.serves for row in rows) else WRONG
 
 
 def reap(options: argparse.Namespace) -> int:

@@ -27,6 +27,8 @@ class AttestationCheck:
     expected: str
     found: str
     ok: bool
+    excuse: str = ""
+    """Why something else is accepted in place of what was asked for, if it is."""
 
     @property
     def sentence(self) -> str:

@@ -10,5 +10,6 @@
 - `browser_wall`: Whether the Jupyter Server of this environment sends it, and switching it on.
 - `doctor`: What a session needs of this machine, row by row, with remedies.
 - `walls`: Which engine and runtime is for whom, what each enforces, and which of them are here.
+- `matrix`: Which engines serve on this machine, what stops the others, and what each lacks.
 - `reference_pages`: The pages of all settings and of all codes; codes also for a terminal.
 """

@@ -114,7 +114,7 @@ def diagnose(
         reading = asyncio.to_thread(kernelspec_row, name, folder, given)
         of_plugins = asyncio.to_thread(rows_of_plugins, settings, folder)
         browser = asyncio.to_thread(_browser)
-        start = _engine_and_start(settings, line_by_line)
+        start = engine_and_start(settings, line_by_line)
         rows, spec, ways, wall = await asyncio.gather(start, reading, of_plugins, browser)
         others = [] if folder else await asyncio.to_thread(promise_rows)
         return [*rows, spec, *others, *ways, wall, *await asyncio.to_thread(inventory_rows, settings)]
@@ -122,7 +122,8 @@ def diagnose(
     return asyncio.run(both())
 
 
-async def _engine_and_start(settings: Settings, line_by_line: bool) -> list[DoctorCheck]:
+async def engine_and_start(settings: Settings, line_by_line: bool) -> list[DoctorCheck]:
+    """Check an engine and its image, and start a sandbox unless something is wrong; within `TOTAL_SECONDS`."""
     rows: list[DoctorCheck] = []
     settings = beneath(settings)
     try:

@@ -145,16 +145,28 @@ def _is_docker_s(engine: str) -> bool:
     return engine != AUTO and (provider(engine).name == DOCKER or is_service(engine))
 
 
+def settings_of(wall: Wall, settings: Settings) -> Settings:
+    """Return the settings that choose a wall. A Docker that the settings name is the one that is meant."""
+    named = dict(part.split(" = ") for part in wall.settings.split(", "))
+    own = wall.engine == DOCKER and _is_docker_s(settings.engine)
+    return replace(
+        settings,
+        engine=settings.engine if own else wall.engine,
+        runtime=wall.runtime or None,
+        limits_kept="best-effort" if named.get("limits") == "best-effort" else "enforced",
+    )
+
+
 async def _look(wall: Wall, settings: Settings) -> SeenWall:
     try:
         async with asyncio.timeout(ASKED_SECONDS):
-            own = wall.engine == DOCKER and _is_docker_s(settings.engine)
-            engine = make_engine(settings if own else replace(settings, engine=wall.engine))
+            chosen = settings_of(wall, settings)
+            engine = make_engine(chosen)
             info = await engine.info()
             if wall.runtime and wall.runtime not in info.runtimes:
                 return SeenWall(wall, False, f"the engine has no runtime {wall.runtime}")
             unmet = [one for one in await engine.conditions() if not one.met]
-            if "best-effort" in wall.settings:
+            if chosen.limits_kept == "best-effort":
                 unmet = [one for one in unmet if one.name != "cgroup"]
             if unmet:
                 return SeenWall(wall, False, f"{unmet[0].name}: {unmet[0].found}")
