@@ -136,6 +136,11 @@ class Pipe:
             if data := self._stream.feed(self._view[:count]):
                 return data
 
+    @property
+    def waits_at(self) -> int | None:
+        """How many bytes had come when a `receive` began to wait for more; None while none waits."""
+        return self._taken if self._reader is not None else None
+
     def finish(self) -> None:
         """Nothing more will be written at the other end, though it may be open: what has come is the rest."""
         if self._socket.fileno() >= 0:

@@ -112,6 +112,16 @@ sys.exit(1)
     assert (await container.wait()).detail == hashlib.sha256(data).hexdigest()
 
 
+async def test_what_it_wrote_last_comes_after_its_end_was_told(launch: Launch, under_test: EngineUnderTest) -> None:
+    """A reader that is late misses nothing, though a part of it may still be the engine's to hand over."""
+    code = "import os, sys; sys.stdout.buffer.write(bytes(400_000) + b'the end'); sys.stdout.flush(); os._exit(3)"
+    container = await launch(under_test.spec(code))
+    ending = asyncio.ensure_future(container.wait())
+    await asyncio.wait({ending}, timeout=5)  # where there is less room than that, it ends only when it is read
+    data = await receive_all(container)
+    assert (len(data), data[-7:], (await ending).exit_code) == (400_007, b"the end", 3)
+
+
 async def test_50_mb_go_in(launch: Launch, under_test: EngineUnderTest) -> None:
     container = await launch(under_test.spec("import sys; print(len(sys.stdin.buffer.read(50 << 20)))"))
     await container.send(bytes(50 * MIB))

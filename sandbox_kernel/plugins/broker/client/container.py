@@ -220,7 +220,22 @@ class BrokerContainer(OverPipe):
         with contextlib.suppress(KeyError):  # an engine of another package has codes of its own
             ended = replace(ended, code=index.code(name) if isinstance(name, str) else None)
         self._end(ended)
-        self._pipe.finish()  # what outlives an owner may have a copy of the other end for a moment more
+        self._tasks.start(self._finish(), f"the rest of {self.id}")
+
+    async def _finish(self) -> None:
+        """Give up the pipe when nothing has come for a while though a reader waited: what has it may not close it.
+
+        An engine such as Docker may still have a part of what the sandbox wrote last.
+        """
+        while self._channel is not None:
+            before = self._pipe.waits_at
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_SECONDS):
+                    await self._pipe.ended.wait()
+                return
+            if before is not None and before == self._pipe.waits_at:
+                self._pipe.finish()
+                return
 
     async def _lost(self) -> None:
         await self._left.wait()
