@@ -270,9 +270,10 @@ LOCK := --quiet --no-config --python-platform x86_64-manylinux_2_28 --only-binar
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 OTHER_PYTHONS := 3.11 3.12 3.14
 lock: .cache/uv/bin/uv ## resolve the packages of images and roots
-	@for name in installer base data deno; do \
+	@for name in installer base data full deno; do \
 		echo "--- locking images/$$name.in"; \
 		keep=(); if [[ $$name == data ]]; then keep=(--constraint images/base.lock); fi; \
+		if [[ $$name == full ]]; then keep=(--constraint images/data.lock); fi; \
 		$< pip compile $(LOCK) --upgrade --python-version 3.13 "$${keep[@]}" images/$$name.in --output-file images/$$name.lock; \
 	done
 	@for python in $(OTHER_PYTHONS); do for name in base data; do \

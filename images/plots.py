@@ -1,7 +1,7 @@
 """Plots that carry all they need: each output is one HTML document that works without a network and without its page.
 
-And plots that have glyphs for what they say. A module of the image, `sandbox_plots`, which every kernel's start calls.
-No library is imported here: each is set up at the moment when a cell imports it.
+Plots that have glyphs for what they say, too, and tables that are read with what is there. A module of the image,
+`sandbox_plots`, which every kernel's start calls.
 """
 
 import re
@@ -156,6 +156,12 @@ def _matplotlib(module):
         module.FontManager._find_fonts_by_props = find_with_others
 
 
+def _pandas(module):
+    """Read OpenDocument tables with what is there: odfpy, which pandas takes by itself, has no wheel."""
+    if find_spec("odf") is None:
+        module.cf.set_option("io.excel.ods.reader", "calamine")
+
+
 def _psutil(module):
     from sandbox_measures import fit
 
@@ -168,6 +174,7 @@ _SETUP = {
     "altair.vegalite.v6.display": _altair,
     "bokeh.io": _bokeh,
     "matplotlib.font_manager": _matplotlib,
+    "pandas.core.config_init": _pandas,
     "psutil": _psutil,
 }
 

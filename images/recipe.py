@@ -100,8 +100,10 @@ def main(*steps: str) -> None:
 def strip_system() -> None:
     """Remove what no cell needs, and above all what could help it to more rights."""
     say("removing the package manager, documentation and caches")
-    for listing in Path("/var/lib/dpkg/info").glob("*.list"):
-        if listing.name.startswith((*UNNEEDED_PACKAGES, *UNNEEDED_WITH_R)):
+    listings = Path("/var/lib/dpkg/info")
+    unneeded = (*UNNEEDED_PACKAGES, *(UNNEEDED_WITH_R if (listings / "r-base-core.list").exists() else ()))
+    for listing in listings.glob("*.list"):
+        if listing.name.startswith(unneeded):
             paths = [Path(line) for line in listing.read_text().splitlines()]
             for path in paths:
                 remove(path, folders=False)
@@ -128,6 +130,9 @@ def strip_system() -> None:
     Path("/usr/lib/git-core/git").symlink_to("../../bin/git")
     for name in MOUNT_POINTS:
         Path(name).mkdir(parents=True, exist_ok=True)
+    browser, name = Path("/usr/bin/chromium-headless-shell"), Path("/usr/local/bin/chromium")
+    if browser.exists() and not name.exists():
+        name.symlink_to(browser)  # by this name plotly's program for pictures looks for it
     python = Path("/usr/local/bin/python")
     if not python.exists():
         python.symlink_to(shutil.which("python3") or sys.executable)
@@ -163,7 +168,9 @@ def install_packages() -> None:
     remove_privileged_files()
     for folder in library_folders():
         for tests in [path for path in folder.rglob("tests") if path.is_dir()]:
-            remove(tests)
+            init = tests.with_name("__init__.py")
+            if not (init.is_file() and "from .tests " in init.read_text(errors="replace")):  # PyTables needs its own
+                remove(tests)
         compile_bytecode(folder)
     bring_fonts(Path(sysconfig.get_path("purelib")))
     shutil.copyfile(HERE / "pip.conf", "/etc/pip.conf")
@@ -173,10 +180,14 @@ def install_packages() -> None:
 
 
 def bring_fonts(packages: Path) -> None:
-    """Link the fonts of packages to where programs look for fonts; `plots.py` has matplotlib fall back on them."""
+    """Link the fonts of packages to where programs and Pillow look for fonts.
+
+    `plots.py` has matplotlib fall back on those that it does not have itself.
+    """
     folder = Path("/usr/local/share/fonts")
     folder.mkdir(parents=True, exist_ok=True)
-    for font in (*packages.glob("fontpkg_*/files/*.ttf"), *packages.glob("noto_cjk_*/*.ttc")):
+    fonts = ("fontpkg_*/files/*.ttf", "noto_cjk_*/*.ttc", "matplotlib/mpl-data/fonts/ttf/DejaVu*.ttf")
+    for font in (font for pattern in fonts for font in packages.glob(pattern)):
         remove(folder / font.name)
         (folder / font.name).symlink_to(os.path.relpath(font, folder))
 

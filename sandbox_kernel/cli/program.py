@@ -204,10 +204,11 @@ def parser(*others: Plugin) -> Parser:
 def _build(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--kind",
-        choices=("base", "data", "r", "deno", "all"),
+        choices=("base", "data", "full", "r", "deno", "all"),
         default="data",
-        help="base: Python and ipykernel. data: with the data-analysis packages (default). r: base with R. "
-        "deno: base with Deno. all: data with R and Deno",
+        help="base: Python and ipykernel. data: with the data-analysis packages (default). full: data with packages "
+        "and programs for most files that people upload. r: base with R. deno: base with Deno. all: data with R and "
+        "Deno",
     )
     one.add_argument(
         "--engine",

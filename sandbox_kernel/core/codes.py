@@ -721,7 +721,7 @@ class HintCode(Code):
     # --- packages and programs ---
     MODULE_NOT_HERE = (
         "notice",
-        "the sandbox has no module with this name. A package has to be part of the image. {packages} A module of "
+        "the sandbox has no module with this name. A package has to be part of the image. {full}{packages} A module of "
         "your own is brought in like any file. {bring}",
         _IMAGE,
     )
@@ -739,7 +739,7 @@ class HintCode(Code):
     )
     NO_INSTALLING = (
         "notice",
-        "a cell cannot install packages. Those of the image are installed already. {packages}",
+        "a cell cannot install packages. Those of the image are installed already. {full}{packages}",
         _IMAGE,
     )
     NO_FETCHING = (
@@ -750,7 +750,7 @@ class HintCode(Code):
     )
     PROGRAM_NOT_HERE = (
         "notice",
-        "the sandbox has no such program. Programs, like packages, are part of the image.",
+        "the sandbox has no such program. {full}Programs, like packages, are part of the image.",
         _IMAGE,
     )
     LOCALE_NOT_HERE = (

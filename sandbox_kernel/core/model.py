@@ -324,10 +324,12 @@ class Audience(NamedTuple):
     bring_by_folder: str | None = None
     """The same, where there is an upload folder; `{uploads}` is its name."""
     packages: str = (
-        "Build an image with `sandbox-kernel build --requirements FILE`, or let cells install it, with the setting "
-        "`packages`."
+        "Let cells install it, with the setting `packages`, or build an image with `sandbox-kernel build "
+        "--requirements FILE`."
     )
     """How a package comes into the image."""
+    full: str = "The image {image} has {name}: `sandbox-kernel build --kind full`, and the setting `image`. "
+    """The same for what an image has that this project builds."""
 
 
 class ProcessSample(NamedTuple):

@@ -340,6 +340,18 @@ async def make_engine_of_all(settings: Settings) -> Inspectable:
     return engine if listens else make_engine(behind)
 
 
+async def with_largest_image(settings: Settings) -> Settings:
+    """Return the settings with the image `full`, if the engine has it for this user; as they are if it has not."""
+    from ..core.errors import SandboxError
+    from .image_names import FULL
+
+    try:
+        image = await (await make_engine_of_all(settings)).image(FULL)
+    except SandboxError:
+        return settings
+    return replace(settings, image=FULL) if image.size_bytes else settings
+
+
 def is_service(engine: str) -> bool:
     """Return whether a name or an address is that of a process that has an engine of its own, as a broker has."""
     return engine != AUTO and isinstance(provider(engine), ServiceProvider)

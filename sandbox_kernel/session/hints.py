@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..core.codes import HintCode
 from ..core.model import Audience, Limits, format_bytes
+from ..engines.image_names import FULL, FULL_MODULES, FULL_PROGRAMS
 
 Beside = Callable[[Sequence[str]], str | None]
 """Returns the first of some relative paths that lies beside the notebook. It may wait for a disk."""
@@ -66,23 +67,27 @@ _RULES = (
     _rule(HintCode.FIGURE_WIDGET, r"^(?:ImportError|ModuleNotFoundError): .*\banywidget\b"),
     _rule(HintCode.VARIABLE_NOT_HANDED_OVER, r"^ModuleNotFoundError: No module named 'jupyter_mimetypes'"),
     _rule(HintCode.SUBMODULE_NOT_HERE, r"^ModuleNotFoundError: No module named '\w+\.[\w.]+'"),
-    _rule(HintCode.MODULE_NOT_HERE, r"^ModuleNotFoundError: "),
+    _rule(
+        HintCode.MODULE_NOT_HERE,
+        r"^ModuleNotFoundError: |^ImportError: `Import \w+` failed|^RuntimeError: \s*Image export requires the Kaleido",
+    ),
     _rule(HintCode.FILE_NOT_HERE, r"^FileNotFoundError\b|\[Errno 2\]|No such file or directory"),
 )
 _CAUSE = re.compile(r"^(?:\x1b\[[\d;]*m)*OSError(?:\x1b\[[\d;]*m)*: \[Errno 28\] ", re.MULTILINE)
 """The first line of an exception that another one came of, in a traceback; errors of the same kind alone."""
 _PROGRAMS = frozenset(
     """
-    R Rscript apt apt-get aws brew cargo chromium conda convert curl docker dot ffmpeg g++ gcc gh git go google-chrome
-    gs inkscape java javac julia latex libreoffice make mamba micromamba node npm npx pandoc pdflatex pdftotext perl
-    pip pip3 psql ruby rustc soffice sqlite3 sudo tesseract unrar unzip uv wget wkhtmltopdf xelatex zip 7z
+    R Rscript apt apt-get aws brew cargo chromium conda curl docker gh git go google-chrome inkscape java javac julia
+    latex mamba micromamba npm npx pdflatex perl pip pip3 psql ruby rustc sudo unrar unzip uv wkhtmltopdf xelatex zip
     """.split()  # noqa: SIM905 (one line a program says no more)
 )
 """What code asks for as a program: where it is missing, Python says the same as of a file."""
 
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
 _UNQUOTED = re.compile(r"\(os error 2\): (.+)$|^(.+) not found\.$|^(.+): No such file or directory$", re.MULTILINE)
-_MODULE = re.compile(r"No module named '(\w+)'")
+_MODULE = re.compile(r"(?:No module named '|`Import |requires the )(\w+)")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+"""A package, as pip knows it."""
 _INSTALLERS = re.compile(
     r"(?:[\w, ]+=[ \t]*)?(?:!!?|%)[ \t]*(?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?"
     r"(?:uv[ \t]+)?(?:pip[\d.]*|conda|mamba|micromamba|apt|apt-get)[ \t]+(?:-\S+[ \t]+)*"
@@ -146,18 +151,20 @@ class Hints:
             return None
         if found is not None:
             return self._text(HintCode.FILE_BESIDE, found)
-        return self._text(code)
+        return self._text(code, _in_full(code, failure))
 
     def of_code(self, code: str) -> list[str]:
         """Return the hints for what a cell asks of the shell that no sandbox does, whatever became of it."""
-        found: dict[HintCode, None] = {}
+        found: dict[HintCode, str] = {}
         if "!" in code or "%" in code:
             for line in (line.strip()[:MAX_LINE] for line in code.split("\n", MAX_LINES)[:MAX_LINES]):
-                if not self._installs and _INSTALLERS.match(line):
-                    found[HintCode.NO_INSTALLING] = None
+                if not self._installs and (match := _INSTALLERS.match(line)):
+                    words = _NAME.findall(line[match.end() :].lower())
+                    full = next((word for word in words if word in FULL_MODULES), "")
+                    found[HintCode.NO_INSTALLING] = found.get(HintCode.NO_INSTALLING) or full
                 elif not self._way_out and _FETCHERS.match(line):
-                    found[HintCode.NO_FETCHING] = None
-        return [self._text(one) for one in found]
+                    found[HintCode.NO_FETCHING] = ""
+        return [self._text(code, name) for code, name in found.items()]
 
     def sought(self, failure: CellFailure) -> list[str]:
         """Return the relative paths that an exception may be about and that are worth a check."""
@@ -180,7 +187,7 @@ class Hints:
             return HintCode.PAST_THE_WAY_OUT
         if code is HintCode.FILE_NOT_HERE:
             paths = _paths(failure.value)
-            if any(path in _PROGRAMS for path in paths):
+            if any(path in _PROGRAMS or path in FULL_PROGRAMS for path in paths):
                 return HintCode.PROGRAM_NOT_HERE
             if self._uploads is not None and any(path.startswith(f"{self._uploads}/") for path in paths):
                 return HintCode.FILE_IN_UPLOADS
@@ -195,6 +202,7 @@ class Hints:
             bring=bring,
             packages=audience.packages,
             name=name,
+            full=self.audience.full.format(image=FULL, name=name) if name else "",
             uploads=self._uploads,
             scratch=format_bytes(limits.scratch_size),
             tmp=format_bytes(limits.tmp_size),
@@ -203,6 +211,16 @@ class Hints:
             pids=limits.pids,
             files=limits.open_files,
         )
+
+
+def _in_full(code: HintCode, failure: CellFailure) -> str:
+    """Return the module or program that an exception misses, if the image `full` has it."""
+    if code is HintCode.MODULE_NOT_HERE and (match := _MODULE.search(failure.value[:MAX_SEARCHED])):
+        name = match[1].replace("Kaleido", "kaleido")
+        return name if name in FULL_MODULES.values() else ""
+    if code is HintCode.PROGRAM_NOT_HERE:
+        return next((path for path in _paths(failure.value) if path in FULL_PROGRAMS), "")
+    return ""
 
 
 def _paths(value: str) -> list[str]:

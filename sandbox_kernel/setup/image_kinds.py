@@ -3,9 +3,10 @@
     DEBIAN_PACKAGES             ->  base  ->  data
                                     base  ->  deno
     those and R_PACKAGES        ->  r     ->  all
+    those and FULL_PACKAGES     ->  full
 
-What Debian's packages bring cannot be added later: the first stage removes the package manager. So R has a root file
-system of its own, and what a shell needs is in all.
+What Debian's packages bring cannot be added later: the first stage removes the package manager. So R and `full` have
+root file systems of their own, and what a shell needs is in all.
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ R_PACKAGES = (
     *("r-cran-cairo", "r-cran-data.table", "r-cran-svglite", "r-cran-tidyverse"),
 )
 """R with its kernel. Plots need a font, and matrices a fast BLAS. The recipe removes what these bring for the web."""
+
+FULL_PACKAGES = (
+    *("fonts-dejavu-core", "fonts-liberation", "ghostscript", "pandoc", "poppler-utils", "python3-odf"),
+    *("libreoffice-calc-nogui", "libreoffice-impress-nogui", "libreoffice-writer-nogui"),
+    *("tesseract-ocr", "tesseract-ocr-deu", "tesseract-ocr-fra", "tesseract-ocr-spa"),
+    *("ffmpeg", "graphviz", "imagemagick", "libmagic1t64", "librsvg2-bin", "chromium-headless-shell"),
+    *("7zip", "bzip2", "file", "less", "rsync", "sqlite3", "tree", "wget", "xz-utils", "zstd"),
+    *("g++", "gcc", "libc6-dev", "make", "nodejs", "python3-dev"),
+)
+"""Programs that open what people upload, and those that agents expect of a shell."""
 
 KERNELS: dict[str, tuple[str, ...]] = {
     "bash": ("bash_kernel.py", "kernel_base.py"),
@@ -75,9 +86,11 @@ class KindStages:
 _BASE: Stage = ("base", ("base",))
 _R: Stage = ("r", ("base",))
 _WITH_R = (*DEBIAN_PACKAGES, *R_PACKAGES)
+_OF_FULL = (*DEBIAN_PACKAGES, *FULL_PACKAGES)
 KINDS: dict[Kind, KindStages] = {
     "base": KindStages(DEBIAN_PACKAGES, (_BASE,)),
     "data": KindStages(DEBIAN_PACKAGES, (_BASE, ("data", ("data",)))),
+    "full": KindStages(_OF_FULL, (("full", ("base", "data", "full")),)),
     "r": KindStages(_WITH_R, (_R,)),
     "deno": KindStages(DEBIAN_PACKAGES, (_BASE, ("deno", ("deno",)))),
     "all": KindStages(_WITH_R, (_R, ("all", ("data", "deno")))),

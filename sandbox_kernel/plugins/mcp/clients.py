@@ -31,6 +31,7 @@ AUDIENCE = Audience(
     bring="Bring a file in with the tool upload_file.",
     bring_by_folder="Bring a file in with the tool upload_file. A person can also put it into the upload folder.",
     packages="The operator of this server can add packages to the image.",
+    full="The image {image}, which the operator can choose, has {name}. ",
 )
 REMEMBERED = 100
 """Ended sessions of one client whose end is told when their name is used again."""

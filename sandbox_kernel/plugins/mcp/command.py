@@ -16,6 +16,7 @@ from ...config.sources import from_files_for_all, resolve
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
+from ...engines.select import with_largest_image
 from .. import index
 from .server_process import asked_to_end, closed_in_time, count, require_packages, say
 
@@ -74,8 +75,12 @@ def serve(options: argparse.Namespace) -> int:
     connection, and all sessions end with the server. It needs the package mcp, and over HTTP those of
     `sandbox-kernel serve`. docs/mcp.md shows how to set up hosts.
     """
-    settings = resolve(from_files_for_all() | options.values)
+    given = from_files_for_all() | options.values
+    settings = resolve(given)
     require_packages(NEEDED, "mcp", "the MCP server")
+    if "image" not in given and not options.http:  # the server over HTTP looks for itself
+        settings = asyncio.run(with_largest_image(settings))
+        say(f"sandboxes have the image {settings.image}")
     from .clients import ServerLimits
 
     for name in ("sessions", "sessions_per_client"):

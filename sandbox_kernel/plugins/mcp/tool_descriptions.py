@@ -11,6 +11,7 @@ from ...config.sources import SETTINGS
 from ...core.model import SCRATCH, Limits, Settings, format_bytes
 from ...core.package_files import brought
 from ...engines import attachment
+from ...engines.image_names import FULL
 from ...files.file_rules import FileLimits
 from .clients import ServerLimits
 
@@ -93,11 +94,12 @@ def packages(settings: Settings) -> str:
     """Return what can be imported, as far as the image is known, and what can be added."""
     installs = settings.get("packages", ())
     more = f"`%pip install` adds {_allowed(settings)}, and nothing else" if installs else "nothing else can be"
-    if settings.image != SETTINGS["image"].default:
+    if settings.image not in {SETTINGS["image"].default, FULL}:
         added = f" {more}." if installs else ""
         return f"those of a custom image; `importlib.metadata.distributions()` lists them.{added}"
+    kinds = ["data"] if settings.image != FULL else ["data", "full"]
     try:
-        lines = (brought("images") / "data.in").read_text(encoding="utf-8").splitlines()
+        lines = [line for kind in kinds for line in (brought("images") / f"{kind}.in").read_text("utf-8").splitlines()]
     except OSError:
         return f"the usual ones for data analysis; {more}."
     names = [match[0] for line in lines if (match := re.match(r"(?!noto-|fontpkg-)[a-z][a-z0-9-]*", line))]

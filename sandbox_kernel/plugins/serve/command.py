@@ -25,7 +25,7 @@ from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings
 from ...core.pip_extras import install_words
 from ...core.tasks import Tasks
-from ...engines.select import AUTO, BROKER, ServiceProvider, provider
+from ...engines.select import AUTO, BROKER, ServiceProvider, provider, with_largest_image
 from ...sdk.ownership import keeper
 from ..mcp.server_process import asked_to_end, closed_in_time, count, require_packages, say
 from .codes import ServeCode
@@ -138,6 +138,8 @@ def serve(options: argparse.Namespace) -> int:
     files.pop("downloads", None)  # of kernels: here all tenants would share it
     settings = resolve(files | options.values)
     require_packages(NEEDED, "serve", "the server")
+    if "image" not in files | options.values:
+        settings = asyncio.run(with_largest_image(settings))
     from .tenants import ServeLimits
 
     if settings.downloads is not None:
@@ -258,7 +260,8 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
 
 
 def _say_of(offered: dict[str, Settings], found: int, why_not: str | None) -> None:
-    """Say what becomes of sandboxes, and what may become of them by each other."""
+    """Say what sandboxes are made of, what becomes of them, and what may become of them by each other."""
+    say(f"sandboxes have the image {offered[TEMPLATES[0]].image}")
     if any(each.limits_kept == "best-effort" for each in offered.values()):
         say(
             "limits are best-effort: where the engine cannot keep them, one sandbox may take from all until it is ended"

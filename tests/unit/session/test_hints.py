@@ -257,3 +257,33 @@ def test_a_full_folder_is_named_where_another_exception_wraps_it(case: str) -> N
     lines, named = WRAPPED[case]
     said = Hints(Limits()).of_failure(CellFailure("PicklingError", "Could not pickle the task", lines))
     assert ("in /tmp (tmp_size)" in (said or "")) is named
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "there"),
+    [
+        ("ModuleNotFoundError", "No module named 'cv2'", "cv2"),
+        ("ModuleNotFoundError", "No module named 'netCDF4'", "netCDF4"),
+        ("FileNotFoundError", "[Errno 2] No such file or directory: 'soffice'", "soffice"),
+        ("FileNotFoundError", "[Errno 2] No such file or directory: PosixPath('ffmpeg')", "ffmpeg"),
+    ],
+)
+def test_what_another_image_has_is_told_first_and_how_it_comes_by(name: str, value: str, there: str) -> None:
+    said = str(hint(name, value))
+    kind = said.index(f"The image sandbox-kernel:full has {there}: `sandbox-kernel build --kind full`")
+    if name == "ModuleNotFoundError":
+        assert kind < said.index("with the setting `packages`") < said.index("--requirements FILE")
+
+
+@pytest.mark.parametrize(
+    "code", ["%pip install -q opencv-python", "!pip install numpy geopandas==1.0", "!pip3 install 'pymupdf>=1'"]
+)
+def test_who_installs_what_another_image_has_is_told_so(code: str) -> None:
+    (said,) = Hints(Limits()).of_code(code)
+    assert "The image sandbox-kernel:full has " in said
+
+
+@pytest.mark.parametrize("code", ["%pip install -q opencv", "!pip install numpy"])
+def test_who_installs_what_no_image_has_is_told_of_none(code: str) -> None:
+    (said,) = Hints(Limits()).of_code(code)
+    assert "sandbox-kernel:full" not in said

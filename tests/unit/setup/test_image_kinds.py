@@ -22,7 +22,7 @@ from sandbox_kernel.setup.command_steps import Steps
 from sandbox_kernel.setup.doctor import start_remedy
 from sandbox_kernel.setup.image_kinds import DEBIAN_PACKAGES, KINDS
 from sandbox_kernel.wheels import image_wheels
-from sandbox_kernel.wheels.pip_process import WheelTarget
+from sandbox_kernel.wheels.pip_process import PYTHON_VERSION, WheelTarget
 
 RECIPES = brought("images")
 
@@ -39,11 +39,12 @@ def tags(kind: Kind, tag: str | None = None) -> list[str]:
         ("r", ["r"]),
         ("deno", ["base", "deno"]),
         ("all", ["r", "all"]),
+        ("full", ["full"]),
     ],
 )
 def test_a_kind_is_built_in_stages_of_its_own_root_file_system(kind: Kind, chain: list[str]) -> None:
     assert tags(kind) == [f"sandbox-kernel:{name}" for name in chain]
-    assert KINDS[kind].has_own_root == (chain[0] == "r")
+    assert KINDS[kind].has_own_root == (chain[0] in {"r", "full"})
     assert set(DEBIAN_PACKAGES) <= set(KINDS[kind].debian)
 
 
@@ -51,7 +52,7 @@ def test_every_kind_has_a_name_and_each_of_its_locks_is_there() -> None:
     assert set(KINDS) == set(get_args(Kind)) == set(BY_NAME.values())
     for made in KINDS.values():
         for lock in made.locks:
-            for python in image_wheels.LOCKED_FOR:
+            for python in image_wheels.LOCKED_FOR if lock != "full" else (PYTHON_VERSION,):
                 assert image_wheels.lock_of(RECIPES, lock, python).is_file()
 
 
@@ -62,7 +63,7 @@ def test_another_package_of_debian_makes_another_image(monkeypatch: pytest.Monke
     before = digests()
     more = {kind: replace(made, debian=(*made.debian, "sl")) for kind, made in KINDS.items() if made.has_own_root}
     monkeypatch.setattr(image_build, "KINDS", {**KINDS, **more})
-    assert {kind for kind, digest in digests().items() if digest != before[kind]} == {"r", "all"}
+    assert {kind for kind, digest in digests().items() if digest != before[kind]} == {"r", "all", "full"}
 
 
 def test_a_tag_is_the_last_image_alone() -> None:
