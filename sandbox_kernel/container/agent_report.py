@@ -224,7 +224,8 @@ def own_status(text: str | None = None) -> dict[str, str]:
 def _mounts() -> list[dict[str, object]]:
     """Return what is mounted, in the order of mounting; `bytes` is the size of a file system of the sandbox's own.
 
-    `changed` is when the host's folder below one was last changed, in nanoseconds.
+    `identity` tells what the host gave from other folders: when it was last changed, in nanoseconds; of a disk, the
+    number of its file system.
     """
     mounts: list[dict[str, object]] = []
     for line in (_read("/proc/self/mountinfo") or "").splitlines():
@@ -241,13 +242,14 @@ def _mounts() -> list[dict[str, object]]:
             try:
                 space = os.statvfs(path)
                 mount["bytes"] = space.f_blocks * space.f_frsize
+                mount["identity"] = space.f_fsid & 0xFFFFFFFF
             except OSError:
                 mount["bytes"] = None
-        if path.startswith(ATTACHED):
+        elif path.startswith(ATTACHED):
             try:
-                mount["changed"] = os.stat(path).st_ctime_ns
+                mount["identity"] = os.stat(path).st_ctime_ns
             except OSError:
-                mount["changed"] = None
+                mount["identity"] = None
         mounts.append(mount)
     return mounts
 

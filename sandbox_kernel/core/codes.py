@@ -539,6 +539,11 @@ class EndCode(Code):
         "this engine gives no sandbox {what}",
         "Use Docker or bubblewrap, or leave the setting out.",
     )
+    FOLDER_NOT_MOUNTED = (
+        "failure",
+        "the engine cannot mount {what}",
+        "Name a folder on a local disk, which a container has from the machine at the same path (docs/large-data.md).",
+    )
     DISK_NOT_MADE = (
         "failure",
         "no disk can be made for the sandbox",

@@ -11,6 +11,8 @@ import sys
 
 INSTALLERS = {"apt-get": " --no-install-recommends", "dnf": "", "zypper": ""}
 """What installs packages of a distribution, with the option that keeps what is only recommended away."""
+_MOUNTS = 1 << 21
+"""CAP_SYS_ADMIN, as a set of capabilities has it."""
 _KEPT = "\ue000"
 """Stands for a space within a command while lines are broken: a private character, which no message has."""
 
@@ -27,6 +29,16 @@ def own_as_root(arguments: str) -> str:
     program = f"{os.path.dirname(sys.executable)}/sandbox-kernel"  # noqa: PTH120 (pathlib is slow to import)
     found = program if os.access(program, os.X_OK) else f"{sys.executable} -m sandbox_kernel"
     return f"sudo {found} {arguments}"
+
+
+def confined() -> bool:
+    """Return whether nobody can mount anything here, whoever is root: as in most containers, where no engine starts."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123 (as above)
+            bounding = next(line.split()[1] for line in file if line.startswith("CapBnd:"))
+    except (OSError, StopIteration):
+        return False
+    return not int(bounding, 16) & _MOUNTS
 
 
 def systemd_runs() -> bool:

@@ -2,6 +2,7 @@
 
 What is opened is what is mounted: Docker is given names of descriptors, `/proc/PID/fd/N`. So a path that is
 changed in between leads nowhere else, its letters have no meaning to the engine, and the sandbox does not learn it.
+An engine that sees another /proc than this process cannot mount these, and is given paths (`Attachment.use_paths`).
 bubblewrap would leave them open in the sandbox: it is given the path that they have just then, and what it mounted is
 compared. What there is to mount, a plugin knows (`Attachments`), which is imported for a sandbox that has some.
 
@@ -11,13 +12,14 @@ Public: plugins may import it.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from ..core.codes import EndCode
 from ..core.errors import EngineError
-from ..core.model import ATTACHED, Attached, SandboxSpec, Settings, format_bytes
+from ..core.model import DATASETS, Attached, SandboxSpec, Settings, format_bytes
 from ..plugins import index
 
 if TYPE_CHECKING:
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
     from ..plugins.api import FileWatch
 
 EMPTY = "empty"
-"""Among what is opened: an empty folder, which an overlay needs below another one."""
+"""Among what is opened: an empty folder, which an overlay needs below another one. No other machine, and no other
+PID namespace, has a folder of its name: an engine that finds it there sees the files of this process."""
 TICK_NANOSECONDS = 10_000_000
 """By how much the time that a file system notes may be behind the clock."""
+_IN_A_LIST = re.compile(r"[,:\\]")
+"""Letters that mean something to an overlay's list of folders."""
 
 
 class Attachment:
@@ -36,6 +41,9 @@ class Attachment:
     def __init__(self) -> None:
         self._fds: list[int] = []
         self._since: dict[str, tuple[int, int]] = {}
+        self._disks: dict[str, int] = {}
+        self.foreign = False
+        """Whether it was opened with the rights of another user than this process's: a path could lead elsewhere."""
         self.names: dict[str, str] = {}
         """What an engine mounts at each path of the sandbox: the name of a descriptor, or a device."""
         self.descriptors: dict[str, int] = {}
@@ -43,30 +51,56 @@ class Attachment:
         self.devices: dict[str, int] = {}
         """The number of each device (`st_rdev`), which files of its file system have (`st_dev`)."""
 
-    def keep(self, path: str, fd: int, name: str | None = None) -> None:
-        """Hold `fd` for what is to be mounted at `path`."""
+    def keep(self, path: str, fd: int, name: str | None = None, file_system: int = 0) -> None:
+        """Hold `fd` for what is to be mounted at `path`; a device has a name, and the number of its file system."""
         self._fds.append(fd)
         self.descriptors[path] = fd
-        if path.startswith(ATTACHED) and name is None:
+        if path.startswith(DATASETS):
             self._since[path] = _changed_at(fd), time.time_ns() - TICK_NANOSECONDS
         if name is not None:
             self.devices[path] = os.fstat(fd).st_rdev
+            self._disks[path] = file_system
         self.names[path] = name or f"/proc/{os.getpid()}/fd/{fd}"
+        if path == EMPTY:
+            self.names[path] += f"/../{os.path.basename(_path_of(fd))}"  # noqa: PTH119 (a string)
+
+    def use_paths(self) -> None:
+        """Name each folder by its path, which an engine in other namespaces may see as well. Raises `EngineError`.
+
+        What only this container has, it does not see, but for the folder in which the container's own files are.
+        """
+        if self.foreign:
+            what = "a folder for another user, whose path may lead elsewhere by then: start the broker where that runs"
+            raise EngineError(EndCode.FOLDER_NOT_MOUNTED.note(what=what))
+        own, upper = os.stat("/").st_dev, container_files()  # noqa: PTH116 (pathlib is slow to import)
+        for path, fd in self.descriptors.items():
+            if path in self.devices:
+                continue
+            place = _path_of(fd)
+            if upper and os.fstat(fd).st_dev == own:
+                if path != EMPTY:
+                    raise unseen(place, ", which is in this container's own files")
+                place = upper + place
+            if _IN_A_LIST.search(place):
+                raise unseen(place, ", for a comma, a colon or a backslash in its path")
+            self.names[path] = place
 
     def started(self) -> None:
-        """Let go of devices: the machine removes each with its last mount. Folders stay open, for `changed`."""
+        """Let go of devices: the machine removes each with its last mount. Folders stay open, for `identities`."""
         for path, name in self.names.items():
             if name.startswith("/dev/") and self.descriptors[path] in self._fds:
                 self._fds.remove(self.descriptors[path])
                 os.close(self.descriptors[path])
 
-    def changed(self) -> dict[str, tuple[int, int, int]]:
+    def identities(self) -> dict[str, tuple[int, int, int]]:
         """Return for each folder when it was last changed as this was opened, when that was, and its last change now.
 
         Another folder is not taken for it, unless that one is changed in the moment of the start, and this one too.
+        For a disk, it is the number of its file system, three times.
         """
         folders = [(path, fd) for path, fd in self.descriptors.items() if fd in self._fds and path in self._since]
-        return {path: (*self._since[path], _changed_at(fd)) for path, fd in folders}
+        disks = {path: (number, number, number) for path, number in self._disks.items()}
+        return disks | {path: (*self._since[path], _changed_at(fd)) for path, fd in folders}
 
     def close(self) -> None:
         """Let go of all; idempotent."""
@@ -175,6 +209,7 @@ def hold(spec: SandboxSpec, *, disks: bool = True) -> Attachment:
     Raises `ConfigurationError` and `EngineError`.
     """
     held = Attachment()
+    held.foreign = spec.reader not in {None, os.geteuid()}
     if spec.attached or (disks and spec.limits.scratch == "disk"):
         try:
             provider(spec.attached[0].setting if spec.attached else "scratch").hold(spec, held, disks=disks)
@@ -217,6 +252,15 @@ def lacking(setting: str, why: str = "") -> EngineError:
     return EngineError(code, f"{code.note(what=words).text}{why and f': {why}'}", setting=setting)
 
 
+def unseen(place: str, why: str = "") -> EngineError:
+    """Return the error for an engine that cannot mount a folder or a device by the name that it has here."""
+    remedy = "The engine has to be on this machine, and have its devices"
+    if not place.startswith("/dev/"):
+        remedy = f"It has to be on a local disk, and within a container it has to come by `--volume {place}:{place}`"
+    code = EndCode.FOLDER_NOT_MOUNTED
+    return EngineError(code, f"{code.note(what=f'{place}{why}').text}. {remedy}")
+
+
 def no_disk(why: str) -> EngineError:
     """Return the error for a disk that cannot be made."""
     return EngineError(EndCode.DISK_NOT_MADE, f"{EndCode.DISK_NOT_MADE.text}: {why}", setting="scratch")
@@ -243,6 +287,20 @@ def file_system(path: str) -> int | None:
     if libc.statfs(os.fsencode(path), said) != 0:
         return None
     return int.from_bytes(said.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+
+
+def container_files() -> str:
+    """Return where the machine itself has the files of the container that this process is in.
+
+    Empty where it is in none, or where its root is no overlay.
+    """
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (as below)
+        found = re.findall(r"^\S+ \S+ \S+ / / .* - overlay .*[ ,]upperdir=(/[^ ,]*)", file.read(), re.MULTILINE)
+    return found[-1] if found else ""
+
+
+def _path_of(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 (pathlib is slow to import)
 
 
 def _changed_at(fd: int) -> int:

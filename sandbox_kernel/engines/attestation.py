@@ -279,6 +279,7 @@ def _mounts(spec: SandboxSpec, mounts: object, witness: Inspection) -> Iterator[
         if place_of in disks:
             yield same("file system of a disk", "ext4", mount.get("type"))
             yield _of_a_disk(size, mount.get("bytes"))
+            yield from _identity("disk of scratch", mount, witness.attached.get(place_of))
         else:
             yield same(f"file system of {path}", "tmpfs", mount.get("type"))
             yield same(f"size of {path}", -(-size // PAGE_BYTES) * PAGE_BYTES, mount.get("bytes"))
@@ -304,7 +305,7 @@ def _of_a_disk(size: int, found: object) -> AttestationCheck:
 
 
 def _attached(
-    one: Attached, mount: Mapping[str, Any], changed: tuple[int, int, int] | None
+    one: Attached, mount: Mapping[str, Any], identity: tuple[int, int, int] | None
 ) -> Iterator[AttestationCheck]:
     """What the sandbox has of the host's is the folder that was opened, and has no way out of it."""
     options = set(as_list(mount.get("options")))
@@ -312,13 +313,15 @@ def _attached(
     yield same(f"file system of a {one.kind}", "overlay" if one.layered else "ext4", mount.get("type"))
     shown = ", ".join(sorted(map(str, options))) or "nothing"
     yield AttestationCheck(f"options of a {one.kind}", ", ".join(sorted(wanted)), shown, wanted <= options)
-    if changed is not None:
-        found = mount.get("changed")
-        before, opened, now = changed
+    yield from _identity(f"folder of the {one.kind} {one.name}", mount, identity)
+
+
+def _identity(name: str, mount: Mapping[str, Any], identity: tuple[int, int, int] | None) -> Iterator[AttestationCheck]:
+    if identity is not None:
+        found, (before, opened, now) = mount.get("identity"), identity
         ok = type(found) is int and (found == before or opened <= found <= now)
-        yield AttestationCheck(
-            f"folder of the {one.kind} {one.name}", "the one that was opened", "the same" if ok else "another one", ok
-        )
+        other = "another one, which the engine has at its path"
+        yield AttestationCheck(name, "the one that was opened", "the same" if ok else other, ok)
 
 
 BELOW_READONLY = tuple(f"{path}/" for path in READONLY_PATHS)

@@ -52,7 +52,7 @@ class Inspection(NamedTuple):
     attached: Mapping[str, tuple[int, int, int]] = NONE_ATTACHED
     """For a folder of the host's by an exception: when it was last changed as it was opened, when that was, and its
     last change now, in nanoseconds. What the sandbox sees has the first of these times, or one from the second to the
-    third: it tells one folder from another."""
+    third: it tells one folder from another. For a disk, all three are the number of its file system."""
 
 
 class Ahead(Protocol):

@@ -144,23 +144,24 @@ def _volume(path: str, kind: str, device: str, options: str) -> dict[str, Any]:
     return {"Type": "volume", "Target": path, "VolumeOptions": {"NoCopy": True, "DriverConfig": driver}}
 
 
-def logical(mounts: object) -> list[Any]:
-    """Return the `Mounts` of a container without the names of what was opened, which no second process has."""
+def renamed(mounts: object, opened: Mapping[str, str] = NOT_OPENED) -> list[Any]:
+    """Return the `Mounts` of a container with other names of what was opened; none, as no second process has them."""
     found = json.loads(json.dumps(mounts if isinstance(mounts, list) else ["nothing said"]))
     for one in found:
         try:
             options = one["VolumeOptions"]["DriverConfig"]["Options"]
             if options["type"] == "ext4" and _DEVICE.fullmatch(options["device"]):
-                options["device"] = one["Target"]
-            elif options["type"] == "overlay":
-                options["o"] = _FOLDERS.sub(f"lowerdir={one['Target']}:{EMPTY}", options["o"])
+                options["device"] = opened.get(one["Target"], one["Target"])
+            elif options["type"] == "overlay" and (named := _FOLDERS.fullmatch(options["o"])):
+                folders = f"{opened.get(one['Target'], one['Target'])}:{opened.get(EMPTY, EMPTY)}"
+                options["o"] = f"{named[1]}lowerdir={folders}"
         except (LookupError, TypeError):
             continue
     return list(found)
 
 
 _DEVICE = re.compile(r"/dev/loop[0-9]{1,6}")
-_FOLDERS = re.compile(r"lowerdir=/proc/[0-9]{1,10}/fd/[0-9]{1,7}:/proc/[0-9]{1,10}/fd/[0-9]{1,7}\Z")
+_FOLDERS = re.compile(r"([a-z,]+,)lowerdir=/[^,:\\]+:/[^,:\\]+/empty-[0-9a-f]{32}-[0-9]{1,20}")
 
 
 def profile(rules: tuple[SyscallRule, ...]) -> dict[str, Any]:

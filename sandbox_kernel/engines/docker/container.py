@@ -29,7 +29,7 @@ from ..process_sample import of_cgroup
 from ..socket_memory import limit_sockets, sockets_line
 from ..usage_watch import UsageWatch, sample_of_family
 from .api_client import DockerApi, EngineConnection
-from .arguments import LABEL, container_arguments, digest, logical
+from .arguments import LABEL, container_arguments, digest, renamed
 from .engine_errors import odd
 from .few_users import OwnUser, excused
 
@@ -59,7 +59,7 @@ def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment
     for name in ("User", "Hostname", "WorkingDir", "Entrypoint", "Cmd", "OpenStdin", "StdinOnce", "Tty"):
         yield _equal(f"engine: {name}", asked[name], at(inspected, "Config", name))
     asked_for = at(inspected, "HostConfig", "Mounts") or []
-    yield _equal("engine: Mounts", _plain(host.pop("Mounts")), _plain(logical(asked_for)))
+    yield _equal("engine: Mounts", _plain(host.pop("Mounts")), _plain(renamed(asked_for)))
     for name, expected in host.items():
         yield _equal(f"engine: {name}", _plain(expected), _plain(at(inspected, "HostConfig", name)))
     for name in ENGINE_EMPTY:
@@ -235,11 +235,15 @@ class DockerContainer(OverPipe):
         self.image_id = str(found["Image"])[:100]
         self._mounted = mounted_here(found)
         seen = witness(self._own(spec), found, image["Config"].get("Env"))
-        disks = tuple(disk_line(path, number, found) for path, number in self._held.devices.items())
         await asyncio.wait({self._finding})
-        sockets = sockets_line(self._places.get("memory"))
-        seen = seen._replace(lines=(*seen.lines, *disks, sockets), attached=self._held.changed())
-        return seen if spec.runtime in EXCUSED else seen._replace(engine=excused(self.own_user))
+        devices, attached = self._held.devices, self._held.identities()
+        seen = seen._replace(lines=(*seen.lines, sockets_line(self._places.get("memory"))))
+        if spec.runtime not in EXCUSED:
+            return seen._replace(engine=excused(self.own_user), attached=attached)
+        # gVisor does not show the number of a file system: the machine is asked for the disk that it has there.
+        disks = tuple(disk_line(path, number, found) for path, number in devices.items())
+        folders = {path: times for path, times in attached.items() if path not in devices}
+        return seen._replace(lines=(*seen.lines, *disks), attached=folders)
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))

@@ -20,7 +20,7 @@ from ...core.model import SandboxSample, SandboxSpec
 from ...core.tasks import Tasks, made_in_thread
 from .. import container_reaper
 from ..abilities import PAUSE
-from ..attachment import Attachment, may_wait, opens_disks
+from ..attachment import EMPTY, Attachment, may_wait, opens_disks
 from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, OwnerProcess, host_name
@@ -28,7 +28,7 @@ from ..pipe import Pipe
 from . import few_users
 from .ahead import PendingContainer, create_target, creation
 from .api_client import DockerApi, EngineConnection
-from .arguments import LABEL
+from .arguments import LABEL, renamed
 from .container import DockerContainer, identity_of
 from .discovery import socket_path
 from .engine_errors import OtherVersion, odd
@@ -144,6 +144,16 @@ def image_info(found: Mapping[str, Any]) -> ImageInfo:
     )
 
 
+def _use_paths(body: dict[str, Any], held: Attachment) -> None:
+    """Have a body name folders by their paths. Raises `EngineError`, and `held` is closed then."""
+    try:
+        held.use_paths()
+    except BaseException:
+        held.close()
+        raise
+    body["HostConfig"]["Mounts"] = renamed(body["HostConfig"]["Mounts"], held.names)
+
+
 Rows = list[dict[str, Any]]
 
 REAP_SECONDS = 15.0
@@ -152,6 +162,8 @@ REAP_AGE_SECONDS = 30
 AT_REST = {"created", "exited", "dead"}
 """States of a container without a pipe, which cannot be handed over."""
 HANDED_OVER_PAUSE = 2.0
+elsewhere: set[str] = set()
+"""The sockets of engines that see another /proc than this process, as a start has shown: they are given paths."""
 OLDEST_API = (1, 41)
 """Docker 20.10, the oldest that knows `CgroupnsMode`."""
 
@@ -221,12 +233,15 @@ class DockerEngine(DockerApi):
         self, session_id: str, body: dict[str, Any], held: Attachment | None = None, program: bytes = b""
     ) -> DockerContainer:
         """Start what `body` says; for `start`, and for tests that leave a protection out. `held` is closed then."""
+        held = held or Attachment()
+        if self.path in elsewhere:
+            _use_paths(body, held)
         name = OwnerProcess.of(self.owner_pid).container_name(session_id)
         user = body["Labels"].get(few_users.USER)
         since = time.time()
         self.guard.expect(name)  # should this process end in the midst of it, the engine creates it all the same
         creating = self._tasks.hold(self.request("POST", create_target(name), body), f"create {name}")
-        return await self._start(session_id, name, since, creating, held or Attachment(), program=program, user=user)
+        return await self._start(session_id, name, since, creating, held, body=body, program=program, user=user)
 
     async def _start(
         self,
@@ -236,6 +251,7 @@ class DockerEngine(DockerApi):
         creating: asyncio.Task[dict[str, Any]],
         held: Attachment,
         *,
+        body: dict[str, Any],
         user: str | None = None,
         program: bytes,
     ) -> DockerContainer:
@@ -256,8 +272,18 @@ class DockerEngine(DockerApi):
         except BaseException as error:
             if pipe is not None:
                 pipe.close()
+            try:
+                await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
+            except BaseException:
+                held.close()
+                raise
+            unseen = isinstance(error, EngineError) and error.code is EndCode.FOLDER_NOT_MOUNTED
+            if unseen and held.names.get(EMPTY, "").startswith("/proc/"):
+                _use_paths(body, held)
+                container = await self.start_body(session_id, body, held, program)
+                elsewhere.add(self.path)
+                return container
             held.close()
-            await asyncio.shield(self._tasks.hold(self._undo(name, creating, listening), f"undo {name}"))
             if isinstance(error, EngineError) and (better := await why(error, self.path, self.request)):
                 raise better from error
             raise
@@ -267,7 +293,9 @@ class DockerEngine(DockerApi):
     async def _start_ahead(self, ahead: PendingContainer) -> DockerContainer:
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
         spec = ahead.spec
-        return await self._start(spec.session_id, ahead.name, ahead.since, creating, ahead.held, program=spec.program)
+        return await self._start(
+            spec.session_id, ahead.name, ahead.since, creating, ahead.held, body=ahead.body, program=spec.program
+        )
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> DockerContainer:
         """Take over a container whose pipe another process gave up; its name tells the new owner from now on."""

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from ...core.remedies import as_root, own_as_root, systemd_runs, without_docker
+from ..attachment import unseen
 from ..image_names import build_command
 from . import discovery
 
 OF_OTHERS = "build or load it, as it is never pulled"
+_MOUNT = re.compile(r"(?:lowerdir=|mount )(/[^:]+)")
+"""A folder or a device that was to be mounted, in what an engine says of it."""
 
 
 class NoSuchContainer(EngineError):
@@ -76,6 +80,8 @@ def refusal(status: int, message: str, body: object) -> EngineError:
             "the image has no python3: one that cells run in needs Python 3.9 or newer and ipykernel",
             setting="image",
         )
+    if "mount local volume" in text and (mount := _MOUNT.search(message)):
+        return unseen(mount[1], f" (it said: {message.rpartition(':')[2].strip()[:100]})")
     if "seccomp profile" in text or "unknown mount option" in text:
         return EngineError(
             EndCode.ENGINE_LACKS_PROTECTION,

@@ -100,7 +100,7 @@ def witness(
         excused = lacks.get((launched.group is None, launched.folder is not None), excused)
     if launched.folder is not None:
         lines = (*lines, *_of_a_folder(spec.limits.scratch_size, seen))
-    changed = launched.held.changed()
+    changed = launched.held.identities()
     return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers, changed)
 
 

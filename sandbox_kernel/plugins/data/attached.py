@@ -59,7 +59,7 @@ def hold(spec: SandboxSpec, held: Attachment, *, disks: bool = True) -> None:
     for one in spec.attached:
         if one.kind == "volume":
             volume = _volume(one, spec.uid)
-            held.keep(one.path, volume.fd, volume.path)
+            held.keep(one.path, volume.fd, volume.path, volume.file_system)
         else:
             held.keep(one.path, open_dataset(one, spec.reader))
     if any(one.kind == "dataset" for one in spec.attached):
@@ -68,7 +68,7 @@ def hold(spec: SandboxSpec, held: Attachment, *, disks: bool = True) -> None:
         from . import disk_images
 
         device = disk_images.scratch(disk.size_bytes, disk.owner)
-        held.keep(disk.path, device.fd, device.path)
+        held.keep(disk.path, device.fd, device.path, device.file_system)
 
 
 def owner(found: tuple[Attached, ...]) -> int | None:
@@ -162,9 +162,9 @@ def empty_folder() -> int:
     # Root's home is closed to the users that its sandboxes have. Not every user has a home.
     home = home_folder()
     first = "/var/lib" if user == 0 else f"{home}/.local/share" if home else None
-    places = (f"{first}/sandbox-kernel/empty",) if first else ()
+    places = (f"{first}/sandbox-kernel",) if first else ()
     failed = ""
-    for path in (*places, f"/tmp/sandbox-kernel-{user}/empty"):  # noqa: S108 (of its owner alone, as is looked at)
+    for path in (*places, f"/tmp/sandbox-kernel-{user}"):  # noqa: S108 (of its owner alone, as is looked at)
         try:
             fd = _made_folder(path, user)
         except OSError as error:
@@ -172,16 +172,15 @@ def empty_folder() -> int:
             continue
         if fd is not None:
             return fd
-        failed += f"{path} has to be this user's and empty, in a folder of this user's; "
+        failed += f"{path} has to be this user's, and folders `empty-…` in it empty; "
     raise EngineError(EndCode.ENGINE_FAILED, f"there is no place for an empty folder: {failed.rstrip('; ')}")
 
 
-def _made_folder(path: str, user: int) -> int | None:
+def _made_folder(above: str, user: int) -> int | None:
     """Return a descriptor of an empty folder that no other user can fill, or put another in the place of.
 
-    None for one that is not so. Raises OSError.
+    Its name is this PID namespace's alone. None for one that is not so. Raises OSError.
     """
-    above, name = os.path.split(path)
     with contextlib.suppress(FileExistsError):
         os.makedirs(os.path.dirname(above))  # noqa: PTH103, PTH120 (a string)
         os.chmod(os.path.dirname(above), 0o755)  # noqa: PTH101, PTH120, S103 (whatever the umask)
@@ -192,6 +191,10 @@ def _made_folder(path: str, user: int) -> int | None:
     try:
         if not _is_own(top, user):
             return None
+        space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (a magic link)
+        there = os.listdir(f"/proc/self/fd/{top}")  # noqa: PTH208 (pathlib is slow to import)
+        own = (name for name in there if name.startswith("empty-") and name.endswith(f"-{space}"))
+        name = min(own, default=f"empty-{os.urandom(16).hex()}-{space}")
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=top)
             os.chmod(name, 0o755, dir_fd=top)  # noqa: S103 (as above)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from ...core.errors import EngineError
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import MIB, format_bytes
+from ...core.remedies import confined
 from ...engines.attachment import file_system, no_disk, no_room
 
 LEAST_BYTES = 16 * MIB
@@ -37,6 +38,8 @@ TRIES = 16
 
 _ADD_FREE, _CONFIGURE = 0x4C82, 0x4C0A
 _READ_ONLY, _AUTOCLEAR, _DIRECT = 1, 4, 16
+_UUID_BYTE = 1024 + 0x68
+"""Of an ext4 file system."""
 _BLOCK = 4096
 """Bytes of a block, of the device and so of its file system: mkfs would give a small one less."""
 _ZEROED = "assume_storage_prezeroed=1"
@@ -50,16 +53,21 @@ class Device(NamedTuple):
     path: str
     fd: int
 
+    @property
+    def file_system(self) -> int:
+        """The lower half of the number that statfs(2) gives its ext4 file system. Raises OSError."""
+        first, second = struct.unpack("<2Q", os.pread(self.fd, 16, _UUID_BYTE))
+        return int((first ^ second) & 0xFFFFFFFF)
+
 
 def available() -> str | None:
     """Return why there is no device of a disk to be had here, None if there is one."""
     if os.geteuid() != 0:
         return "only root can make one: use a broker that root runs"
-    if (why := cannot_make()) is not None:
-        return why
     if not os.access("/dev/loop-control", os.R_OK | os.W_OK):
-        return "this machine has no loop devices (/dev/loop-control)"
-    return None
+        has = "; a container has the machine's with `--privileged --volume /dev:/dev`" if confined() else ""
+        return f"there are no loop devices here (/dev/loop-control){has}"
+    return cannot_make()
 
 
 def cannot_make() -> str | None:

@@ -292,7 +292,7 @@ class QemuContainer(Hibernation):
         names = variables(protections(spec), made.root) - {"PWD"}
         above = {hardware.DATASETS} if spec.attached else set()
         found = Inspection(lines, names, ETC_MOUNTS | above, "qemu without a cgroup" if weaker else "qemu")
-        return found._replace(attached=mine.held.changed())
+        return found._replace(attached=mine.held.identities())
 
     # --- what is heard ----------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ def no_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_plugin")
 def test_a_sandbox_with_nothing_asks_no_plugin() -> None:
     held = attachment.hold(SPEC)
-    assert (held.names, held.devices, held.changed()) == ({}, {}, {})
+    assert (held.names, held.devices, held.identities()) == ({}, {}, {})
     assert (attachment.of(Settings()), attachment.owner(()), attachment.watch({}, partial=False)) == ((), None, None)
 
 

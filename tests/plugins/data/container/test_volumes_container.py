@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import os
-import secrets
 import shlex
 import subprocess
 import sys
@@ -28,7 +28,7 @@ from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.data import volume_command, volumes
 from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
-from tests.support.engines import IMAGE
+from tests.support.engines import IMAGE, REPORT, new_spec, receive_line, report_sources
 from tests.support.kernels import eventually
 from tests.support.remedies import only
 from tests.support.roots import root_of_tests
@@ -263,30 +263,33 @@ def test_an_import_that_is_killed_leaves_nothing_of_that_name(tmp_path: Path, ow
     assert [one.name for one in owned.list()] == ["copy", "models"]
 
 
+@pytest.mark.parametrize("wall", WALLS[:2])
 @pytest.mark.parametrize("scratch", ["memory", "disk"])
 async def test_a_disk_of_another_name_is_refused_on_docker(
-    owned: Volumes, monkeypatch: pytest.MonkeyPatch, scratch: Literal["memory", "disk"]
+    owned: Volumes, monkeypatch: pytest.MonkeyPatch, scratch: Literal["memory", "disk"], wall: str
 ) -> None:
     """As where the engine is another machine's: /dev/loopN is another disk there."""
-    place = SCRATCH if scratch == "disk" else "/mnt/volumes/models"
+    place, name = SCRATCH, "disk of scratch"
+    attached: tuple[Attached, ...] = ()
+    if scratch == "memory":
+        place, name = "/mnt/volumes/models", "folder of the volume models"
+        attached = (Attached(kind="volume", name="models", source=owned.folder, writable=True),)
     owned.create("other", 64 * MIB)
-    volume = Attached(kind="volume", name="models", source=owned.folder, writable=True)
-    attached_to = () if scratch == "disk" else (volume,)
-    engine = DockerEngine()
-    spec = SandboxSpec(
-        session_id=secrets.token_hex(16),
-        image=IMAGE,
-        limits=Limits(scratch=scratch, scratch_size=64 * MIB),
-        command=("sleep", "60"),
-        uid=owned.uid(),
-        attached=attached_to,
-    )
+    limits, runtime = Limits(scratch=scratch, scratch_size=64 * MIB), None
+    if wall == "runsc":
+        runtime, name = wall, f"engine: disk at {place}"
+    what = {"limits": limits, "uid": owned.uid(), "attached": attached, "runtime": runtime}
+    spec = new_spec(REPORT, *report_sources(), **what)
     hold = attachment.hold
 
     async def lines() -> list[AttestationCheck]:
-        container = await engine.start(spec)
+        container = await DockerEngine().start(spec)
         try:
-            return [one for one in (await container.look(spec)).lines if one.name == f"engine: disk at {place}"]
+            return [
+                one
+                for one in await container.compare(json.loads(await receive_line(container)), spec)
+                if one.name == name
+            ]
         finally:
             await container.kill()
 

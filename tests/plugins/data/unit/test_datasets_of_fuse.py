@@ -93,5 +93,5 @@ def test_control_what_root_may_look_at_too_is_opened(mounted: Callable[[str], Pa
     held = Attachment()
     one = Attached(kind="dataset", name="data", source=str(mounted(",allow_other")))
     held.keep(one.path, open_dataset(one, NOBODY))
-    assert list(held.changed()) == [one.path]
+    assert list(held.identities()) == [one.path]
     held.close()

@@ -120,13 +120,15 @@ def test_the_empty_folder_is_where_no_other_user_puts_anything(tmp_path: Path) -
     user = os.geteuid()
 
     def made(name: str) -> bool:
-        fd = attached._made_folder(str(tmp_path / name / "empty"), user)  # noqa: SLF001 (for /tmp alone it is chosen)
+        fd = attached._made_folder(str(tmp_path / name), user)  # noqa: SLF001 (for /tmp alone it is chosen)
         if fd is not None:
             os.close(fd)
         return fd is not None
 
     assert made("own")  # the control
-    (tmp_path / "own" / "empty" / "file").touch()
+    assert made("own")
+    [folder] = (tmp_path / "own").iterdir()
+    (folder / "file").touch()
     assert not made("own")
 
     assert made("open")

@@ -134,7 +134,7 @@ async def test_the_folder_is_attested_from_both_sides(folder: Path) -> None:
         await container.attest(report, spec)
         (mount,) = [each for each in report["mounts"] if each["path"] == "/mnt/datasets/d"]
         assert {"ro", "nosuid", "nodev", "noexec"} <= set(mount["options"])
-        for change in ({"changed": 0}, {"changed": None}, {"options": ["ro", "nodev"]}, {"type": "ext4"}):
+        for change in ({"identity": 0}, {"identity": None}, {"options": ["ro", "nodev"]}, {"type": "ext4"}):
             changed = [each | change if each is mount else each for each in report["mounts"]]
             assert not all(line.ok for line in await container.compare(report | {"mounts": changed}, spec))
         other = replace(spec, attached=())
