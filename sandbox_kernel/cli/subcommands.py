@@ -23,9 +23,10 @@ from ..config.sources import SETTINGS, from_files, from_files_for_all
 from ..core.codes import TABLE, EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable, SandboxError
 from ..core.model import PYTHON_KERNEL, SandboxSample, Settings, format_bytes
+from ..core.remedies import confined
 from ..core.tasks import Tasks
 from ..engines.abilities import Reaping
-from ..engines.inspectable import Listed, use_of, user_of
+from ..engines.inspectable import Listed, require_met, use_of, user_of
 from ..engines.select import (
     AUTO,
     BUBBLEWRAP,
@@ -192,7 +193,7 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     # Not with gVisor either, nor a runtime: bubblewrap has none.
     other = settings.engine == AUTO and not own_choice and not options.gvisor and settings.runtime is None
     other = other and BUBBLEWRAP in names()
-    if not status.available and not own_choice and os.geteuid() == 0:
+    if not status.available and not own_choice and os.geteuid() == 0 and not confined():
         print(f"engine      {status.problem}")
         if options.yes or _agreed("Install the distribution's engine, if there is none, and start it?"):
             status = engine_setup.install_engine(_progress)
@@ -213,7 +214,9 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
 
 def _set_up_bubblewrap(options: argparse.Namespace, settings: Settings) -> None:
     """Make an environment; where nobody can limit memory, ask whether that is to be done without, and name it so."""
-    info = asyncio.run(make_engine(replace(settings, engine=BUBBLEWRAP)).info())
+    engine = make_engine(replace(settings, engine=BUBBLEWRAP))
+    info = asyncio.run(engine.info())
+    require_met(asyncio.run(engine.conditions()))
     print(f"engine      bubblewrap {info.version}, which needs neither Docker nor root")
     if not info.limited:
         print("limits      this user may have no cgroup here: memory and processes are watched, processors not limited")

@@ -11,6 +11,8 @@ import sys
 
 INSTALLERS = {"apt-get": " --no-install-recommends", "dnf": "", "zypper": ""}
 """What installs packages of a distribution, with the option that keeps what is only recommended away."""
+FOR_NAMESPACES = "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`"
+"""Options of a container in which its users may have namespaces of their own."""
 _MOUNTS = 1 << 21
 """CAP_SYS_ADMIN, as a set of capabilities has it."""
 _KEPT = "\ue000"
@@ -63,7 +65,8 @@ def bubblewrap() -> str:
 
 def without_docker() -> str:
     """Return what a person does who may have no container engine."""
-    return f"or do without Docker: {bubblewrap()}, then `sandbox-kernel setup --engine bubblewrap --yes`"
+    which = f", in a container that is started with {FOR_NAMESPACES}" if confined() else ""
+    return f"or do without Docker: {bubblewrap()}, then `sandbox-kernel setup --engine bubblewrap --yes`{which}"
 
 
 def for_stderr(text: str, width: int = 110) -> str:

@@ -8,12 +8,13 @@ Public: plugins may import it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ..core.errors import EngineError
+from ..core.codes import EndCode
+from ..core.errors import EngineError, EngineUnavailable
 from ..core.model import SandboxSample
 from .base import Engine
 from .owner_process import account_name
@@ -93,6 +94,14 @@ class MachineCondition:
     met: bool
     found: str
     remedy: str = ""
+
+
+def require_met(conditions: Iterable[MachineCondition]) -> None:
+    """Raise `EngineUnavailable` for the first thing that is lacking, but for limits: a setting accepts that."""
+    for one in conditions:
+        if not one.met and one.name != "cgroup":
+            words = f"no sandbox can start here: {one.name} {one.found.rstrip('.')}. To mend it: {one.remedy}"
+            raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, words, setting="engine")
 
 
 @dataclass(frozen=True, slots=True)

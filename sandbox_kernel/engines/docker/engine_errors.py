@@ -12,7 +12,7 @@ import sys
 
 from ...core.codes import EndCode, Survived
 from ...core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
-from ...core.remedies import as_root, own_as_root, systemd_runs, without_docker
+from ...core.remedies import as_root, confined, own_as_root, systemd_runs, without_docker
 from ..attachment import unseen
 from ..image_names import build_command
 from . import discovery
@@ -123,7 +123,13 @@ def remedy(path: str) -> str:
     if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
         group = _group(path)
         joins = f"`{as_root(f'usermod -aG {group} $USER')}`" if group else "Have its owner let this user in"
+        if confined():
+            joins = f"Start this container with `--group-add {os.stat(path).st_gid}`"  # noqa: PTH116 (a string)
+            return f"{joins} (who may use Docker is as good as root); {without_docker()}"
         return f"{joins}, and log in again (who may use Docker is as good as root); {without_docker()}"
+    if confined():
+        shares = f"Start this container with `--volume {path}:{path}`, the socket of the machine's engine"
+        return f"{shares} (who may use Docker is as good as root); {without_docker()}"
     if sys.platform == "darwin":
         return "Start Docker Desktop, OrbStack, Colima or Rancher Desktop"
     if shutil.which("dockerd"):

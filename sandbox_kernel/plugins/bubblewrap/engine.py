@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.codes import EndCode, Survived
-from ...core.errors import EngineError
+from ...core.errors import EngineError, ImageMissing
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSample, SandboxSpec
-from ...core.remedies import as_root
+from ...core.remedies import FOR_NAMESPACES, as_root
 from ...core.tasks import Tasks, made_in_thread
 from ...engines.abilities import PAUSE
 from ...engines.attachment import opens_disks
-from ...engines.inspectable import MachineCondition
+from ...engines.inspectable import MachineCondition, require_met
 from ...engines.limit_watch import CgroupPlace
 from ...engines.pipe import Pipe
 from ...engines.process_sample import use_of_cgroup
@@ -115,7 +115,7 @@ def _namespaces(said: str | None, switches: str) -> MachineCondition:
         if _read(f"{switches}/{name}") == value:
             found = f"refused ({said}); {name.replace('/', '.')} is {value}"
             return MachineCondition("namespaces", met=False, found=found, remedy=remedy)
-    remedy = "within a container, its engine's options decide: use the machine itself, or another engine"
+    remedy = f"within a container, start that with {FOR_NAMESPACES}, or with Docker's socket (docs/install.md)"
     return MachineCondition("namespaces", met=False, found=f"refused: {said}", remedy=remedy)
 
 
@@ -189,7 +189,11 @@ class BubblewrapEngine:
         if not isinstance(begun, BegunSandbox) or begun.spec != spec:
             if begun is not None:
                 begun.give_up()
-            begun = await self._begun(spec)
+            try:
+                begun = await self._begun(spec)
+            except ImageMissing:  # a root is of use where sandboxes can start, and else not the first thing to build
+                require_met(await self.conditions())
+                raise
         try:
             return await self._running(begun)
         except engine_errors.NoLayers as error:
