@@ -368,7 +368,7 @@ class Agent:
 
     # --- the loop ---
 
-    def begin(self, wake_read: int, status: str, filters: dict[str, int | None]) -> None:
+    def begin(self, wake_read: int, status: str, filters: dict[str, Any]) -> None:
         """Say what the sandbox sees of itself, and connect to the first kernel, which is on its way."""
         self.poller.register(STDIN, select.POLLIN)
         self.poller.register(wake_read, select.POLLIN)

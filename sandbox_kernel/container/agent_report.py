@@ -16,6 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 SCRATCH = "/mnt/data"
 ATTACHED = ("/mnt/datasets/", "/mnt/volumes/")
 CGROUP = "/sys/fs/cgroup"
@@ -32,6 +36,8 @@ WELL_KNOWN = tuple(
 PROBES = {"AF_NETLINK": 16, "AF_PACKET": 17, "AF_ALG": 38, "AF_VSOCK": 40}
 """Socket families that must be closed. Without a filter AF_NETLINK opens on every kernel: the filter proves itself."""
 
+OWN = "/proc/self" if os.path.exists("/proc/self") else "/proc/1"
+"""This process's folder: some engines show that of process 1 alone."""
 TIOCSTI = 0x5412
 F_SETLEASE, F_UNLCK = 1024, 2
 
@@ -54,7 +60,7 @@ CAPABILITIES = {
 }
 
 
-def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str, object]:
+def collect(status: dict[str, str], filters: dict[str, Any]) -> dict[str, object]:
     """Return the self-report, as plain JSON. A value that cannot be read is None.
 
     `status` is `own_status()` from before this process put filters around itself, which would look like the engine's;
@@ -88,7 +94,7 @@ def collect(status: dict[str, str], filters: dict[str, int | None]) -> dict[str,
         "devices": _devices(),
         "environment": sorted(os.environ),
         "hostname": _socket.gethostname(),
-        "probes": _probe(),
+        "probes": _probe(filters["threads"]),
         "inotify": _watching(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "kernel": os.uname().release,
@@ -217,7 +223,7 @@ def _field(path: str, name: str) -> int:
 
 def own_status(text: str | None = None) -> dict[str, str]:
     """Return the lines of /proc/self/status, or of what it held before."""
-    lines = (text or _read("/proc/self/status") or "").splitlines()
+    lines = (text or _read(OWN + "/status") or "").splitlines()
     return {key: value for key, _, value in (line.partition(":") for line in lines)}
 
 
@@ -228,7 +234,7 @@ def _mounts() -> list[dict[str, object]]:
     number of its file system.
     """
     mounts: list[dict[str, object]] = []
-    for line in (_read("/proc/self/mountinfo") or "").splitlines():
+    for line in (_read(OWN + "/mountinfo") or "").splitlines():
         # 36 35 98:0 /root /mount/point rw,nosuid optional... - type source rw,size=..., see proc(5)
         before, _, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
@@ -255,7 +261,7 @@ def _mounts() -> list[dict[str, object]]:
 
 
 def _interfaces() -> list[str] | None:
-    text = _read("/proc/net/dev")
+    text = _read(OWN + "/net/dev")
     return None if text is None else [line.partition(":")[0].strip() for line in text.splitlines() if ":" in line]
 
 
@@ -285,7 +291,7 @@ def _tries() -> Tries:
     ]
     servers = [line.split()[1] for line in (_read("/etc/resolv.conf") or "").splitlines() if line[:11] == "nameserver "]
     wanted += [(server, 53) for server in servers if not server.startswith("127.") and ":" not in server]
-    for line in (_read("/proc/net/route") or "").splitlines()[1:]:
+    for line in (_read(OWN + "/net/route") or "").splitlines()[1:]:
         fields = line.split()
         if len(fields) > 2 and fields[2] != "00000000":
             gateway = ".".join(str(byte) for byte in reversed(bytes.fromhex(fields[2])))
@@ -401,8 +407,8 @@ def _devices() -> list[str]:
     return sorted(found)
 
 
-def _probe() -> dict[str, int]:
-    """Try what must be forbidden; return the error number of each try, 0 where it worked."""
+def _probe(threads: list[int]) -> dict[str, int]:
+    """Return the error number of each try of what is forbidden, 0 where it worked; `threads` are this process's."""
     results = {}
     for name, family in PROBES.items():
         try:
@@ -423,7 +429,7 @@ def _probe() -> dict[str, int]:
     except OSError as error:
         results["F_SETLEASE"] = error.errno or -1
     # What cells inherit forbids both towards this process, and towards each of its threads.
-    for tid in map(int, os.listdir("/proc/self/task")):
+    for tid in threads:
         results["priority of the agent"] = results.get("priority of the agent", 1) and _refused(
             os.setpriority, os.PRIO_PROCESS, tid, 0
         )

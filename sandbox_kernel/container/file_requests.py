@@ -66,6 +66,7 @@ _CODES = {
     errno.EFBIG: "endless",
     errno.EXDEV: "elsewhere",
 }
+_OWN = "/proc/self" if os.path.exists("/proc/self") else "/proc/1"
 _OF_THE_SYSTEM = ("/proc/", "/sys/")
 """Where files have no size of their own, and what they say is made while it is read."""
 
@@ -238,7 +239,7 @@ def _read(parts: list[str], offset: int, size: int) -> tuple[dict[str, Any], byt
         fd = _regular(parts[-1], folder, os.O_RDONLY, _is_elsewhere(parts))
     try:
         size = max(0, min(size, CHUNK_BYTES))
-        if _is_elsewhere(parts) and os.readlink("/proc/self/fd/%d" % fd).startswith(_OF_THE_SYSTEM):
+        if _is_elsewhere(parts) and os.readlink("%s/fd/%d" % (_OWN, fd)).startswith(_OF_THE_SYSTEM):
             said = _all_of(fd)
             return {"ok": True, "stamp": [len(said), 0, 0, 0]}, said[offset : offset + size]
         data = os.pread(fd, size, offset)

@@ -115,6 +115,8 @@ class NestedAgents:
     def open(self, number: int, config: dict[str, Any]) -> None:
         """Start one. Raises `FolderError` if no kernel can begin there, OSError if the system has no room for it."""
         folder = config["scratch"]
+        if not os.path.exists("/proc/self"):
+            raise OSError(errno.ENOSYS, "this sandbox has no /proc of its own, by which a kernel's processes are ended")
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:

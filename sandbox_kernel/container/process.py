@@ -97,11 +97,6 @@ def settle() -> Callable[[], object]:
         return lambda: None
 
 
-def threads() -> list[int]:
-    """Return the threads of this process."""
-    return sorted(int(name) for name in os.listdir("/proc/self/task"))
-
-
 def read(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

@@ -27,9 +27,9 @@ LARGE = 1 << 16
 
 def close_namespaces() -> None:
     """Close what bubblewrap leaves open of the namespace of users that it was given; no call of a cell's takes it."""
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir(syscall_filters.OWN + "/fd"):
         with suppress(OSError):  # that folder itself, which is closed by now
-            if os.readlink("/proc/self/fd/" + name).startswith("user:["):
+            if os.readlink(syscall_filters.OWN + "/fd/" + name).startswith("user:["):
                 os.close(int(name))
 
 
@@ -40,7 +40,7 @@ def main(calls: bytes, config: dict[str, Any]) -> None:
     os.umask(0o022)  # of files that cells and the host write; all are of one user
     wake_read = process.prepare_pipes(STDIN, STDOUT)
     give_back_memory = process.settle()
-    status, threads = process.read("/proc/self/status"), process.threads()
+    status = process.read(syscall_filters.OWN + "/status")
     filters = syscall_filters.install(calls)
     if "kernelspec" in config:
         from . import kernelspecs
@@ -64,7 +64,7 @@ def main(calls: bytes, config: dict[str, Any]) -> None:
         kind = importlib.import_module(".extension", __package__).extended(kind)
     agent = kind(config, kernel)
     agent.begin(wake_read, status, filters)
-    if process.threads() != threads:
+    if syscall_filters.threads() != filters["threads"]:
         sys.stderr.write("the agent has threads that its filter does not know\n")
         os._exit(1)
     agent.run(wake_read, give_back_memory)

@@ -15,6 +15,10 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 EPERM = 1
 
 OF_A_USER = ((resource.RLIMIT_SIGPENDING, 256), (resource.RLIMIT_MEMLOCK, 65536))
@@ -68,17 +72,19 @@ _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF_LD|W|ABS, BPF_
 _ALLOW, _REFUSE, _IGNORE = 0x7FFF0000, 0x00050000 | EPERM, 0x00050000
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
 _AF_NETLINK, _SOCK_RAW = 16, 3
+OWN = "/proc/self" if os.path.exists("/proc/self") else "/proc/1"
+"""This process's folder; that of process 1, with the machine's numbers, where bubblewrap can mount no /proc."""
 STEP_BYTES = 8
 """Of one instruction of such a program."""
 
 Instruction = tuple[int, int, int, int]
 
 
-def install(calls: bytes) -> dict[str, int | None]:
+def install(calls: bytes) -> dict[str, Any]:
     """Put both filters around this thread and what it starts from now on; `calls` is the host's.
 
-    Return how many the system took; how many more it counts than before, None where it does not count them; and with
-    which error it refused a netlink socket before, which is the work of the engine's filter alone.
+    Return how many the system took; how many more it counts than before, None where it does not count them; with which
+    error it refused a netlink socket before, which is the work of the engine's filter alone; and its threads.
     Call when all threads of this process run: they stay without them, and are those that the second one protects.
     """
     for name, most in OF_A_USER:
@@ -86,9 +92,9 @@ def install(calls: bytes) -> dict[str, int | None]:
             least = min(each for each in (most, *resource.getrlimit(name)) if each >= 0)
             resource.setrlimit(name, (least, least))
     before = _counted()
+    known = threads()
     try:
-        threads = sorted(int(name) for name in os.listdir("/proc/self/task"))
-        own = _packed(assemble(os.uname().machine, threads))
+        own = _packed(assemble(os.uname().machine, known))
     except LookupError:
         own = b""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +103,17 @@ def install(calls: bytes) -> dict[str, int | None]:
     taken = sum(_put(libc, code) for code in (calls, own))
     after = _counted()
     counted = None if before is None or after is None else after - before
-    return {"taken": taken, "counted": counted, "netlink before": alone}
+    return {"taken": taken, "counted": counted, "netlink before": alone, "threads": known}
+
+
+def threads() -> list[int]:
+    """Return the threads of this process, by the numbers that its calls have for them."""
+    found = []
+    for name in os.listdir(OWN + "/task"):
+        with open("%s/task/%s/status" % (OWN, name), encoding="ascii", errors="replace") as file:
+            numbers = [line.split()[-1] for line in file if line.startswith("NSpid:")]
+        found.append(int(numbers[0] if numbers else name))
+    return sorted(found)
 
 
 def _packed(steps: list[Instruction]) -> bytes:
@@ -130,7 +146,7 @@ def _put(libc: ctypes.CDLL, code: bytes) -> bool:
 
 def _counted() -> int | None:
     """Return how many filters this thread has; None where the system does not say (before Linux 5.9, and gVisor)."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+    with open(OWN + "/status", encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("Seccomp_filters:"):
                 return int(line.split()[1])

@@ -57,8 +57,6 @@ class EngineProvider:
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""
     openings: Mapping[str, str] = MappingProxyType({})
     """Attacks of `escape` that find something in its sandboxes, and why that is no way out."""
-    differences: Mapping[str, str] = MappingProxyType({})
-    """Attacks of `escape` that its sandboxes refuse in another word than Docker's with runc, and this word."""
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         """Return the engine. Nothing is connected yet. `address` is its name, or that of a socket.
@@ -121,6 +119,11 @@ class EngineProvider:
         cannot be met.
         """
         raise NotImplementedError
+
+    @property
+    def differences(self) -> Mapping[str, str]:
+        """Attacks of `escape` that its sandboxes refuse in another word than Docker's with runc, and this word."""
+        return MappingProxyType({})
 
     def walls(self) -> tuple[Wall, ...]:
         """Return for `doctor --walls` what it closes in, for engines of plugins."""

@@ -80,7 +80,7 @@ def _removed(folder: Path) -> bool:
     return not folder.exists()
 
 
-def _with_packages(folder: Path) -> str:
+def with_packages(folder: Path) -> str:
     """Return a Python that has the packages of this one, wherever it is started from, as kernels are (-I)."""
     program = python()
     assert program is not None
@@ -152,7 +152,7 @@ def run(
         cgroup(delegated=delegated) as folders,
         account(home, with_ids=with_ids) as known,
     ):
-        program = _with_packages(Path(home))
+        program = with_packages(Path(home))
         os.chown(home, USER, USER)
         pytest = [program, "-m", "pytest", *tests, "-k", select, f"--basetemp={home}/pytest"]
         pytest += ["-n0", "-q", "-rs", "-s", "-p", "no:cacheprovider"]

@@ -27,7 +27,7 @@ from sandbox_kernel.container.stream_relay import StreamingAgent
 process.LEASE = {lease}
 agent = {kind}({{"max_frame": {frame}, "port": 0}}, None)
 wake_read = process.prepare_pipes(0, 1)
-agent.begin(wake_read, process.read("/proc/self/status"), {{}})
+agent.begin(wake_read, process.read("/proc/self/status"), {{"threads": []}})
 agent.run(wake_read, lambda: None)
 """
 KINDS = {

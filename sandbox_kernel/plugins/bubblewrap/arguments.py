@@ -32,10 +32,19 @@ ELSEWHERE: Mapping[str, str] = {
 NAMESPACES = {"cgroup": "--unshare-cgroup", "ipc": "--unshare-ipc", "pid": "--unshare-pid", "uts": "--unshare-uts"}
 ALWAYS = ("--unshare-net", "--as-pid-1", "--new-session", "--clearenv")
 OWN_USER = ("--unshare-user", "--disable-userns")
-"""The user namespace is what gives an ordinary user all others, and there is none within it."""
+"""The user namespace is what gives an ordinary user all others, and there is none within it.
+
+The second one writes to /proc/sys. Where that is read-only, the filter of system calls alone refuses another namespace.
+"""
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 PROC = "/proc/"
+PARTS_OF_PROC = tuple(
+    f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version", "vmstat")
+)
+"""What is shown of the machine's /proc where Linux mounts no new one: nothing of any process."""
+AGENT = "/proc/1"
+"""Its own folder of the machine's /proc, which says what is mounted and what its rights are."""
 NOT_OPENED: Mapping[str, str] = {}
 
 
@@ -56,6 +65,9 @@ class SandboxFacts(NamedTuple):
     """Of the places where a root is bound, those that get a layer of the sandbox's own."""
     opened: Mapping[str, str] = NOT_OPENED
     """Paths of what is mounted at each path that is the host's by an exception (`engines.attachment`)."""
+    own_proc: bool = True
+    """Whether Linux mounts a new /proc here. It does not where something covers a part of the machine's, as in most
+    containers."""
 
 
 class Descriptors(NamedTuple):
@@ -72,7 +84,7 @@ def arguments(
 ) -> list[str]:
     """Return what bubblewrap is started with. Raises `EngineError` for what it cannot enforce."""
     refuse(wanted, machine)
-    users = OWN_USER if machine.space is None else ("--userns", str(machine.space))
+    users = OWN_USER[: 1 + machine.own_proc] if machine.space is None else ("--userns", str(machine.space))
     words = [*users, *ALWAYS, *(NAMESPACES[name] for name in sorted(NAMESPACES))]
     words += ["--uid", str(wanted.uid), "--gid", str(wanted.uid), "--hostname", wanted.hostname, "--cap-drop", "ALL"]
     for name, value in {**root.environment, **wanted.environment}.items():
@@ -148,9 +160,10 @@ def variables(wanted: Protections, root: Root) -> frozenset[str]:
     return frozenset({*root.environment, *wanted.environment, "PWD"})
 
 
-def mounts(root: Root) -> frozenset[str]:
+def mounts(root: Root, *, own_proc: bool = True) -> frozenset[str]:
     """Return where something is mounted read-only that another engine's sandboxes have no mount for."""
-    return frozenset({*(target for _, target in root.binds), *ETC_MOUNTS})
+    parts = () if own_proc else (*PARTS_OF_PROC, AGENT)
+    return frozenset({*(target for _, target in root.binds), *ETC_MOUNTS, *parts})
 
 
 ETC_MOUNTS = frozenset(f"/etc/{name}" for name in ETC)
@@ -204,15 +217,20 @@ def _proc(wanted: Protections, machine: SandboxFacts) -> list[str]:
 
     A read-only path is the machine's: what it shows depends on who looks, and the settings of a namespace of its own
     would be the sandbox's to change. What the machine has mounted below comes along, and is covered. Of /sys and
-    /dev/mqueue there is nothing at all.
+    /dev/mqueue there is nothing at all. Without a /proc of its own, it has a folder with a few parts of the machine's.
     """
-    words = ["--proc", "/proc"]
+    if machine.own_proc:
+        words, masked = ["--proc", "/proc"], PROC
+    else:
+        words, masked = [*_folder("/proc", "0555"), "--ro-bind", "/proc/self", AGENT], "/proc/sys/"
+        for path in PARTS_OF_PROC:
+            words += ["--ro-bind-try", path, path]
     for path in wanted.readonly_paths:
         if path in machine.files or path in machine.folders:
             words += ["--ro-bind", path, path]
     for path in machine.mounted:
         words += [*_tmpfs(path, 4096, 0o555), "--remount-ro", path]
-    for path in sorted(path for path in wanted.masked_paths if path.startswith(PROC)):
+    for path in sorted(path for path in wanted.masked_paths if path.startswith(masked)):
         if path in machine.files:
             words += ["--dev-bind", "/dev/null", path]
         elif path in machine.folders:

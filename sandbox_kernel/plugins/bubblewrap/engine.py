@@ -14,7 +14,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, ImageMissing
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSample, SandboxSpec
-from ...core.remedies import FOR_NAMESPACES, as_root
+from ...core.remedies import as_root
 from ...core.tasks import Tasks, made_in_thread
 from ...engines.abilities import PAUSE
 from ...engines.attachment import opens_disks
@@ -28,7 +28,7 @@ from .ahead import BegunSandbox, begin
 from .arguments import mounts
 from .container import BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program
-from .launch import drops
+from .launch import drops, has_own_proc
 from .process_labels import MARK, LabelledProcess, age_of, holders, mark_of, sandboxes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...engines.inspectable import EngineInfo, ImageInfo, Listed, Shown
 
 TRY_SECONDS = 10.0
-NAMESPACES = ("--unshare-user", "--disable-userns", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
+NAMESPACES = ("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 NOBODY = 65534
 
 ONE_USER = "the sandboxes share counts of pipes, watches of epoll and descriptors in flight"
@@ -71,12 +71,14 @@ REAP_SECONDS = 4.0
 
 def conditions(program: str, switches: str = "/proc/sys") -> tuple[MachineCondition, ...]:
     """Return all conditions; `switches` is where the machine's own are."""
-    spaces = _tried(program, *NAMESPACES, "--ro-bind", "/", "/")
+    own_proc = has_own_proc()
+    within = ("--disable-userns",) if own_proc else ()
+    spaces = _tried(program, *NAMESPACES, *within, "--ro-bind", "/", "/")
     rows = [_namespaces(spaces, switches)]
     if spaces is None:
-        proc = _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc")
+        proc = _tried(program, *NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc") if own_proc else None
         rows.append(
-            MachineCondition("own /proc", met=True, found="can be mounted")
+            MachineCondition("own /proc", met=True, found="can be mounted" if own_proc else engine_errors.WITHOUT_PROC)
             if proc is None
             else MachineCondition(
                 "own /proc", met=False, found=f"cannot be mounted: {proc}", remedy=engine_errors.NO_PROC
@@ -110,12 +112,12 @@ def no_layers(program: str) -> str | None:
 
 def _namespaces(said: str | None, switches: str) -> MachineCondition:
     if said is None:
-        return MachineCondition("namespaces", met=True, found="an ordinary user may have them, and none within")
+        return MachineCondition("namespaces", met=True, found="an ordinary user may have them")
     for name, value, remedy in SWITCHES:
         if _read(f"{switches}/{name}") == value:
             found = f"refused ({said}); {name.replace('/', '.')} is {value}"
             return MachineCondition("namespaces", met=False, found=found, remedy=remedy)
-    remedy = f"within a container, start that with {FOR_NAMESPACES}, or with Docker's socket (docs/install.md)"
+    remedy = engine_errors.WITHIN_A_CONTAINER
     return MachineCondition("namespaces", met=False, found=f"refused: {said}", remedy=remedy)
 
 
@@ -349,8 +351,8 @@ class BubblewrapEngine:
                 return Shown(one_user=not drops())
             inside = frozenset(family(found.pid)) - {found.pid}
             groups = Path(f"/proc/{found.pid}/cgroup").read_text(encoding="utf-8")
-            root = root_lookup.find(found.image)
-            return Shown(inside, frozenset({found.pid}), mounts(root), not drops(), found.name in groups)
+            there = mounts(root_lookup.find(found.image), own_proc=has_own_proc())
+            return Shown(inside, frozenset({found.pid}), there, not drops(), found.name in groups)
 
         return await asyncio.to_thread(look)
 

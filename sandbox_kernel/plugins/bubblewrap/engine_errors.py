@@ -12,13 +12,21 @@ from ...engines import attachment
 
 PREFIX = "bwrap: "
 
+WITHIN_A_CONTAINER = (
+    "within a container, start that with --security-opt seccomp=unconfined (for a pod, seccompProfile: Unconfined), or "
+    "take another engine"
+)
 NO_NAMESPACES = (
     "this machine lets no ordinary user have a namespace of its own: `sandbox-kernel doctor --engine bubblewrap` names "
-    "the switch that forbids it; within a container, its engine's options do"
+    f"the switch that forbids it; {WITHIN_A_CONTAINER}"
 )
 NO_PROC = (
-    "no /proc can be mounted here, as within most containers, whose own is masked: run it on the machine itself, or "
-    "start the container with its /proc unmasked (--security-opt systempaths=unconfined)"
+    "no /proc can be mounted here: run it on the machine itself, or start the container with its /proc unmasked "
+    "(--security-opt systempaths=unconfined)"
+)
+WITHOUT_PROC = (
+    "none, for a part of this machine's is covered, as in most containers: programs find few files in /proc, contexts "
+    "do not start, and the filter of system calls alone refuses namespaces within"
 )
 _ACCEPT = "`sandbox-kernel setup --engine bubblewrap --limits best-effort`"
 NO_PLACE = "bubblewrap builds a sandbox's root on /tmp, and this machine has no such folder: create it (mode 1777)"

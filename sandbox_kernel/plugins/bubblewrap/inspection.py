@@ -19,7 +19,7 @@ from ...engines.hardening import OF_A_USER, PAGE_BYTES, Protections
 from ...engines.socket_memory import sockets_line
 from .arguments import mounts, variables
 from .cgroups import CgroupSet
-from .launch import Launched, digest, drops, walls
+from .launch import Launched, digest, drops, has_own_proc, walls
 from .root_lookup import Root
 
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
@@ -100,8 +100,13 @@ def witness(
         excused = lacks.get((launched.group is None, launched.folder is not None), excused)
     if launched.folder is not None:
         lines = (*lines, *_of_a_folder(spec.limits.scratch_size, seen))
-    changed = launched.held.identities()
-    return Inspection(lines, variables(wanted, root), mounts(root), excused, True, launched.layers, changed)
+    changed, own_proc = launched.held.identities(), has_own_proc()
+    lines = (
+        *lines,
+        same("engine: /proc", "one of its own", "one of its own" if own_proc else "parts of the machine's"),
+    )
+    there = mounts(root, own_proc=own_proc)
+    return Inspection(lines, variables(wanted, root), there, excused, True, launched.layers, changed)
 
 
 def _of_a_user(seen: SeenProcess) -> Iterator[AttestationCheck]:
@@ -124,12 +129,13 @@ def other_groups(found: str) -> AttestationCheck:
     """The groups that its process has besides its own, in the machine's numbers.
 
     Linux lets an ordinary user drop no group. Each gives what the owner could do with the folders that the sandbox was
-    given, and nothing else: nothing of the root, and no device, is a group's. Those of root are no ordinary user's.
+    given, and nothing else: nothing of the root, and no device, is a group's. Root's is no ordinary user's, but in a
+    container that was started with the number of a user alone: there it is the user's own.
     """
     if drops():
         return same("engine: other groups", "", found)
-    numbers = [int(each) if each.isdigit() else 0 for each in found.split()]
-    ok = 0 not in numbers and set(numbers) <= {*os.getgroups(), os.getgid()}
+    numbers = {int(each) if each.isdigit() else -1 for each in found.split()}
+    ok = numbers <= {*os.getgroups(), os.getgid()} and (0 not in numbers or os.getgid() == 0)
     return AttestationCheck("engine: other groups", "none, or those of its owner without root's", found or "none", ok)
 
 

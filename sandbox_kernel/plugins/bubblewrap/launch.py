@@ -32,7 +32,7 @@ from ...engines.attachment import Attachment
 from ...engines.hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
 from ...engines.owner_process import OwnerProcess
 from . import engine_errors, private_mounts, scratch_folder, users
-from .arguments import NOT_OPENED, Descriptors, SandboxFacts, arguments, etc
+from .arguments import NOT_OPENED, PROC, Descriptors, SandboxFacts, arguments, etc
 from .cgroups import CgroupSet
 from .discovery import reachable
 from .process_labels import MARK
@@ -46,6 +46,8 @@ GATE_OF_A_PIPE = 'read -r line <&1 && ulimit -n "$1" && ulimit -c "$2" && shift 
 """The same for one whose pipe is there already, with bytes in it: its line comes by a way of its own."""
 SHELL = "/bin/sh"
 BUFFER_BYTES = 1 << 20
+ALWAYS_EMPTY = frozenset({"/proc/fs/nfsd", "/proc/sys/fs/binfmt_misc", "/proc/xen"})
+"""Folders of /proc that are there to be mounted upon: a mount on one covers nothing."""
 ROOT_INODE = 2
 """Of the root of each ext4 file system."""
 
@@ -267,8 +269,10 @@ def machine(
     opened: Mapping[str, str] = NOT_OPENED,
 ) -> SandboxFacts:
     """Return what differs from one machine, or one sandbox, to the next."""
-    seen = group.seen() if group is not None else ()
-    return machine_paths()._replace(cgroup=seen, mounted=_mounted(), space=space, layers=layers, opened=opened)
+    seen, below = group.seen() if group is not None else (), _below_proc()
+    mounted = tuple(place for place in below if place.startswith(tuple(f"{path}/" for path in READONLY_PATHS)))
+    facts = machine_paths()._replace(cgroup=seen, mounted=mounted, space=space, layers=layers, opened=opened)
+    return facts._replace(own_proc=ALWAYS_EMPTY.issuperset(below))
 
 
 def _space(spec: SandboxSpec, root: Root) -> Space:
@@ -286,12 +290,15 @@ def _for_others(path: str) -> bool:
     return mode & wanted == wanted
 
 
-def _mounted() -> tuple[str, ...]:
-    """Return the folders below read-only paths at which this machine has mounted something, each once."""
+def has_own_proc() -> bool:
+    """Return whether Linux mounts a new /proc for an ordinary user here: nothing covers a part of the machine's."""
+    return ALWAYS_EMPTY.issuperset(_below_proc())
+
+
+def _below_proc() -> tuple[str, ...]:
+    """Return where this machine has mounted something below /proc, each place once."""
     with open("/proc/self/mountinfo", encoding="utf-8") as file:  # noqa: PTH123 (at every start)
-        places = {line.split(" ", 5)[4] for line in file}
-    below = tuple(f"{path}/" for path in READONLY_PATHS)
-    return tuple(sorted(place for place in places if place.startswith(below)))
+        return tuple(sorted({place for line in file if (place := line.split(" ", 5)[4]).startswith(PROC)}))
 
 
 def _given(held: Attachment) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:

@@ -9,7 +9,7 @@ from ...engines.select import BUBBLEWRAP, EngineProvider
 from ..api import Plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import Literal
 
@@ -25,7 +25,23 @@ _FOLDER = "an ordinary user has no disk to give: it is a folder of the host's, w
 _GROUPS = (
     "Linux lets an ordinary user drop none; nothing in the sandbox is a group's, but for folders that it was given"
 )
+_PARTS = (
+    "Linux mounts none for an ordinary user where a part of the machine's is covered, as in containers; it has nothing "
+    "of other processes, and the filter of system calls alone refuses another namespace of users"
+)
+_WITHOUT_PROC = {
+    **dict.fromkeys(
+        ("being_spared_when_memory_ends", "entering_a_namespace", "folder_behind_a_standard_stream"), "ENOENT"
+    ),
+    **dict.fromkeys(
+        ("list_of_abstract_sockets", "physical_addresses", "program_text_overwritten_for_others"), "ENOENT"
+    ),
+    **dict.fromkeys(("program_in_memory_with_more_rights", "memory_beyond_the_limit_in_several_processes"), "ENOENT"),
+    "setuid_program_with_more_rights": "CalledProcessError",
+}
+"""How attacks end that go by files of /proc, where it has few."""
 _ALWAYS = {
+    "engine: /proc": ("parts of the machine's", _PARTS),
     "writable places": ("/dev/pts", _TERMINALS),
     "other groups": ("those of its owner", _GROUPS),
 }
@@ -67,8 +83,14 @@ class BubblewrapProvider(EngineProvider):
             "memory counts them"
         }
     )
-    # A sandbox of bubblewrap's knows one user, so that there is no other to become.
-    differences = MappingProxyType({"another_user_s_id": "EINVAL", "root_by_setuid": "EINVAL"})
+
+    @property
+    def differences(self) -> Mapping[str, str]:
+        """A sandbox of bubblewrap's knows one user, so that there is no other to become."""
+        from .launch import has_own_proc
+
+        own = {"another_user_s_id": "EINVAL", "root_by_setuid": "EINVAL"}
+        return own if has_own_proc() else {**own, **_WITHOUT_PROC}
 
     def remedy(self, address: str) -> str:
         from ...core.remedies import bubblewrap

@@ -383,6 +383,16 @@ def test_the_machine_s_groups_are_the_owner_s_and_never_root_s(
         assert inspection.other_groups(found).ok is fine
 
 
+def test_root_s_group_is_the_owner_s_own_in_a_container_with_a_user_s_number_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "getgid", lambda: 0)
+    monkeypatch.setattr(os, "getgroups", lambda: [0])
+    monkeypatch.setattr(inspection, "drops", lambda: False)
+    assert inspection.other_groups("0").ok
+    assert not inspection.other_groups("0 7").ok
+
+
 @pytest.mark.parametrize(
     ("switch", "works", "taken"),
     [("1", False, "system"), ("1", True, "package"), ("0", False, "package"), (None, False, "package")],
