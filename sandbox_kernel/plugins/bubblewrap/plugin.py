@@ -31,13 +31,19 @@ _PARTS = (
 )
 _WITHOUT_PROC = {
     **dict.fromkeys(
-        ("being_spared_when_memory_ends", "entering_a_namespace", "folder_behind_a_standard_stream"), "ENOENT"
+        (
+            "being_spared_when_memory_ends",
+            "entering_a_namespace",
+            "folder_behind_a_standard_stream",
+            "list_of_abstract_sockets",
+            "physical_addresses",
+            "program_in_memory_with_more_rights",
+            "program_text_overwritten_for_others",
+        ),
+        "ENOENT",
     ),
-    **dict.fromkeys(
-        ("list_of_abstract_sockets", "physical_addresses", "program_text_overwritten_for_others"), "ENOENT"
-    ),
-    **dict.fromkeys(("program_in_memory_with_more_rights", "memory_beyond_the_limit_in_several_processes"), "ENOENT"),
     "setuid_program_with_more_rights": "CalledProcessError",
+    "sparing_the_kernel_instead_of_the_agent": "EROFS",
 }
 """How attacks end that go by files of /proc, where it has few."""
 _ALWAYS = {

@@ -256,7 +256,8 @@ def _rights(
     users = set[int]().union(*(process.users for process in processes))
     fine = len(users) == 1 and min(users) >= MIN_USER
     found = f"{count} of user {', '.join(map(str, sorted(users)))}"
-    if one_user and users <= own.users and 0 not in users:
+    of_root = any("0" in process.status.get("Uid", "0").split() for process in processes)
+    if one_user and users <= own.users and not of_root:
         yield not_applicable("rights-user-of-processes", f"{found}: {ONE_USER}")
     else:
         yield decided("rights-user-of-processes", fine, found)

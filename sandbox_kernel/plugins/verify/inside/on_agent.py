@@ -101,7 +101,12 @@ UNSHIELDED = "no filter"
 
 
 def threads_of_the_agent() -> list[int]:
-    return [int(name) for name in os.listdir("/proc/1/task")]
+    """By the numbers that calls of this sandbox have for them: not every /proc is its own."""
+    found = []
+    for name in os.listdir("/proc/1/task"):
+        with open(f"/proc/1/task/{name}/status") as file:
+            found.append(int(next((line.split()[-1] for line in file if line.startswith("NSpid:")), name)))
+    return found
 
 
 def each_thread(change: Callable[[int], object]) -> object:
@@ -214,7 +219,7 @@ def what_else_runs_on_the_core_kept_off_it() -> object:
 def files_of_the_agent_in_proc() -> object:
     """Those that everybody may open for writing change the writer, or nothing."""
     opened = []
-    for folder in ("/proc/1", *(f"/proc/1/task/{thread}" for thread in threads_of_the_agent())):
+    for folder in ("/proc/1", *(f"/proc/1/task/{name}" for name in os.listdir("/proc/1/task"))):
         for name in os.listdir(folder):
             try:
                 fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_NONBLOCK)
