@@ -21,7 +21,7 @@ from ...engines.hardening import Protections, protections
 from ...engines.owner_process import OwnerProcess
 from . import cgroups, engine_errors, root_lookup, scratch_folder
 from .cgroups import CgroupSet, NoCgroup
-from .discovery import bubblewrap_program, reachable
+from .discovery import bubblewrap_program, has_namespaces, reachable
 from .launch import Launched, await_end, drops, launch, new_name
 from .reaper import kill
 
@@ -143,4 +143,7 @@ def group_for(spec: SandboxSpec, wanted: Protections, *, cgroup: bool) -> Cgroup
     except NoCgroup as error:
         if spec.limits_kept == "best-effort":
             return None
+        program = bubblewrap_program()
+        if program is not None and not has_namespaces(program):  # to accept less would lead to this
+            raise engine_errors.no_namespaces() from error
         raise engine_errors.no_limits(str(error)) from error

@@ -23,7 +23,7 @@ def bubblewrap_program() -> str | None:
     Of two, it is the one of the package, unless AppArmor lets only certain programs have namespaces and it has none.
     """
     found = [path for path in (_brought(), _of_the_system()) if path is not None and os.access(path, os.X_OK)]
-    if len(found) > 1 and _restricted() and not _works(found[0]):
+    if len(found) > 1 and _restricted() and not has_namespaces(found[0]):
         return found[1]
     return found[0] if found else None
 
@@ -37,7 +37,7 @@ def _restricted() -> bool:
 
 
 @cache
-def _works(path: str) -> bool:
+def has_namespaces(path: str) -> bool:
     """Return whether a bubblewrap has a namespace of users; takes a few milliseconds."""
     command = [path, "--unshare-user", "--ro-bind", "/", "/", "--", "/bin/true"]
     try:

@@ -65,6 +65,11 @@ def no_limits(why: str) -> EngineError:
     )
 
 
+def no_namespaces(why: str = "") -> EngineUnavailable:
+    """There is bubblewrap, and the machine refuses what it makes a sandbox of."""
+    return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES}{why}", setting="engine")
+
+
 def without_cgroup() -> str:
     """Return what a person does where no cgroup can be made: systemd gives one to a user who asks."""
     return f"{_own_cgroup()}accept less: {_ACCEPT}"
@@ -99,9 +104,7 @@ def refusal(said: str) -> SandboxError:
     if "overlay" in low:
         return NoLayers(EndCode.ENGINE_FAILED, f"no layer can be put above the root: {words[:500]}")
     if "namespace" in low or "uid map" in low or "gid map" in low or "loopback" in low:
-        return EngineUnavailable(
-            EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES} (it said: {words[:200]})", setting="engine"
-        )
+        return no_namespaces(f" (it said: {words[:200]})")
     if "proc" in low and "mount" in low:
         return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} (it said: {words[:200]})", setting="engine")
     if "mount tmpfs: no such file" in low:

@@ -31,6 +31,7 @@ from ....setup.image_kinds import KERNEL_FILES, KERNELS, KINDS
 from ....wheels import image_wheels
 from ....wheels.requirements import read as read_requirements
 from ..discovery import bubblewrap_program
+from ..launch import has_own_proc
 from ..root_lookup import find as find_root
 from . import debian_root, root_layout
 from .root_generations import Generation, folder_of, new_generation, read
@@ -307,7 +308,8 @@ def _warm(made: Generation, plan: RootPlan, steps: Steps) -> None:
     for name, value in (*plan.layout.environment, ("HOME", HOME)):
         command += ["--setenv", name, value]
     recipe = "/opt/sandbox/warm.py"
-    command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--proc", "/proc", "--dev", "/dev"]
+    command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--dev", "/dev"]
+    command += ["--proc", "/proc"] if has_own_proc() else []
     command += ["--tmpfs", "/tmp", "--chdir", "/"]  # noqa: S108 -- the sandbox's own
     home = made.path / "home"
     with lent(home) as user:

@@ -23,9 +23,7 @@ with Sandbox(engine="bubblewrap", limits="best-effort", image=os.environ["SANDBO
         print(error.code, error)
 """
 """A kernel, its files, a command, a cell that is stopped, and what does not go."""
-QUICKSTART = (
-    "from sandbox_kernel import Sandbox\nwith Sandbox(engine='bubblewrap', limits='best-effort', image={!r}): pass"
-)
+QUICKSTART = "from sandbox_kernel import Sandbox\nwith Sandbox(image={!r}{}): pass"
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +49,13 @@ def test_the_contract_and_what_the_page_says_hold() -> None:
 
 @pytest.mark.long
 def test_every_attack_is_refused() -> None:
-    ran = pods.run_tests([ESCAPES], "(test_attacks or test_agent) and effort and not broker", seconds=240)
+    select = "(test_attacks or test_agent) and effort and not broker and not its_own_speed"  # which goes by psutil
+    ran = pods.run_tests([ESCAPES], select, seconds=240)
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-1000:]
 
 
-def test_with_docker_s_own_profile_one_sentence_says_what_to_do() -> None:
-    ran = pods.run([], ["-c", QUICKSTART.format(root_of_tests())], seconds=60)
+@pytest.mark.parametrize("arguments", ["", ", engine='bubblewrap', limits='best-effort'"])
+def test_with_docker_s_own_profile_one_sentence_says_what_to_do(arguments: str) -> None:
+    ran = pods.run([], ["-c", QUICKSTART.format(root_of_tests(), arguments)], seconds=60)
     assert ran.returncode != 0
     assert "start that with --security-opt seccomp=unconfined" in ran.stderr.splitlines()[-1]
