@@ -70,6 +70,11 @@ def no_namespaces(why: str = "") -> EngineUnavailable:
     return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES}{why}", setting="engine")
 
 
+def no_proc(why: str) -> EngineUnavailable:
+    """The machine mounts no new /proc, and no part of its own will do."""
+    return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} ({why})", setting="engine")
+
+
 def without_cgroup() -> str:
     """Return what a person does where no cgroup can be made: systemd gives one to a user who asks."""
     return f"{_own_cgroup()}accept less: {_ACCEPT}"
@@ -106,7 +111,7 @@ def refusal(said: str) -> SandboxError:
     if "namespace" in low or "uid map" in low or "gid map" in low or "loopback" in low:
         return no_namespaces(f" (it said: {words[:200]})")
     if "proc" in low and "mount" in low:
-        return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} (it said: {words[:200]})", setting="engine")
+        return no_proc(f"it said: {words[:200]}")
     if "mount tmpfs: no such file" in low:
         return EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, NO_PLACE, setting="engine")
     return EngineError(

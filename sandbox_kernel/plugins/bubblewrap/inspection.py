@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core.model import SandboxSpec
+from ...engines.attachment import file_system
 from ...engines.attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
 from ...engines.base import AttestationCheck, Inspection
 from ...engines.hardening import OF_A_USER, PAGE_BYTES, Protections
@@ -34,6 +35,8 @@ STATUS = {
     "bounding capabilities": "CapBnd",
     "ambient capabilities": "CapAmb",
 }
+PROC_SUPER_MAGIC = 0x9FA0
+OWN_PROC, PARTS = "one of its own", "parts of the machine's"
 LIMITS = {"sigpending": "Max pending signals", "memlock": "Max locked memory"}
 
 
@@ -52,6 +55,7 @@ class SeenProcess:
     """Of the process itself, by the names that the system gives them."""
     disks: dict[str, str] = field(default_factory=dict)
     """The numbers of device and inode of what it sees where it is to have a disk."""
+    proc: str = ""
 
 
 def look(launched: Launched, first: int) -> SeenProcess:
@@ -67,7 +71,16 @@ def look(launched: Launched, first: int) -> SeenProcess:
         limits_of(launched.group) if launched.group is not None else {},
         {row[:25].strip(): row[25:] for row in _read(f"/proc/{first}/limits").splitlines()},
         {path: _numbers(f"/proc/{first}/root{path}") for path in launched.disks},
+        _proc(first),
     )
+
+
+def _proc(first: int) -> str:
+    """Return whose /proc a sandbox has: a new one, or only the folder of its first process from this machine's."""
+    place = f"/proc/{first}/root/proc"
+    if file_system(place) == PROC_SUPER_MAGIC:
+        return OWN_PROC if _numbers(place) != _numbers("/proc") else "the machine's"
+    return PARTS if _numbers(f"{place}/1") == _numbers(f"/proc/{first}") != "" else "another one's"
 
 
 def limits_of(group: CgroupSet) -> dict[str, str]:
@@ -100,12 +113,7 @@ def witness(
         excused = lacks.get((launched.group is None, launched.folder is not None), excused)
     if launched.folder is not None:
         lines = (*lines, *_of_a_folder(spec.limits.scratch_size, seen))
-    changed, own_proc = launched.held.identities(), has_own_proc()
-    lines = (
-        *lines,
-        same("engine: /proc", "one of its own", "one of its own" if own_proc else "parts of the machine's"),
-    )
-    there = mounts(root, own_proc=own_proc)
+    changed, there = launched.held.identities(), mounts(root, own_proc=has_own_proc())
     return Inspection(lines, variables(wanted, root), there, excused, True, launched.layers, changed)
 
 
@@ -157,6 +165,7 @@ def _compared(
         if expected is not None:
             yield same(f"engine: {name}", expected, seen.status.get(key))
     yield other_groups(seen.status.get("Groups", "?"))
+    yield same("engine: /proc", OWN_PROC, seen.proc)
     yield same("engine: namespaces of its own", ", ".join(NAMESPACES), ", ".join(seen.own_namespaces))
     for path, numbers in launched.disks.items():
         yield same(f"engine: disk at {path}", numbers, seen.disks.get(path))

@@ -10,9 +10,9 @@ from .arguments import ETC_MOUNTS, PROC, arguments, etc, mounts, variables
 from .container import KILL_SECONDS, BubblewrapContainer, taken_over
 from .discovery import bubblewrap_program, reachable
 from .engine import BubblewrapEngine
-from .engine_errors import missing, unreachable
+from .engine_errors import missing, no_proc, unreachable
 from .inspection import compared, look
-from .launch import Guest, Launched, Way, await_end, drops, launch, machine, way
+from .launch import Guest, Launched, Way, await_end, drops, has_own_proc, launch, machine, way
 from .process_labels import has_ended
 from .reaper import kill, reaper
 from .root_lookup import Root
@@ -38,12 +38,14 @@ __all__ = (
     "find_root",
     "group_for",
     "has_ended",
+    "has_own_proc",
     "kill",
     "launch",
     "look",
     "machine",
     "missing",
     "mounts",
+    "no_proc",
     "program_in",
     "reachable",
     "reaper",

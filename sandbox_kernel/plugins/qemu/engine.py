@@ -26,8 +26,10 @@ from ..bubblewrap.interface import (
     bubblewrap_program,
     drops,
     find_root,
+    has_own_proc,
     missing,
     mounts,
+    no_proc,
     program_in,
     reachable,
     taken_over,
@@ -224,6 +226,8 @@ class QemuEngine(BubblewrapEngine):
         bwrap, program = bubblewrap_program(), artifacts.needed()
         if bwrap is None:
             raise missing()
+        if not has_own_proc():
+            raise no_proc("QEMU's sandbox needs a whole one, and a mount covers a part of this machine's")
         root = find_root(spec.image)
         machine = artifacts.find(root)
         if drops():

@@ -374,6 +374,7 @@ WEAKENED = {
     "a root that can be written to": (without("--remount-ro", "/"), "root file system"),
     "the machine's /etc": (instead("--proc", "--ro-bind", "/etc", "/opt", "--proc"), "engine: arguments"),
     "the machine's processes": (without("--unshare-pid"), None),
+    "the machine's /proc": (instead("--proc", "--ro-bind", "/proc"), "engine: /proc: .* found the machine's"),
     "another host name": (instead("sandbox", "other"), "host name"),
     "no layer above the root": (no_layer, r"layers above what others have: expected all, found none for /\w+"),
     "a folder of the host's": (instead("--proc", "--bind", "/var", "/srv", "--proc"), "mounts besides"),
