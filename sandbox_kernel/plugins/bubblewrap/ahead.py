@@ -22,7 +22,7 @@ from ...engines.owner_process import OwnerProcess
 from . import cgroups, engine_errors, root_lookup, scratch_folder
 from .cgroups import CgroupSet, NoCgroup
 from .discovery import bubblewrap_program, has_namespaces, reachable
-from .launch import Launched, await_end, drops, launch, new_name
+from .launch import Launched, await_end, drops, launch, may_look, new_name
 from .reaper import kill
 
 FIRST_SECONDS = 0.5
@@ -70,6 +70,8 @@ def begin(spec: SandboxSpec, program: str | None = None, *, cgroup: bool = True,
         raise engine_errors.missing()
     root = root_lookup.find(spec.image)
     if drops():
+        if not may_look():
+            raise engine_errors.no_sight() if has_namespaces(program) else engine_errors.no_namespaces()
         for path in (program, root.folder, *(source for source, _ in root.binds)):
             if not reachable(path):
                 raise engine_errors.unreachable(path)

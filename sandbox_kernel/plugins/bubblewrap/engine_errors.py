@@ -13,8 +13,8 @@ from ...engines import attachment
 PREFIX = "bwrap: "
 
 WITHIN_A_CONTAINER = (
-    "within a container, start that with --security-opt seccomp=unconfined (for a pod, seccompProfile: Unconfined), or "
-    "take another engine"
+    "within a container, start that with --user 1000 --security-opt seccomp=unconfined (a pod with runAsUser: 1000 and "
+    "seccompProfile: Unconfined), or take another engine"
 )
 NO_NAMESPACES = (
     "this machine lets no ordinary user have a namespace of its own: `sandbox-kernel doctor --engine bubblewrap` names "
@@ -50,6 +50,16 @@ def unreachable(path: str) -> EngineError:
     return EngineError(
         EndCode.ENGINE_NOT_SET_UP,
         f"root's sandboxes run as users of their own, who cannot reach {path}: put it where every user may read it",
+        setting="engine",
+    )
+
+
+def no_sight() -> EngineUnavailable:
+    """Root, whose sandboxes have users of their own, may not look at processes of others."""
+    return EngineUnavailable(
+        EndCode.ENGINE_FORBIDDEN,
+        "root may not look at other users' processes here, so no sandbox of it can be attested: start the container as "
+        "an ordinary user (--user 1000), or with --cap-add SYS_PTRACE",
         setting="engine",
     )
 

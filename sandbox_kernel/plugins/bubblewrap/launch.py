@@ -48,6 +48,7 @@ SHELL = "/bin/sh"
 BUFFER_BYTES = 1 << 20
 ALWAYS_EMPTY = frozenset({"/proc/fs/nfsd", "/proc/sys/fs/binfmt_misc", "/proc/xen"})
 """Folders of /proc that are there to be mounted upon: a mount on one covers nothing."""
+CAP_SYS_PTRACE = 19
 ROOT_INODE = 2
 """Of the root of each ext4 file system."""
 
@@ -250,6 +251,13 @@ def name_of(group: CgroupSet) -> str:
 def drops() -> bool:
     """Return whether each sandbox gets a user of its own, which takes root."""
     return os.geteuid() == 0
+
+
+def may_look() -> bool:
+    """Return whether this process may look at those of other users: the capability CAP_SYS_PTRACE."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123 (at every start)
+        held = next((line for line in file if line.startswith("CapEff:")), ":0")
+    return bool(int(held.partition(":")[2], 16) >> CAP_SYS_PTRACE & 1)
 
 
 @cache

@@ -40,6 +40,15 @@ def test_a_session_sees_no_process_but_its_agent() -> None:
     assert "no /proc of its own" in refused
 
 
+def test_root_has_to_see_the_processes_of_its_sandboxes() -> None:
+    words = QUICKSTART.format(root_of_tests(), ", engine='bubblewrap', limits='best-effort'")
+    options = ("--security-opt", "seccomp=unconfined")
+    ran = pods.run(options, ["-c", words], seconds=60)
+    assert "with --cap-add SYS_PTRACE" in ran.stderr.splitlines()[-1]
+    ran = pods.run((*options, "--cap-add", "SYS_PTRACE"), ["-c", words], seconds=60)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_the_contract_and_what_the_page_says_hold() -> None:
     """But for a folder in the place of a disk: a container's own files are on no disk that the engine knows."""
     tests = [f"{ENGINES}/test_contract.py", f"{ENGINES}/test_enforcement.py"]
@@ -58,4 +67,4 @@ def test_every_attack_is_refused() -> None:
 def test_with_docker_s_own_profile_one_sentence_says_what_to_do(arguments: str) -> None:
     ran = pods.run([], ["-c", QUICKSTART.format(root_of_tests(), arguments)], seconds=60)
     assert ran.returncode != 0
-    assert "start that with --security-opt seccomp=unconfined" in ran.stderr.splitlines()[-1]
+    assert "start that with --user 1000 --security-opt seccomp=unconfined" in ran.stderr.splitlines()[-1]
