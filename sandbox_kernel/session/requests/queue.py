@@ -229,7 +229,8 @@ class RequestQueue:
         them. Others show each output by itself, or run a cell again: a cell of theirs is in no batch.
         """
         content, counted = message.content, _COUNTED.fullmatch(name)
-        if message.type != "execute_request" or counted is None or counted[2] != str(os.getppid()):
+        starters = {str(os.getppid()), os.environ.get("JPY_PARENT_PID")}  # the parent may be a fork server
+        if message.type != "execute_request" or counted is None or counted[2] not in starters:
             return None
         shown = content.get("store_history", True) is True and content.get("silent", False) is False
         if not shown or content.get("allow_stdin") is not False or "cellId" in message.metadata:

@@ -146,6 +146,13 @@ def test_cells_that_a_program_sends_one_after_another_are_a_batch() -> None:
     assert batches(first, invisible, others[1]) == [f"{PARENT}7", None, f"{PARENT}9"]
 
 
+def test_the_program_is_known_where_a_fork_server_is_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPY_PARENT_PID", "4194305")
+    assert batches(("s_4194305_7", {}), ("s_4194305_8", {})) == ["s_4194305_7"] * 2
+    monkeypatch.delenv("JPY_PARENT_PID")
+    assert batches(("s_4194305_7", {})) == [None]
+
+
 @pytest.mark.parametrize(
     "content",
     [{"allow_stdin": True}, {"allow_stdin": 0}, {"silent": True}, {"store_history": False}, {"store_history": 1}],
