@@ -77,8 +77,12 @@ class ForkServers:
     """The fork servers of this process, by the command and the environment that they were started with."""
 
     def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """Begin without fork servers: in a fork of this process they are not its own, and the lock may be held."""
         self._lock = threading.Lock()
-        self._pid = os.getpid()
         self._servers: dict[tuple[str, ...], socket.socket] = {}
         self._awaited: set[tuple[str, ...]] = set()
 
@@ -104,8 +108,6 @@ class ForkServers:
         """
         key = (*python, *(f"{name}={value}" for name, value in sorted(variables.items())))
         with self._lock:
-            if self._pid != os.getpid():  # a fork of the process whose they are
-                self._pid, self._servers, self._awaited = os.getpid(), {}, set()
             server = self._servers.get(key)
             if server is None:
                 if key not in self._awaited:

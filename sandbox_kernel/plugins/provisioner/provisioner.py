@@ -6,7 +6,6 @@ kernelspec's own command is never started, and there is no other way to a proces
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import os
@@ -36,7 +35,10 @@ PYTHON = "python"
 
 
 class SandboxProvisioner(LocalProvisioner):
-    """Starts a kernel of ours in place of a kernelspec's own command; all else is as with a local kernel."""
+    """Starts a kernel of ours in place of a kernelspec's own command; all else is as with a local kernel.
+
+    Nothing here waits for a thread: in a fork of a process that has started kernels, the event loop has none.
+    """
 
     def __init__(self, *, kernel_id: str, kernel_spec: Any, parent: Any, **settings: object) -> None:
         """Keep what a kernelspec's `metadata.kernel_provisioner.config` says, for the start.
@@ -57,7 +59,7 @@ class SandboxProvisioner(LocalProvisioner):
             if "kernel_provisioner" in self.kernel_spec.metadata and not is_own(self.kernel_spec.argv):
                 words = "the kernelspec %s has a command of its own: VS Code and Zed start that, without a sandbox"
                 self.log.warning(words, self._manager.kernel_name)
-            ours = await asyncio.to_thread(self._ours)
+            ours = self._ours()
             # The kernel process ignores SIGINT, gets no variable of another program's, and can encrypt.
             self.kernel_spec.interrupt_mode, self.kernel_spec.env = ours["interrupt_mode"], ours["env"]
             able = {"supported_encryption": ours["metadata"]["supported_encryption"]}
@@ -72,7 +74,7 @@ class SandboxProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the kernel: from the fork server of this process where there is one, else as a local kernel."""
         with contextlib.ExitStack() as files:
-            forked = await asyncio.to_thread(self._forked, cmd, kwargs, files)
+            forked = self._forked(cmd, kwargs, files)
         if forked is None:
             return await super().launch_kernel(cmd, **kwargs)
         self.process = cast("subprocess.Popen[bytes]", forked)
