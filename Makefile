@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu engines test-engines test-kubernetes cluster cluster-down test-languages properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -211,6 +211,10 @@ test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap,
 		$(BIN)/sandbox-kernel build --kind $$kind && $(BIN)/sandbox-kernel build --engine bubblewrap --kind $$kind || exit 1; \
 	done
 	@SANDBOX_KERNEL_LANGUAGES=1 $(BIN)/python -m pytest -p no:cacheprovider tests/languages $(PYTEST_ARGS)
+
+# SUITE=nbclient for one of them.
+test-suites: $(VENV)/.for-tests setup ## suites of nbclient, papermill, Jupyter Server and for kernels: stock, and on this one; an hour
+	@$(BIN)/python -m tests.suites $(SUITE)
 
 properties: $(VENV)/.for-tests ## each property that the tests draw examples for, with all of them: test takes a quarter, 50 at most
 	@SANDBOX_KERNEL_EXAMPLES=all $(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal tests/unit tests/plugins/*/unit \
