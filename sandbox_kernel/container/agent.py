@@ -382,6 +382,7 @@ class Agent:
 
     def run(self, wake_read: int, give_back_memory: Callable[[], object]) -> None:
         self.give_back_memory = give_back_memory
+        self.swollen = time.monotonic()  # by what loading took
         poller = self.poller
         stdout_polled = False
         while True:

@@ -137,6 +137,10 @@ def starting(
         register_alone(self.kernel)
         keep_folder(self.kernel)
         then(self.shell)
+        with suppress(ImportError, AttributeError):  # of another libc
+            import ctypes
+
+            ctypes.CDLL(None).malloc_trim(0)  # of what loading took, nearly 1 MB is free
         vars(self.shell)["_sys_modules_keys"] = set(sys.modules)  # what %reset leaves: what was there before a cell
         gc.enable()
 
