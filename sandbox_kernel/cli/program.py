@@ -213,8 +213,8 @@ def _build(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--engine",
         choices=("docker", *index.engines()),
-        default="docker",
-        help="docker: an image of the container engine (default). bubblewrap: a root, without Docker and without root. "
+        help="docker, podman: an image of that engine (default: of the first that answers). bubblewrap: a root, "
+        "without Docker and without root. "
         "qemu: what machines start from, beside a root that is there",
     )
     one.add_argument("--requirements", type=Path, metavar="FILE", help="a requirements file with more packages")

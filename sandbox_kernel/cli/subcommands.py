@@ -30,6 +30,8 @@ from ..engines.inspectable import Listed, require_met, use_of, user_of
 from ..engines.select import (
     AUTO,
     BUBBLEWRAP,
+    DOCKER,
+    PODMAN,
     answers,
     chosen,
     explained,
@@ -56,7 +58,7 @@ NOTEBOOK = b"JPY_SESSION_NAME="
 FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. A plugin's command may have others."""
 WHICHEVER = ("auto", "docker")
-"""Values of `engine` for which setup looks for a Docker engine, wherever it listens."""
+"""Values of `engine` for which setup may install Docker's."""
 FOLDERS = ("uploads", "downloads")
 """Settings that `setup` gives the kernel, each the name of a folder beside the notebook."""
 SECONDS_FOR_LISTS = 90.0
@@ -188,8 +190,9 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     """Set up a container engine and an image; return whether there is one. Raises where nothing else will do."""
     from ..setup import engine_setup, image_build
 
-    status = engine_setup.find_engine(None if settings.engine in WHICHEVER else settings.engine)
+    status = engine_setup.find_engine(None if settings.engine == AUTO else settings.engine)
     own_choice = settings.engine not in WHICHEVER or engine_setup.named_engine() is not None
+    own_choice = own_choice or (settings.engine == AUTO and answers(PODMAN))  # slow, if it is not available just now
     # Not with gVisor either, nor a runtime: bubblewrap has none.
     other = settings.engine == AUTO and not own_choice and not options.gvisor and settings.runtime is None
     other = other and BUBBLEWRAP in names()
@@ -208,7 +211,7 @@ def _container_engine(options: argparse.Namespace, settings: Settings) -> bool:
     if options.gvisor and "runsc" not in status.runtimes:
         engine_setup.install_gvisor(_progress)
     if settings.image == SETTINGS["image"].default:
-        print(f"image       {image_build.build('data', progress=_progress)}")
+        print(f"image       {image_build.build('data', progress=_progress, engine=status.host)}")
     return True
 
 
@@ -239,7 +242,7 @@ def build(options: argparse.Namespace) -> int:
     """
     from ..setup import image_build
 
-    its = provider(options.engine)
+    its = provider(options.engine or DOCKER)
     if options.from_image and its.image_kind == "image":
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
     if options.from_image and options.requirements:
@@ -248,7 +251,8 @@ def build(options: argparse.Namespace) -> int:
     if its.image_kind == "root":
         made = provider(BUBBLEWRAP).make_root(options.kind, image=options.from_image, **how)
     else:
-        made = image_build.build(options.kind, **how)
+        named = options.engine if options.engine in {DOCKER, PODMAN} else None  # others have images of one of these
+        made = image_build.build(options.kind, **how, engine=named)
     print(its.build(made, force=options.force, progress=_progress))
     return FINE
 

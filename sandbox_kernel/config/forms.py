@@ -176,7 +176,7 @@ _ENGINE = re.compile(r"auto|docker|unix:///\S+")
 _NAME_OF_AN_ENGINE = re.compile(r"([a-z][a-z0-9_-]{0,62})(?::///\S+)?")
 engine = Form(
     _engine,
-    "auto, docker, bubblewrap, broker, the name of a plugin's engine, or the address of a socket: "
+    "auto, docker, podman, bubblewrap, broker, the name of a plugin's engine, or the address of a socket: "
     '"unix:///..." or "broker:///..."',
 )
 """An engine that there is."""

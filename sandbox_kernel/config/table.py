@@ -26,11 +26,11 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
         Setting(
             "engine",
             engine,
-            "What runs the sandboxes. docker: a local Docker socket. unix:///PATH: a socket with the same API. "
-            "bubblewrap: no root and no daemon. qemu: an emulated machine with its own kernel. broker: `sandbox-kernel "
-            "broker`, the operator's or the user's own; broker:///PATH: the one there. shared:///NAME: one sandbox for "
-            "several kernels. auto: the operator's broker if "
-            "it answers this user, otherwise Docker, otherwise bubblewrap; the user's own broker before these, if it "
+            "What runs the sandboxes. docker: a local Docker socket. podman: Podman's, with root or without. "
+            "unix:///PATH: a socket of either. bubblewrap: no root and no daemon. qemu: an emulated machine with its "
+            "own kernel. broker: `sandbox-kernel broker`, the operator's or the user's own; broker:///PATH: the one "
+            "there. shared:///NAME: one sandbox for several kernels. auto: the operator's broker if it answers this "
+            "user, otherwise Docker, otherwise Podman, otherwise bubblewrap; the user's own broker before these, if it "
             "runs and has that engine. If the chosen engine fails, cells end with an error; no other engine is tried.",
             scope="sandbox",
         ),

@@ -419,7 +419,7 @@ _MISSING = "Run the command that the message names."
 _WAIT = "Try again in a moment."
 _ENGINE = "Run `sandbox-kernel doctor`."
 _SOCKET = "Start it, name its socket, or join the socket's group."
-_DOCKER = "Use Docker Engine 20.10 or later, or bubblewrap."
+_DOCKER = "Use Docker Engine 20.10 or later, Podman 4 or later, or bubblewrap."
 _FOLLOW = "Follow the message, and run it again."
 _NEW_SANDBOX = "Make a new one."
 _OWNER = "Use a sandbox within its `with` block, its loop and its process."
@@ -527,7 +527,7 @@ class EndCode(Code):
     ENGINE_CANNOT_PAUSE = (
         "failure",
         "this engine cannot pause a sandbox",
-        "Use Docker, bubblewrap with a cgroup, or qemu; or keep the files and end it.",
+        "Use Docker, Podman or bubblewrap with a cgroup, or qemu; or keep the files and end it.",
     )
     ENGINE_CANNOT_SNAPSHOT = (
         "failure",

@@ -87,7 +87,10 @@ WITHOUT_A_CGROUP = "bubblewrap without a cgroup"
 WITH_A_FOLDER = "bubblewrap with a folder for a disk"
 WITHOUT_EITHER = "bubblewrap without a cgroup and with a folder for a disk"
 DOCKER_WITHOUT_A_CGROUP = "docker without a cgroup"
-LOOKED_AT = frozenset({WITHOUT_A_CGROUP, WITH_A_FOLDER, WITHOUT_EITHER, DOCKER_WITHOUT_A_CGROUP})
+PODMAN_WITHOUT_A_CGROUP = "podman without a cgroup"
+LOOKED_AT = frozenset({
+    WITHOUT_A_CGROUP, WITH_A_FOLDER, WITHOUT_EITHER, DOCKER_WITHOUT_A_CGROUP, PODMAN_WITHOUT_A_CGROUP,
+})  # fmt: skip
 """Where some limit is not the machine's to keep: somebody looks at what is used."""
 EXCUSED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "runsc": {

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .inspectable import Inspectable
     from .wall import Wall
 
-AUTO, DOCKER, BUBBLEWRAP, BROKER = "auto", "docker", "bubblewrap", "broker"
-ORDER = (DOCKER, BUBBLEWRAP)
+AUTO, DOCKER, PODMAN, BUBBLEWRAP, BROKER = "auto", "docker", "podman", "bubblewrap", "broker"
+ORDER = (DOCKER, PODMAN, BUBBLEWRAP)
 """What "auto" looks for where no broker is taken, best first."""
 
 
@@ -76,6 +76,10 @@ class EngineProvider:
     def answers(self) -> bool:
         """Return whether "auto" may take it: it is here, and this user may use it."""
         return False
+
+    def listening(self, address: str) -> str:
+        """Return the address of the engine that listens at a socket, which may be another one with the same API."""
+        return address
 
     def beside(self) -> str:
         """Return what else is here that could be meant, and why "auto" does not take that; empty if nothing is."""
@@ -236,7 +240,8 @@ def chosen(settings: Settings) -> str:
     attestation, is not replaced by the next: that could be a weaker wall, and somebody should look at the first.
     """
     if settings.engine != AUTO:
-        return settings.engine
+        is_socket = settings.engine.startswith(("/", "unix://"))
+        return provider(DOCKER).listening(settings.engine) if is_socket else settings.engine
     brokers = _brokers() if broker_sockets.operators_is_there() else None
     return BROKER if brokers is not None and brokers.answers() else _without_broker()
 
@@ -286,8 +291,9 @@ def others() -> list[str]:
 def _without_own(engine: str) -> str:
     beside = provider(DOCKER).beside()
     why = f"; {beside}" if beside else ""
-    if engine == BUBBLEWRAP:
-        return f"{engine}, for no Docker answers this user{why}"
+    if engine != DOCKER:
+        before = " and no ".join(name.title() for name in ORDER[: ORDER.index(engine)] if name in names())
+        return f"{engine}, for no {before} answers this user{why}"
     return f"{engine}, which {'answers' if provider(engine).answers() else 'does not answer'} this user{why}"
 
 

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "monitor": (),
     "network": (),
     "packages": (),
+    "podman": (),
     "provisioner": (),
     "qemu": ("snapshots",),
     "record": ("receipt", "audit"),
@@ -45,6 +46,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "bubblewrap": ("bubblewrap",),
     "broker": ("broker",),
     "kubernetes": ("kubernetes",),
+    "podman": ("podman",),
     "qemu": ("qemu",),
     "shared": ("shared",),
 }

@@ -201,10 +201,6 @@ def _limits(info: EngineInfo, settings: Settings) -> DoctorCheck:
     missing = [what for what in needed if what not in info.limited]
     if missing == ["swap"] and not _host_has_swap():
         return DoctorCheck("limits", "ok", f"{version}: memory, cpus, pids; swap cannot be limited, and there is none")
-    if missing and info.product:
-        # Podman 5 says so beside a Docker that has them all; a sandbox without one of them is refused at its start.
-        found = f"{version}: {info.product} says that it cannot limit {', '.join(missing)}; a start shows what it does"
-        return DoctorCheck("limits", "note", found)
     if missing and info.users and settings.limits_kept == "best-effort":
         found = f"{version}: the engine cannot limit {', '.join(missing)}; limits = best-effort has accepted that"
         return DoctorCheck("limits", "note", found)

@@ -21,8 +21,8 @@ from ..core.codes import EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.remedies import of_system, own_as_root, systemd_runs
 from ..engines.docker import api_version
-from ..engines.docker.discovery import addresses, named, socket_path
-from ..engines.select import DOCKER, provider
+from ..engines.docker.discovery import ARCHITECTURES, OF_PODMAN, addresses, named, socket_path
+from ..engines.select import DOCKER, PODMAN, answers, names, provider
 from .command_steps import Say, Steps, run, tail
 
 DAEMON_SETTINGS = Path("/etc/docker/daemon.json")
@@ -44,7 +44,7 @@ class EngineStatus:
     host: str
     """The address that was asked, as in DOCKER_HOST."""
     product: str = ""
-    """What it is: "docker"."""
+    """What it is: "docker" or "podman"."""
     server_version: str = ""
     architecture: str = ""
     """As `uname -m` says it: x86_64, aarch64."""
@@ -61,18 +61,18 @@ class EngineStatus:
 FIND_SECONDS = 3.0
 
 
-def find_engine(host: str | None = None, *, seconds: float | None = None) -> EngineStatus:
-    """Return the first engine that answers, or why none does.
+def find_engine(engine: str | None = None, *, seconds: float | None = None) -> EngineStatus:
+    """Return the first engine that answers, or why none does: at an address, or of a name; Docker or Podman for None.
 
     Ends within `seconds`, `FIND_SECONDS` if they are not given, whatever the other side does.
     """
     seconds = FIND_SECONDS if seconds is None else seconds
-    hosts = [host] if host else addresses(os.environ)
+    hosts = _hosts(engine)
     found: list[EngineStatus] = []
 
     def look() -> None:
         for candidate in hosts:
-            found.append(_ask(candidate, seconds))
+            found.append(_ask(candidate, seconds, podman=engine != DOCKER and PODMAN in names()))
             if found[-1].available:
                 return
 
@@ -80,12 +80,22 @@ def find_engine(host: str | None = None, *, seconds: float | None = None) -> Eng
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     thread.join(seconds)
-    answers = list(found)
-    if available := [status for status in answers if status.available]:
+    asked = list(found)
+    if available := [status for status in asked if status.available]:
         return available[0]
-    if answers:
-        return answers[0]
+    if asked:
+        return asked[0]
     return _unavailable(hosts[0], f"the container engine at {hosts[0]} did not answer within {seconds:g} s")
+
+
+def _hosts(engine: str | None) -> list[str]:
+    """Return the addresses to ask, best first; one that the environment names is the only one."""
+    if engine is not None and engine not in {DOCKER, PODMAN}:
+        return [engine]
+    whichever = engine is None and named(os.environ) is None
+    if engine == PODMAN or (whichever and not answers(DOCKER) and answers(PODMAN)):
+        return [provider(PODMAN).address()]
+    return addresses(os.environ)
 
 
 def named_engine() -> tuple[str, str] | None:
@@ -108,47 +118,51 @@ def connect(host: str, *, seconds: float) -> Any:
     """
     import docker
 
+    host = f"unix://{host.removeprefix(OF_PODMAN)}" if host.startswith(OF_PODMAN) else host
     version = api_version.ask(socket_path(host), seconds).removeprefix("/v")
     if not version:  # asked for it, docker-py would not close its connection
         raise OSError("what listens there does not say which version of Docker's API it speaks")
     return docker.DockerClient(base_url=host, version=version, timeout=seconds)
 
 
-def _ask(host: str, seconds: float) -> EngineStatus:
+def _ask(host: str, seconds: float, *, podman: bool) -> EngineStatus:
+    """Ask what is there; Podman counts if it may be that."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
     try:
         with closing(connect(host, seconds=seconds)) as client:
-            version, info = client.version(), client.info()
+            version = client.version()
+            is_podman = any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ())
+            info = {"Architecture": version.get("Arch")} if is_podman else client.info()  # it takes a second for each
     except ConfigurationError as error:
         return EngineStatus(available=False, host=host, problem=error.message, remedy=error.code.remedy)
     except (DockerException, RequestException, ValueError, OSError) as error:
         return _unavailable(host, _why(host, error))
-    if any("podman" in part.get("Name", "").lower() for part in version.get("Components") or ()):
-        problem = f"Podman listens at {host}, and does not take all protections over Docker's API"
+    if is_podman and not podman:
+        problem = f"Podman listens at {host}, which is not the engine docker"
         return EngineStatus(available=False, host=host, problem=problem, remedy=EndCode.ENGINE_LACKS_PROTECTION.remedy)
     return EngineStatus(
         available=True,
-        host=host,
-        product="docker",
+        host=f"{OF_PODMAN}{host.partition('://')[2]}" if is_podman else host,
+        product=PODMAN if is_podman else DOCKER,
         server_version=str(version.get("Version", "")),
-        architecture=str(info.get("Architecture", "")),
+        architecture=ARCHITECTURES.get(found := str(info.get("Architecture", "")), found),
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
     )
 
 
 def _why(host: str, error: Exception) -> str:
     scheme, _, path = host.partition("://")
-    if scheme == "unix" and not Path(path).exists():
+    if scheme != "" and not Path(path).exists():
         return f"no container engine listens at {path}"
-    if scheme == "unix" and not os.access(path, os.R_OK | os.W_OK):
+    if scheme != "" and not os.access(path, os.R_OK | os.W_OK):
         return f"this user may not use the container engine at {path}"
     return f"the container engine at {host} does not answer: {str(error).splitlines()[0][:300]}"
 
 
 def _unavailable(host: str, problem: str) -> EngineStatus:
-    return EngineStatus(available=False, host=host, problem=problem, remedy=provider(DOCKER).remedy(host))
+    return EngineStatus(available=False, host=host, problem=problem, remedy=provider(host).remedy(host))
 
 
 # --- installing on Debian and Ubuntu ----------------------------------------------------------------------------------

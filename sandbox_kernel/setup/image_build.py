@@ -27,6 +27,7 @@ from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.package_files import brought
 from ..engines.image_names import Kind
+from ..engines.select import PODMAN
 from ..wheels import image_wheels
 from ..wheels.pip_process import WheelTarget
 from ..wheels.requirements import read as read_requirements
@@ -54,6 +55,9 @@ SETTINGS = (
 BOOTSTRAP_IMAGE = "sandbox-kernel:bootstrap"
 BUILD_FOLDER = "/opt/sandbox/build"
 
+HOME_OF_PODMAN = "localhost/"
+"""Without it, Podman takes a name for one of Docker's registry, also that of an image which was built here."""
+
 SILENCE_SECONDS = 900.0
 """How long the engine may be silent in one request; compiling the bytecode of everything takes half a minute."""
 
@@ -70,19 +74,22 @@ def build(
     requirements: Path | None = None,
     force: bool = False,
     progress: Say = print,
+    engine: str | None = None,
 ) -> str:
     """Build an image unless it is there with the same contents, and return its tag.
 
     `requirements` is a pip requirements file, whose packages are added to the image of `kind`. The tag is
     `sandbox-kernel:KIND` or, with requirements, `sandbox-kernel:custom`, if `tag` does not say otherwise. With `tag`,
-    no other tag is moved.
+    no other tag is moved. `engine` is a name or an address, as of `engine_setup.find_engine`.
     Raises `EngineUnavailable`, `EngineError`, and `ConfigurationError` for requirements that cannot be met.
     """
     check_tag(tag)
-    status = engine_setup.require_engine()
+    status = engine_setup.require_engine(engine_setup.find_engine(engine))
     stages = chain(kind, tag, requirements, status.architecture, fresh=force)
+    home = HOME_OF_PODMAN if status.product == PODMAN else ""
+    stages = [replace(stage, tag=_at_home(stage.tag, home)) for stage in stages]
     with engine_errors(), closing(engine_setup.connect(status.host, seconds=SILENCE_SECONDS)) as client:
-        builder = Builder(client, Steps(progress))
+        builder = Builder(client, Steps(progress), home)
         if force or not builder.is_current(stages[-1]):
             with alone(image_wheels.cache(), builder.steps):
                 builder.run(stages, KINDS[kind], force=force, others_stay=tag is not None)
@@ -100,6 +107,12 @@ def check_tag(tag: str | None) -> None:
             value=tag,
             setting="--tag",
         )
+
+
+def _at_home(tag: str, home: str) -> str:
+    """Return the name of an image of this machine, which has a registry's name in it or begins with `home`."""
+    first, slash, _ = tag.partition("/")
+    return tag if slash and (first == "localhost" or {".", ":"} & {*first}) else home + tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +151,11 @@ def build_files(ready: image_wheels.Wheels) -> dict[str, Path | bytes]:
 class Builder:
     """The steps of one build, against one engine."""
 
-    def __init__(self, client: Any, steps: Steps) -> None:
+    def __init__(self, client: Any, steps: Steps, home: str = "") -> None:
+        """`home` is what names of images of this machine begin with."""
         self.client = client
         self.steps = steps
+        self.home = home
 
     def run(self, stages: list[Stage], kind: KindStages, *, force: bool, others_stay: bool) -> None:
         """Build the stages after the last one that is up to date.
@@ -156,7 +171,8 @@ class Builder:
             self.steps(f"the image {stages[-1].tag} was built meanwhile")
             return
         if others_stay:
-            todo[:-1] = [replace(stage, tag=f"sandbox-kernel:stage-{stage.digest[:12]}") for stage in todo[:-1]]
+            own = f"{self.home}sandbox-kernel:stage-"
+            todo[:-1] = [replace(stage, tag=f"{own}{stage.digest[:12]}") for stage in todo[:-1]]
         self.steps(f"building {', '.join(stage.tag for stage in todo)}; wheels are fetched at the same time")
         with ThreadPoolExecutor() as pool:
             fetched = [pool.submit(stage.fetch) for stage in todo]
@@ -167,7 +183,7 @@ class Builder:
                 self._add(parent, stage, ready, first=number == 0)
                 parent = stage.tag
         if not done:
-            self._forget(BOOTSTRAP_IMAGE)
+            self._forget(self.home + BOOTSTRAP_IMAGE)
         if others_stay:
             for stage in todo[:-1]:
                 self._forget(stage.tag)
@@ -199,22 +215,24 @@ class Builder:
         install = f"apt-get update -q && apt-get install -qy --no-install-recommends {' '.join(kind.debian)}"
         try:
             with self.steps.during(f"adding packages of Debian to {ROOT_IMAGE}"):
-                container = self.client.containers.run(ROOT_IMAGE, ["sh", "-c", install], detach=True)
+                container = self.client.containers.run(
+                    ROOT_IMAGE, ["sh", "-c", install], detach=True, ulimits=self._limits()
+                )
                 try:
                     if container.wait()["StatusCode"]:
                         failed = tail(container.logs().decode(errors="replace"))
                         raise EngineError(EndCode.IMAGE_NOT_BUILT, f"{ROOT_IMAGE} cannot install packages: {failed}")
-                    container.commit(*BOOTSTRAP_IMAGE.split(":"))
+                    container.commit(*(self.home + BOOTSTRAP_IMAGE).split(":"))
                 finally:
                     container.remove(force=True, v=True)
         except APIError as error:
             raise EngineError(why.code, f"{why.message}; and no registry gives {ROOT_IMAGE}: {error}") from error
-        return BOOTSTRAP_IMAGE
+        return self.home + BOOTSTRAP_IMAGE
 
     def _bootstrap(self, kind: KindStages) -> str:
         with bootstrapped(kind.debian, self.steps) as archive, archive.open("rb") as tar:
-            self._import(tar, BOOTSTRAP_IMAGE, [])
-        return BOOTSTRAP_IMAGE
+            self._import(tar, self.home + BOOTSTRAP_IMAGE, [])
+        return self.home + BOOTSTRAP_IMAGE
 
     # --- one stage --------------------------------------------------------------------------------------------------
 
@@ -229,6 +247,7 @@ class Builder:
                 network_mode="none",
                 user="0:0",
                 labels={"sandbox-kernel.build": stage.tag},
+                ulimits=self._limits(),
             )
             try:
                 with self.steps.during(f"installing {len(ready.files)} wheels in {stage.tag}, offline"):
@@ -243,6 +262,13 @@ class Builder:
                         container.commit(repository, tag or "latest", changes="\n".join(changes))
             finally:
                 container.remove(force=True, v=True)
+
+    def _limits(self) -> list[Any] | None:
+        """Name those that Podman raises where they are not named, for which some machines' root lacks the right."""
+        from docker.types import Ulimit
+
+        named = {"nproc": 4096, "nofile": 1024}
+        return [Ulimit(name=name, soft=most, hard=most) for name, most in named.items()] if self.home else None
 
     def _send(self, container: Any, ready: image_wheels.Wheels) -> None:
         """Copy the recipe and the wheels in: as an archive, because the engine may be on another machine."""
@@ -272,8 +298,7 @@ class Builder:
             )
 
     def _import(self, tar: Any, name: str, changes: list[str]) -> None:
-        repository, _, tag = name.partition(":")
-        said = self.client.api.import_image(tar, repository=repository, tag=tag or "latest", changes=changes)
+        said = self.client.api.import_image(tar, repository=name, changes=changes)  # Podman reads no tag apart
         if '"error"' in said:
             raise EngineError(
                 EndCode.IMAGE_NOT_BUILT, f"the engine does not take the image {name}: {said.strip()[-500:]}"

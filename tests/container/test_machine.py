@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import socket
-import socketserver
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,7 +16,6 @@ import pytest
 from sandbox_kernel.core.errors import ConfigurationError, EngineUnavailable
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines import select
-from sandbox_kernel.engines.docker import discovery
 from sandbox_kernel.engines.docker.discovery import addresses
 from sandbox_kernel.engines.docker.engine import engine_info
 from sandbox_kernel.setup import engine_setup
@@ -127,40 +123,6 @@ def test_sockets_that_exist_are_asked(tmp_path: Path) -> None:
     (tmp_path / "docker.sock").touch()
     hosts = addresses({"XDG_RUNTIME_DIR": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)})
     assert [host for host in hosts if str(tmp_path) in host] == [f"unix://{tmp_path}/docker.sock"]
-
-
-@contextlib.contextmanager
-def podman(path: Path) -> Iterator[None]:
-    """Listen as Podman 4.3 does, whose answers these are: there is none on every machine."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response_only(200)
-            self.send_header("Api-Version", "1.41")
-            self.send_header("Server", "Libpod/4.3.1 (linux)")
-            self.end_headers()
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with socketserver.ThreadingUnixStreamServer(str(path), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_auto_goes_on_where_only_podman_answers_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket of Docker's name may be Podman's."""
-    place = tmp_path / "docker.sock"
-    monkeypatch.setattr(discovery, "sockets", lambda *_: [str(place)])
-    monkeypatch.setattr(discovery, "podman_sockets", lambda *_: [f"{tmp_path}/podman.sock"])
-    with podman(place), podman(tmp_path / "podman.sock"):
-        assert not select.provider("docker").answers()
-        said = select.explained(Settings())
-        assert f"Podman listens at {place}, {tmp_path}/podman.sock, and does not take all protections" in said
-        assert "bubblewrap" in said or "docker, which does not answer" in said
 
 
 def test_auto_takes_docker_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from sandbox_kernel.core.model import MIB, Limits, LimitsKept, SandboxSpec
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.engines.base import Container, Engine
 from sandbox_kernel.engines.docker.engine import DockerEngine
+from sandbox_kernel.engines.docker.engine_errors import NoSuchContainer
 from sandbox_kernel.plugins import index
 from tests.support.plain_engine import SESSION, PlainEngine
 from tests.support.roots import root_of_tests
@@ -30,6 +31,7 @@ from tests.support.roots import root_of_tests
 if TYPE_CHECKING:
     from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
     from sandbox_kernel.plugins.bubblewrap.process_labels import LabelledProcess
+    from sandbox_kernel.plugins.podman.engine import PodmanEngine
     from tests.plugins.broker.brokers import Daemon
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
@@ -196,6 +198,28 @@ class Docker:
     async def sweep(self, session_id: str) -> None:
         for identity in await self.left(session_id):
             await self.make().remove(identity)
+
+
+class Podman(Docker):
+    """Podman, whose address `tests.other_dockers` says."""
+
+    @property
+    def source(self) -> str:
+        line = "from sandbox_kernel.plugins.podman.engine import PodmanEngine; from functools import partial"
+        return f"{line}; Engine = partial(PodmanEngine, {self.address!r})"
+
+    def absent(self) -> str | None:
+        return None if self.address else "`make test-engines` starts it"
+
+    def make(self) -> PodmanEngine:
+        from sandbox_kernel.plugins.podman.engine import PodmanEngine
+
+        assert self.address is not None
+        return PodmanEngine(self.address)
+
+    async def end_from_outside(self, container: Container) -> None:
+        with contextlib.suppress(NoSuchContainer):  # Podman waits for its end, when it may be removed already
+            await super().end_from_outside(container)
 
 
 class Plain:
@@ -373,7 +397,7 @@ if index.is_here("broker"):
 DISK = "test_scratch_on_a_disk_is_bounded_and_goes_with_the_sandbox"
 BESIDE = os.environ.get("SANDBOX_KERNEL_TEST_DOCKER")
 """The address of a daemon beside the usual one, as `tests.docker_engines` sets it."""
-OTHER_DAEMONS = (
+OTHER_DAEMONS: tuple[Docker, ...] = (
     Docker("runc", "docker-29", address=BESIDE),
     Docker(
         "runc",
@@ -390,8 +414,14 @@ OTHER_DAEMONS = (
     ),
 )
 
-OF_OTHERS = ("broker", "bubblewrap", "shared")
-"""Plugins whose sandboxes are those of another engine, or that are in `ALL`."""
+if index.is_here("podman"):
+    OTHER_DAEMONS += (
+        Podman("runc", "podman", lacks={DATASET: "it mounts no layer"}, address=BESIDE),
+        Podman("runc", "podman-rootless", lacks=OTHER_DAEMONS[-1].lacks, address=BESIDE, limits="best-effort"),
+    )
+
+OF_OTHERS = ("broker", "bubblewrap", "podman", "shared")
+"""Plugins whose sandboxes are those of another engine, or that are in `ALL` or `OTHER_DAEMONS`."""
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
 
 

@@ -17,7 +17,7 @@ VERBS = {
     "pip": r"(?:install|wheel) \S.*",
     "(?:apt-get|dnf|zypper)": r"install .*",
     "sysctl": r"-w .*",
-    "systemctl": r"(?:--user )?(?:re)?start .*",
+    "systemctl": r"(?:--user )?(?:enable --now|(?:re)?start) .*",
     "systemd-run": r"--.*",
     "(?:usermod|chmod|e2fsck)": r"(?:-|\d).*",
     "jupyter": r"(?:server|labextension) .*",
@@ -31,8 +31,8 @@ ELSEWHERE = re.compile(r"(?:container|plugins/screen|plugins/\w+/inside)/|setup/
 BETWEEN = re.compile(r"`([^`\n]+)`")
 LOOSE = re.compile(
     r"(?<![\w.-])(?:sandbox-kernel (?:setup|build|install|doctor|ps|reap|snapshots|settings|codes|broker|volumes|mcp)"
-    r"\b(?!:)|(?:apt-get|dnf|(?<!%)pip) install \S|sysctl (?:-w )?[a-z]+\.|systemctl (?:--user )?start|chmod [-0-7]"
-    r"|usermod -|sudo (?!\{))"
+    r"\b(?!:)|(?:apt-get|dnf|(?<!%)pip) install \S|sysctl (?:-w )?[a-z]+\.|systemctl (?:--user )?(?:start|enable)"
+    r"|chmod [-0-7]|usermod -|sudo (?!\{))"
 )
 MADE_BY = {
     "as_root": "{}",

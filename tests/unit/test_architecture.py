@@ -410,8 +410,9 @@ def engine_words(nodes: Iterable[ast.AST]) -> set[str]:
     return words_of_the_engine() & texts
 
 
-@each("module", [module for module in MODULES if not module.startswith("engines.docker.")])
+@each("module", [module for module in MODULES if not module.startswith(("engines.docker.", "plugins.podman."))])
 def test_an_engine_s_words_end_in_its_folder(module: str) -> None:
+    """Podman answers Docker's calls with Docker's documents."""
     assert engine_words(nodes_of(module)) == set()
 
 

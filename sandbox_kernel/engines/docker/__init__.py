@@ -64,10 +64,15 @@ class DockerProvider(EngineProvider):
 
         return discovery.answers()
 
+    def listening(self, address: str) -> str:
+        from . import discovery
+
+        return discovery.listening(address)
+
     def beside(self) -> str:
         from . import discovery
 
-        return "; ".join(filter(None, (discovery.podman(), discovery.elsewhere())))
+        return discovery.elsewhere()
 
     def remedy(self, address: str) -> str:
         from . import engine_errors

@@ -180,7 +180,7 @@ class DockerApi:
         filters = {
             "type": ["container"],
             "label": [f"{LABEL}.session={session_id}"],
-            "event": ["oom", "die", "destroy", "pause"],
+            "event": ["oom", "die", "died", "destroy", "pause"],  # Podman 4 calls it "died" where it is asked
         }
         return await self._ask("GET", f"/events?since={since:.9f}&filters={quote(json.dumps(filters), safe='')}")
 
@@ -228,9 +228,14 @@ class DockerApi:
         except OtherVersion:  # it was upgraded under this process, and has just said to which
             return await self._ask_once(method, target, body, upgrade=upgrade)
 
+    def spoken(self, target: str, body: Any) -> tuple[str, Any]:
+        """Return the path and the body that are sent for a request; an engine may have words of its own for some."""
+        return (api_version.known(self.path) or "") + target, body
+
     async def _ask_once(self, method: str, target: str, body: object, *, upgrade: bool) -> EngineConnection:
+        path, sent = self.spoken(target, body)
         connection, version = EngineConnection(self.path), api_version.known(self.path) or ""
-        asking = connection.ask(method, version + target, body, upgrade=upgrade)
+        asking = connection.ask(method, path, sent, upgrade=upgrade)
         return await self.answered(connection, asking, target, body, version)
 
     async def answered(

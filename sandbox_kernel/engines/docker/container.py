@@ -51,28 +51,37 @@ def witness(spec: SandboxSpec, inspected: object, image_environment: object) -> 
 
 
 def _compared(spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object) -> Iterator[AttestationCheck]:
-    asked = container_arguments(spec)
-    host = asked.pop("HostConfig")
+    host = container_arguments(spec)["HostConfig"]
     asked_mounts = host["Mounts"]
+    yield from configured(spec, inspected, image_environment)
+    yield equal("engine: StdinOnce", True, at(inspected, "Config", "StdinOnce"))
+    asked_for = at(inspected, "HostConfig", "Mounts") or []
+    yield equal("engine: Mounts", plain(host.pop("Mounts")), plain(renamed(asked_for)))
+    for name, expected in host.items():
+        yield equal(f"engine: {name}", plain(expected), plain(at(inspected, "HostConfig", name)))
+    for name in ENGINE_EMPTY:
+        yield equal(f"engine: {name}", None, at(inspected, "HostConfig", name))
+    mounted = _named(inspected.get("Mounts", "nothing said") or [])
+    yield equal("engine: mounted", plain(_mounted(asked_mounts)), plain(mounted))
+
+
+def configured(
+    spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object, own: frozenset[str] = frozenset()
+) -> Iterator[AttestationCheck]:
+    """Compare what all engines that have Docker's API say alike; `own` are variables that the engine itself sets."""
+    asked = container_arguments(spec)
     yield same("engine: spec", digest(spec), at(inspected, "Config", "Labels", f"{LABEL}.spec"))
     yield same("engine: running", True, at(inspected, "State", "Running"))
-    for name in ("User", "Hostname", "WorkingDir", "Entrypoint", "Cmd", "OpenStdin", "StdinOnce", "Tty"):
-        yield _equal(f"engine: {name}", asked[name], at(inspected, "Config", name))
-    asked_for = at(inspected, "HostConfig", "Mounts") or []
-    yield _equal("engine: Mounts", _plain(host.pop("Mounts")), _plain(renamed(asked_for)))
-    for name, expected in host.items():
-        yield _equal(f"engine: {name}", _plain(expected), _plain(at(inspected, "HostConfig", name)))
-    for name in ENGINE_EMPTY:
-        yield _equal(f"engine: {name}", None, at(inspected, "HostConfig", name))
-    mounted = _named(inspected.get("Mounts", "nothing said") or [])
-    yield _equal("engine: mounted", _plain(_mounted(asked_mounts)), _plain(mounted))
+    for name in ("User", "Hostname", "WorkingDir", "Entrypoint", "Cmd", "OpenStdin", "Tty"):
+        yield equal(f"engine: {name}", asked[name], at(inspected, "Config", name))
     networks = at(inspected, "NetworkSettings", "Networks")
     yield only("engine: networks besides none", {"none"}, list(networks) if isinstance(networks, Mapping) else networks)
     environment = at(inspected, "Config", "Env") or []
     allowed = {*map(str, asked["Env"]), *map(str, as_list(image_environment))}
-    yield only("engine: environment besides the image's", allowed, environment)
-    lost = set(asked["Env"]).difference(as_list(environment))
-    yield AttestationCheck("engine: environment that is lost", "none", ", ".join(sorted(lost)) or "none", not lost)
+    others = [one for one in as_list(environment) if str(one).partition("=")[0] not in own]
+    yield only("engine: environment besides the image's", allowed, others if isinstance(environment, list) else None)
+    lost = [one for one in asked["Env"] if one not in as_list(environment)]
+    yield AttestationCheck("engine: environment that is lost", "none", ", ".join(lost) or "none", not lost)
     profile = inspected.get("AppArmorProfile")
     yield AttestationCheck(
         "engine: AppArmor", "not switched off", short(profile), isinstance(profile, str) and profile != "unconfined"
@@ -121,17 +130,17 @@ def disk_line(path: str, number: int, inspected: Mapping[str, Any]) -> Attestati
     )
 
 
-def _equal(name: str, expected: object, found: object) -> AttestationCheck:
+def equal(name: str, expected: object, found: object) -> AttestationCheck:
     """Compare with an engine's document, in which null, false, zero and empty mean the same: not set."""
     return AttestationCheck(name, short(expected), short(found), found == expected if expected or found else True)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return a form of an engine's setting in which neither order nor what is not set counts."""
     if isinstance(value, Mapping):
-        return sorted((str(key), _plain(item)) for key, item in value.items() if item)
+        return sorted((str(key), plain(item)) for key, item in value.items() if item)
     if isinstance(value, list):
-        return sorted(str(_plain(item)) for item in value)
+        return sorted(str(plain(item)) for item in value)
     return value
 
 
@@ -234,16 +243,20 @@ class DockerContainer(OverPipe):
         image = await self._engine.request("GET", f"/images/{found['Image']}/json")
         self.image_id = str(found["Image"])[:100]
         self._mounted = mounted_here(found)
-        seen = witness(self._own(spec), found, image["Config"].get("Env"))
+        seen = self.seen(self._own(spec), found, image["Config"].get("Env"))
         await asyncio.wait({self._finding})
         devices, attached = self._held.devices, self._held.identities()
         seen = seen._replace(lines=(*seen.lines, sockets_line(self._places.get("memory"))))
         if spec.runtime not in EXCUSED:
-            return seen._replace(engine=excused(self.own_user), attached=attached)
+            return seen._replace(attached=attached)
         # gVisor does not show the number of a file system: the machine is asked for the disk that it has there.
         disks = tuple(disk_line(path, number, found) for path, number in devices.items())
         folders = {path: times for path, times in attached.items() if path not in devices}
-        return seen._replace(lines=(*seen.lines, *disks), attached=folders)
+        return seen._replace(lines=(*seen.lines, *disks), attached=folders, engine="")
+
+    def seen(self, spec: SandboxSpec, inspected: Mapping[str, Any], image_environment: object) -> Inspection:
+        """Return what the engine's document shows, and whose excuses hold."""
+        return witness(spec, inspected, image_environment)._replace(engine=excused(self.own_user))
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))

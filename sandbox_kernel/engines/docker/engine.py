@@ -112,7 +112,6 @@ def engine_info(version: Mapping[str, Any], info: Mapping[str, Any]) -> EngineIn
         memory_bytes=int(info.get("MemTotal") or 0),
         folder=str(info.get("DockerRootDir") or ""),
         users=users(info),
-        product=product(version),
     )
 
 
@@ -123,12 +122,6 @@ def _installed(info: Mapping[str, Any]) -> Iterator[str]:
         path = str((about or {}).get("path") or "")
         if not (here and path.startswith("/") and not os.path.exists(path)):  # noqa: PTH110 (as above)
             yield str(name)
-
-
-def product(version: Mapping[str, Any]) -> str:
-    """Return what speaks Docker's language and is not Docker (`GET /version`); empty if it is."""
-    names = (str(part.get("Name", "")) for part in version.get("Components") or ())
-    return "Podman" if any("podman" in name.lower() for name in names) else ""
 
 
 def image_info(found: Mapping[str, Any]) -> ImageInfo:
@@ -172,6 +165,8 @@ class DockerEngine(DockerApi):
     """A Docker engine, or another that speaks its API, behind a unix socket."""
 
     abilities = PAUSE
+    container: type[DockerContainer] = DockerContainer
+    """What its containers are made as."""
 
     def __init__(
         self, base_url: str | None = None, *, owner_pid: int | None = None, ahead: base.Ahead | None = None
@@ -288,7 +283,7 @@ class DockerEngine(DockerApi):
                 raise better from error
             raise
         held.started()
-        return DockerContainer(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since, held=held)
+        return self.container(self, created["Id"], name, session_id, pipe=pipe, events=events, since=since, held=held)
 
     async def _start_ahead(self, ahead: PendingContainer) -> DockerContainer:
         creating = self._tasks.hold(self._created_ahead(ahead), f"create {ahead.name}")
@@ -317,7 +312,7 @@ class DockerEngine(DockerApi):
                 events.close()
             raise
         self.guard.watch(identity)
-        container = DockerContainer(self, identity, name, session_id, pipe=pipe, events=events, since=since)
+        container = self.container(self, identity, name, session_id, pipe=pipe, events=events, since=since)
         container.has(own)
         return container
 

@@ -54,12 +54,12 @@ def odd(what: str, error: Exception) -> EngineError:
 def refusal(status: int, message: str, body: object) -> EngineError:
     """Translate what the engine says into whose fault it is and what to do."""
     text = message.strip().lower()
-    if status == 404 and "no such container" in text:
+    if status in {404, 500} and "no such container" in text:  # Podman: if it is removed in the midst of the request
         return NoSuchContainer(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
     if status == 409 and "removal" in text:
         return BeingRemoved(EndCode.CONTAINER_BEING_REMOVED, kept=Survived.NOTHING)
     host = body.get("HostConfig", {}) if isinstance(body, dict) else {}
-    if status == 404 and ("image" in text or "manifest" in text):
+    if (status == 404 and ("image" in text or "manifest" in text)) or "image not known" in text:
         image = body.get("Image", "") if isinstance(body, dict) else ""
         command = build_command(str(image))
         return ImageMissing(
@@ -85,8 +85,8 @@ def refusal(status: int, message: str, body: object) -> EngineError:
     if "seccomp profile" in text or "unknown mount option" in text:
         return EngineError(
             EndCode.ENGINE_LACKS_PROTECTION,
-            "this engine does not take all protections of a sandbox over Docker's API (nor do Podman 4 and 5): use "
-            f"Docker Engine 20.10 or later (it said: {message.strip()[:100]})",
+            "this engine does not take all protections of a sandbox over Docker's API: if it is Podman, set engine = "
+            f"podman; else use Docker Engine 20.10 or later (it said: {message.strip()[:100]})",
             setting="engine",
         )
     return EngineError(EndCode.ENGINE_FAILED, f"the container engine refused ({status}): {message.strip()[:500]}")
@@ -113,6 +113,8 @@ def remedy(path: str) -> str:
     """Return what a person does here where no engine answers at a socket, or where this user may not ask it."""
     import shutil
 
+    from ..select import PODMAN, names, provider
+
     there = discovery.socket_path(None)
     if there != path and discovery.answers():
         instead = f"leave the setting engine out, or set engine = unix://{there}"
@@ -135,6 +137,8 @@ def remedy(path: str) -> str:
     if shutil.which("dockerd"):
         start = f", or `{as_root('systemctl start docker')}`" if systemd_runs() else ""
         return f"Start it: `{own_as_root('setup --yes')}`{start}; {without_docker()}"
+    if shutil.which("podman") and PODMAN in names():
+        return f"Start Podman in its place: {provider(PODMAN).remedy(PODMAN)}; {without_docker()}"
     if shutil.which("apt-get"):
         return f"Install and start it: `{own_as_root('setup --yes')}`; {without_docker()}"
     return f"Install Docker Engine of docker.com, and start it; {without_docker()}"

@@ -33,7 +33,8 @@ threading.Thread(target=count, daemon=True).start()
 while data := os.read(0, 65536):
     os.write(1, b"%d\\n" % n)
 """
-CAN = dict.fromkeys(("docker", "docker-gvisor", "bubblewrap", "qemu", "broker-of-docker", "broker-of-bubblewrap"), True)
+CAN = dict.fromkeys(("docker", "docker-gvisor", "podman", "bubblewrap", "qemu"), True)
+CAN |= dict.fromkeys(("broker-of-docker", "broker-of-bubblewrap"), True)
 """Engines whose sandboxes can be paused; of the others it is said at once."""
 LOOK_SECONDS = 0.4
 OWNER = """

@@ -262,11 +262,21 @@ def test_which_engine_is_taken(
 # --- which engine it is -----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def no_podman(monkeypatch: pytest.MonkeyPatch) -> None:
+    if index.is_here("podman"):
+        monkeypatch.setattr("sandbox_kernel.plugins.podman.discovery.answers", lambda: False)
+
+
+NEITHER = "Docker and no Podman" if index.is_here("podman") else "Docker"
+
+
+@pytest.mark.usefixtures("no_podman")
 @pytest.mark.parametrize(
     ("answers", "program", "taken", "said"),
     [
         (True, "/usr/bin/bwrap", "docker", "docker, which answers this user"),
-        (False, "/usr/bin/bwrap", "bubblewrap", "bubblewrap, for no Docker answers this user"),
+        (False, "/usr/bin/bwrap", "bubblewrap", f"bubblewrap, for no {NEITHER} answers this user"),
         (False, None, "docker", "docker, which does not answer this user"),
     ],
 )
@@ -282,6 +292,7 @@ def test_auto_says_which_engine_it_takes_and_why(
     assert select.explained(Settings(engine="bubblewrap")) == "bubblewrap"
 
 
+@pytest.mark.usefixtures("no_podman")
 def test_auto_takes_it_where_its_folder_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_sockets, "own_folder", lambda: "/none")
     monkeypatch.setattr(docker_discovery, "answers", lambda: False)
