@@ -171,8 +171,8 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daemon; five minutes the first time
 	@$(BIN)/python -m tests.other_dockers build
 
-# ENGINE=docker-rootless for one of them.
-test-engines: $(VENV)/.for-tests setup ## Docker 29, with remapped users, and rootless: contract, verify, quickstart; each started and ended
+# ENGINE=docker-rootless for one of them. Podman is left out where it is not installed.
+test-engines: $(VENV)/.for-tests setup ## Docker 29, with remapped users, rootless; Podman, with root and without: contract, verify, quickstart
 	@$(BIN)/python -m tests.other_dockers test $(ENGINE)
 
 # As root. KUBECONFIG=FILE means the cluster that it names, and none is made here. NODES=2 starts a second node.

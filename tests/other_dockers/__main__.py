@@ -1,4 +1,4 @@
-"""Build such daemons, and test each: `python -m tests.other_dockers build | test [NAME ...]`; as root.
+"""Build such daemons, and test each, and Podman: `python -m tests.other_dockers build | test [NAME ...]`; as root.
 
 Each has folders, a socket, mounts and a network of its own in a temporary folder, and ends with its tests. A daemon
 without a bridge removes the machine's `docker0`, so none is on the machine's network. Who is remapped, and to which
@@ -19,13 +19,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from . import podman
 from .build import build, cache, environment
+from .podman import UID, USER
 
 IMAGE, OF_NOTEBOOKS = "sandbox-kernel:base", "sandbox-kernel:data"
-USER, UID, FIRST, COUNT = "sandbox-tests", 4242, 1_879_048_192, 65_536
-"""Whose ids a daemon gives to containers: a user whom nothing else here knows."""
+FIRST, COUNT = 1_879_048_192, 65_536
+"""The ids that a daemon gives to containers: of a user whom nothing else here knows."""
 START_SECONDS, STOP_SECONDS = 60.0, 30.0
-NAMES = ("docker-29", "docker-remapped", "docker-rootless")
+NAMES = ("docker-29", "docker-remapped", "docker-rootless", *podman.NAMES)
 BARE = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false")
 MOUNTS = """
 for name in passwd group subuid subgid; do
@@ -43,7 +45,7 @@ def files_of_users(folder: Path) -> None:
     own = folder / "etc"
     own.mkdir()
     (folder / "programs").mkdir()
-    own.joinpath("passwd").write_text(f"{Path('/etc/passwd').read_text()}{USER}:x:{UID}:{UID}::/:/bin/sh\n")
+    own.joinpath("passwd").write_text(f"{Path('/etc/passwd').read_text()}{USER}:x:{UID}:{UID}::{folder}/home:/bin/sh\n")
     own.joinpath("group").write_text(f"{Path('/etc/group').read_text()}{USER}:x:{UID}:\n")
     for name in ("subuid", "subgid"):
         own.joinpath(name).write_text(f"{USER}:{FIRST}:{COUNT}\n")
@@ -77,8 +79,8 @@ def command(name: str, folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def daemon(name: str) -> Iterator[str]:
-    """Yield the address of a daemon that has the image."""
+def daemon(name: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """Yield the address of a daemon that has the images; how a program is started beside it, and its variables."""
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     folder.chmod(0o755)
     files_of_users(folder)
@@ -89,26 +91,31 @@ def daemon(name: str) -> Iterator[str]:
     }
     (folder / "run").mkdir(mode=0o700)
     variables |= {"XDG_RUNTIME_DIR": f"{folder}/run", "HOME": f"{folder}/run"}
-    address = f"unix://{folder}/docker.sock"
+    address, start, own = f"unix://{folder}/docker.sock", command, dict[str, str]()
+    if name in podman.NAMES:
+        address, start, own = f"unix://{podman.socket(name)}", podman.command, podman.variables(name, folder)
+        variables |= own
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            command(name, folder),
+            start(name, folder),
             env=variables,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
+    there = podman.beside(name, process.pid) if own else []
     try:
         until = time.monotonic() + START_SECONDS
-        while subprocess.run(["docker", "-H", address, "info"], capture_output=True, check=False).returncode:
+        while subprocess.run([*there, "docker", "-H", address, "info"], capture_output=True, check=False).returncode:
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"{name} does not start:\n{(folder / 'log').read_text(errors='replace')[-2000:]}")
             time.sleep(0.2)
         with subprocess.Popen(["docker", "save", IMAGE, OF_NOTEBOOKS], stdout=subprocess.PIPE) as saved:
-            subprocess.run(["docker", "-H", address, "load", "--quiet"], stdin=saved.stdout, check=True)
-        yield address
+            subprocess.run([*there, "docker", "-H", address, "load", "--quiet"], stdin=saved.stdout, check=True)
+        yield address, there, own
     finally:
+        kept = podman.pause_process(process.pid) if own else None
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
@@ -116,9 +123,12 @@ def daemon(name: str) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if kept is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(kept, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
         groups = Path("/sys/fs/cgroup")  # the daemon leaves the one that its containers' were in
-        for group in (*groups.glob(f"*/{folder.name}"), *groups.glob(folder.name)):
+        for group in (*groups.glob(f"*/{folder.name}"), *groups.glob(folder.name), *groups.glob("*/libpod_parent")):
             with contextlib.suppress(OSError):
                 group.rmdir()
 
@@ -126,13 +136,18 @@ def daemon(name: str) -> Iterator[str]:
 def test(name: str) -> bool:
     """Return whether a daemon does what the usual one does."""
     began = time.monotonic()
-    with daemon(name) as address:
-        limits = "best-effort" if name == "docker-rootless" else "enforced"
+    if name in podman.NAMES and (why := podman.absent()) is not None:
+        print(f"--- {name}: skipped, {why}", flush=True)
+        return True
+    with daemon(name) as (address, there, variables):
+        limits = "best-effort" if name.endswith("-rootless") else "enforced"
         chosen = ["--engine", address, "--limits", limits, "--image"]
         kernel = [str(Path(sys.executable).with_name("sandbox-kernel"))]
-        own = {"SANDBOX_KERNEL_TEST_ENGINE": name, "SANDBOX_KERNEL_TEST_DOCKER": address}
+        own = {"SANDBOX_KERNEL_TEST_ENGINE": name, "SANDBOX_KERNEL_TEST_DOCKER": address, **variables}
         contract = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         with tempfile.TemporaryDirectory() as output:
+            Path(output).chmod(0o777)
+            from_nothing = [*kernel, "setup", "--yes", "--limits", limits, "--prefix", f"{output}/setup"]
             steps = {
                 "contract": [*contract, "tests/container/engines/test_contract.py"],
                 "verify": [*kernel, "verify", *chosen, IMAGE],
@@ -140,10 +155,13 @@ def test(name: str) -> bool:
                     *(sys.executable, "notebooks/demo.py", "--output", f"{output}/out", *chosen, OF_NOTEBOOKS),
                 ],
             }
+            if there:  # nothing names an engine
+                demo = [sys.executable, "notebooks/demo.py", "--output", f"{output}/found", "--limits", limits]
+                steps |= {"setup from nothing": from_nothing, "demo from nothing": demo}
             lost = [
                 what
                 for what, step in steps.items()
-                if subprocess.run(step, env=os.environ | own, check=False).returncode
+                if subprocess.run([*there, *step], env=os.environ | own, check=False).returncode
             ]
     print(
         f"--- {name}: {', '.join(lost) + ' failed' if lost else 'all passed'}, {time.monotonic() - began:.0f} s",
@@ -159,10 +177,12 @@ def main() -> int:
     parser.add_argument("what", choices=["build", "test"])
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME")
     options = parser.parse_args()
-    build()
+    names = options.names or NAMES
+    if not set(names) <= set(podman.NAMES):
+        build()
     if options.what == "build":
         return 0
-    failed = [name for name in options.names or NAMES if not test(name)]  # each, also after one that fails
+    failed = [name for name in names if not test(name)]  # each, also after one that fails
     return 1 if failed else 0
 
 
