@@ -11,7 +11,7 @@ import sys
 
 INSTALLERS = {"apt-get": " --no-install-recommends", "dnf": "", "zypper": ""}
 """What installs packages of a distribution, with the option that keeps what is only recommended away."""
-FOR_NAMESPACES = "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`"
+FOR_NAMESPACES = "`--user 1000 --security-opt seccomp=unconfined`"
 """Options of a container in which its users may have namespaces of their own."""
 _MOUNTS = 1 << 21
 """CAP_SYS_ADMIN, as a set of capabilities has it."""

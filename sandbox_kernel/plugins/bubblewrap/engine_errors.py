@@ -7,14 +7,14 @@ import os
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable, SandboxError
 from ...core.model import ATTACHED, SandboxSpec
-from ...core.remedies import bubblewrap, systemd_runs
+from ...core.remedies import FOR_NAMESPACES, bubblewrap, systemd_runs
 from ...engines import attachment
 
 PREFIX = "bwrap: "
 
 WITHIN_A_CONTAINER = (
-    "within a container, start that with --user 1000 --security-opt seccomp=unconfined (a pod with runAsUser: 1000 and "
-    "seccompProfile: Unconfined), or take another engine"
+    f"within a container, start that with {FOR_NAMESPACES} (a pod with runAsUser: 1000 and seccompProfile: "
+    "Unconfined), or with Docker's socket (docs/install.md)"
 )
 NO_NAMESPACES = (
     "this machine lets no ordinary user have a namespace of its own: `sandbox-kernel doctor --engine bubblewrap` names "
