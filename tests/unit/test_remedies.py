@@ -108,6 +108,7 @@ NOT_RUN = {
     "sysctl -w kernel.unprivileged_userns_clone=1": _SWITCH,
     "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0": _SWITCH,
     "sandbox-kernel broker --for-all": "its socket is the machine's; with another one tests/hub/ runs it",
+    "sandbox-kernel build --kind full": "it takes a quarter of an hour; tests/container/formats/ tries what it made",
     "sandbox-kernel build --engine qemu": "it takes QEMU; `make test-qemu` runs it",
     "sandbox-kernel doctor --engine kubernetes": "it takes a cluster; `make test-kubernetes` runs it",
     "e2fsck -f {}": "of what it cannot repair, nothing is left to be mounted",
