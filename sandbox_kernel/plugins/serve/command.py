@@ -261,15 +261,15 @@ def _is_no_cut(record: logging.LogRecord) -> bool:
 
 def _say_of(offered: dict[str, Settings], found: int, why_not: str | None) -> None:
     """Say what sandboxes are made of, what becomes of them, and what may become of them by each other."""
-    say(f"sandboxes have the image {offered[TEMPLATES[0]].image}")
     if any(each.limits_kept == "best-effort" for each in offered.values()):
         say(
             "limits are best-effort: where the engine cannot keep them, one sandbox may take from all until it is ended"
         )
+    made = f"they have the image {offered[TEMPLATES[0]].image}"
     if why_not is not None:
-        say(f"sandboxes end with this server: {why_not}")
+        say(f"sandboxes end with this server: {why_not}; {made}")
     else:
-        say(f"sandboxes outlive this server: a broker keeps them{f'; {found} of them go on' if found else ''}")
+        say(f"sandboxes outlive this server: a broker keeps them; {made}{f'; {found} of them go on' if found else ''}")
 
 
 def _following(path: Path, tokens: Tokens, tenants: Tenants) -> Tasks:

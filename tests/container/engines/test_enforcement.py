@@ -193,7 +193,8 @@ def test_each_word_of_the_table_is_true(name: str, tmp_path: Path) -> None:
 
 
 def test_the_columns_are_the_walls() -> None:
-    assert [(wall.engine, wall.runtime) for wall in all_walls()] == [
+    """But for Podman, which `python -m tests.other_dockers` starts."""
+    assert [(wall.engine, wall.runtime) for wall in all_walls() if wall.engine != "podman"] == [
         (name.split("-")[0], runtime if runtime == "runsc" else "") for name, runtime in COLUMNS.items()
     ]
     assert {*JUDGES, "ends"} == ENFORCED.keys()

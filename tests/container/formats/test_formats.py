@@ -20,10 +20,13 @@ FILES = Path(__file__).with_name("files")
 @pytest.fixture(scope="module", params=[f"sandbox-kernel:{DEFAULT}", FULL])
 def room(request: pytest.FixtureRequest) -> Iterator[tuple[str, Sandbox]]:
     """A sandbox for all rows, which share no state but files."""
+    made = Sandbox(image=request.param, memory="3G", cell_timeout=120)
     try:
-        made = Sandbox(image=request.param, memory="3G", cell_timeout=120)
+        made.start()
     except ImageMissing:
-        pytest.skip(f"{request.param} is not built: `sandbox-kernel build --kind full`")
+        if request.param != FULL:
+            raise
+        pytest.skip(f"{FULL} is not built: `sandbox-kernel build --kind full`")
     with made:
         for path in FILES.iterdir():
             if path.suffix != ".py":

@@ -632,7 +632,7 @@ def test_a_machine_that_has_what_it_needs() -> None:
 @pytest.mark.parametrize(
     ("options", "name", "met", "words"),
     [
-        pytest.param(["--disable-userns"], "namespaces", False, "another engine", id="no_namespaces"),
+        pytest.param(["--disable-userns"], "namespaces", False, "Docker's socket", id="no_namespaces"),
         pytest.param(["--dev-bind", "/dev/null", "/proc/keys"], "own /proc", True, "is covered", id="masked_proc"),
     ],
 )

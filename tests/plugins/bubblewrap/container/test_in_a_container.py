@@ -67,4 +67,4 @@ def test_every_attack_is_refused() -> None:
 def test_with_docker_s_own_profile_one_sentence_says_what_to_do(arguments: str) -> None:
     ran = pods.run([], ["-c", QUICKSTART.format(root_of_tests(), arguments)], seconds=60)
     assert ran.returncode != 0
-    assert "start that with --user 1000 --security-opt seccomp=unconfined" in ran.stderr.splitlines()[-1]
+    assert "start that with `--user 1000 --security-opt seccomp=unconfined`" in ran.stderr.splitlines()[-1]
