@@ -415,9 +415,16 @@ OTHER_DAEMONS: tuple[Docker, ...] = (
 )
 
 if index.is_here("podman"):
+    _NO_LAYER = {DATASET: "it mounts no layer"}
     OTHER_DAEMONS += (
-        Podman("runc", "podman", lacks={DATASET: "it mounts no layer"}, address=BESIDE),
-        Podman("runc", "podman-rootless", lacks=OTHER_DAEMONS[-1].lacks, address=BESIDE, limits="best-effort"),
+        Podman("runc", "podman", lacks=_NO_LAYER, address=BESIDE),
+        Podman(
+            "runc",
+            "podman-rootless",
+            lacks={**OTHER_DAEMONS[-1].lacks, **_NO_LAYER},
+            address=BESIDE,
+            limits="best-effort",
+        ),
     )
 
 OF_OTHERS = ("broker", "bubblewrap", "podman", "shared")
