@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from ..core.model import Settings
 from ..core.remedies import wrapped
 from ..engines.select import chosen, explained
+from ..engines.wall import Wall
 from ..policy.safe_text import ours
 from .doctor import engine_and_start
 from .walls import all_walls, sentences, settings_of
@@ -40,8 +41,7 @@ async def survey(settings: Settings) -> list[MatrixRow]:
     """Start a sandbox of each engine, all at once and within two minutes; leaves nothing behind."""
     taken = await asyncio.to_thread(chosen, settings)
 
-    async def look(number: int) -> MatrixRow:
-        wall = all_walls()[number]
+    async def look(wall: Wall) -> MatrixRow:
         own = settings_of(wall, settings)
         rows = await engine_and_start(own, line_by_line=True)
         wrong = next((row for row in rows if not row.ok), None)
@@ -57,7 +57,7 @@ async def survey(settings: Settings) -> list[MatrixRow]:
             {line.name: line.excuse for line in lines},
         )
 
-    return list(await asyncio.gather(*(look(number) for number in range(len(all_walls())))))
+    return list(await asyncio.gather(*map(look, all_walls())))
 
 
 def as_json(rows: Iterable[MatrixRow]) -> str:

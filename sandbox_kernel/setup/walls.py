@@ -147,13 +147,12 @@ def _is_docker_s(engine: str) -> bool:
 
 def settings_of(wall: Wall, settings: Settings) -> Settings:
     """Return the settings that choose a wall. A Docker that the settings name is the one that is meant."""
-    named = dict(part.split(" = ") for part in wall.settings.split(", "))
     own = wall.engine == DOCKER and _is_docker_s(settings.engine)
     return replace(
         settings,
         engine=settings.engine if own else wall.engine,
         runtime=wall.runtime or None,
-        limits_kept="best-effort" if named.get("limits") == "best-effort" else "enforced",
+        limits_kept="best-effort" if "limits = best-effort" in wall.settings else "enforced",
     )
 
 

@@ -78,9 +78,6 @@ def serve(options: argparse.Namespace) -> int:
     given = from_files_for_all() | options.values
     settings = resolve(given)
     require_packages(NEEDED, "mcp", "the MCP server")
-    if "image" not in given and not options.http:  # the server over HTTP looks for itself
-        settings = asyncio.run(with_largest_image(settings))
-        say(f"sandboxes have the image {settings.image}")
     from .clients import ServerLimits
 
     for name in ("sessions", "sessions_per_client"):
@@ -93,7 +90,12 @@ def serve(options: argparse.Namespace) -> int:
         text_characters=options.text_limit,
         away_seconds=seconds(1)("away-timeout", options.away_timeout),
     )
-    return _over_http(options, limits) if options.http else asyncio.run(_stdio(settings, limits))
+    if options.http:
+        return _over_http(options, limits)
+    if "image" not in given:
+        settings = asyncio.run(with_largest_image(settings))
+        say(f"sandboxes have the image {settings.image}")
+    return asyncio.run(_stdio(settings, limits))
 
 
 def _over_http(options: argparse.Namespace, limits: ServerLimits) -> int:

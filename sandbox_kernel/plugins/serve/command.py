@@ -138,8 +138,6 @@ def serve(options: argparse.Namespace) -> int:
     files.pop("downloads", None)  # of kernels: here all tenants would share it
     settings = resolve(files | options.values)
     require_packages(NEEDED, "serve", "the server")
-    if "image" not in files | options.values:
-        settings = asyncio.run(with_largest_image(settings))
     from .tenants import ServeLimits
 
     if settings.downloads is not None:
@@ -160,6 +158,8 @@ def serve(options: argparse.Namespace) -> int:
         lifetime=seconds(1)("lifetime-limit", options.lifetime_limit),
         idle_makes_room=None if idle is None else seconds(1)("idle-makes-room", idle),
     )
+    if "image" not in files | options.values:
+        settings = asyncio.run(with_largest_image(settings))
     return asyncio.run(_serve(options, templates(settings, options.template), limits))
 
 
