@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -134,6 +135,13 @@ def parsed(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[st
         help="one measure (repeatable): %(choices)s",
     )
     parser.add_argument("--engines", action="store_true", help="compare the engines and runtimes with each other")
+    parser.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        metavar="NAME=SETTINGS",
+        help="one more engine of that comparison, such as 'docker 29=--engine unix:///tmp/29.sock' (repeatable)",
+    )
     parser.add_argument("--report", type=Path, metavar="PATH", help="put the figures into the page, docs/figures.md")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="run an earlier state's benchmarks in turn")
     parser.add_argument("--busy", action="store_true", help="keep all processors busy meanwhile")
@@ -168,7 +176,8 @@ def ratio_before(checkout: Path, item: Measure, options: argparse.Namespace, set
 def main(arguments: Sequence[str] | None = None) -> int:
     options, settings = parsed(arguments)
     if options.engines:
-        return engines.compare(settings, quick=options.quick)
+        beside = {name: tuple(shlex.split(words)) for name, _, words in (one.partition("=") for one in options.beside)}
+        return engines.compare(settings, beside, quick=options.quick)
     chosen = [item for item in MEASURES if not options.only or item.name in options.only]
 
     results, failed = [], []

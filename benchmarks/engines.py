@@ -169,14 +169,17 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def compare(settings: Sequence[str], *, quick: bool = False) -> int:
-    """Print the table for the walls that answer here; `settings` go to each. Return 1 if something had no figure."""
+def compare(settings: Sequence[str], beside: Mapping[str, tuple[str, ...]], *, quick: bool = False) -> int:
+    """Print the table for the walls that answer here, and those `beside` them; `settings` go to each.
+
+    Return 1 if something had no figure.
+    """
     failed = 0
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         folder = Path(name)
         print(f"{platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
         specs = write_stock(folder)
-        walls = answering(folder, specs, settings)
+        walls = answering(folder, specs, settings, {**WALLS, **beside})
         names = [STOCK, TWIN, *walls]
         print("\n" + " ".join([f"{'measure':<28}", *(f"{name:<18}" for name in names)]), flush=True)
         failed |= table(COSTS, names, specs, quick=quick)

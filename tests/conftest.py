@@ -20,7 +20,7 @@ from jupyter_client.manager import KernelManager
 from sandbox_kernel.plugins import index
 from tests.support import roots
 from tests.support.examples import examples
-from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install, said
+from tests.support.kernels import ENGINE, LIMITS, Kernel, close_all, containers_of, eventually, install, said
 from tests.support.turns import Turns, TurnsPlugin
 
 SLOWEST = 10
@@ -150,7 +150,7 @@ def launch_kernel(tmp_path_factory: pytest.TempPathFactory, image: str, audit_ke
         if "--audit" in settings:
             settings = (*settings, "--audit-key", str(audit_key))
         if ENGINE != "docker":
-            settings = (*settings, "--engine", ENGINE)
+            settings = (*settings, "--engine", ENGINE, "--limits", LIMITS)
         if settings not in installed:
             installed[settings] = install(tmp_path_factory.mktemp("spec"), "--image", image, *settings)
         manager = KernelManager(kernel_name="sandbox-python", kernel_spec_manager=installed[settings])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 
+import psutil
 import pytest
 
 from tests.support.kernels import WAIT, Kernel, close_all, eventually
@@ -127,25 +129,19 @@ def test_kernel_died(kernel: Kernel, code: str, sign: str) -> None:
     assert kernel.run("print(open('kept.txt').read())").text() == "yes\n"
 
 
-def pids_of(kernel: Kernel) -> set[str]:
-    """Return the kernels that live in the only container of one, by the numbers that the host gives them.
-
-    What cells before have left there may end at any time. Only a kernel is told its connection file: the agent's
-    arguments have what it is started with, before that file has a name.
-    """
-    (row,) = kernel.containers()
-    command = ["docker", "top", row.container, "-eo", "pid,stat,args"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[1:]
-    parts = (line.split(None, 2) for line in lines)
-    return {pid for pid, state, program in parts if not state.startswith("Z") and "/connection.json" in program}
-
-
 def test_kernel_death_between_cells_is_said_in_the_next(kernel: Kernel) -> None:
-    kernel.run("'a kernel is there'")  # before that, the host answers for it
-    before = pids_of(kernel)
-    assert before
+    """The host knows of it when another kernel starts, which it asks for."""
+    first = ast.literal_eval(kernel.run("import sys; sys.argv[sys.argv.index('-f') + 1]").value)
+
+    def of_users() -> Iterator[tuple[str, int]]:
+        for process in psutil.process_iter(["cmdline", "uids"]):
+            for word in process.info["cmdline"] or ():
+                if word.endswith("/connection.json"):
+                    yield word, process.info["uids"].real
+
+    ((_, user),) = (found for found in of_users() if found[0] == first)
     assert kernel.run("import threading, os\nthreading.Timer(3, os._exit, [5]).start()").reply["status"] == "ok"
-    eventually(lambda: before - pids_of(kernel), 20, "the kernel has ended")
+    eventually(lambda: [name for name, of in of_users() if of == user and name != first], 20, "another kernel starts")
     result = kernel.run("1 + 1")
     assert result.value == "2"
     assert "exit code 5" in result.text("stderr")

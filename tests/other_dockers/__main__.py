@@ -1,5 +1,7 @@
 """Build such daemons, and test each, and Podman: `python -m tests.other_dockers build | test [NAME ...]`; as root.
 
+`measure` in the place of `test` prints what starts and cells cost with all of them, beside the usual engines.
+
 Each has folders, a socket, mounts and a network of its own in a temporary folder, and ends with its tests. A daemon
 without a bridge removes the machine's `docker0`, so none is on the machine's network. Who is remapped, and to which
 ids, is written into files that only its mounts show.
@@ -16,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from . import podman
 from .build import build, cache, environment
@@ -78,9 +81,27 @@ def command(name: str, folder: Path) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", MOUNTS, str(folder), *user, *kit]
 
 
+class Daemon(NamedTuple):
+    address: str
+    process: int
+    there: list[str]
+    """How a program is started beside it."""
+    variables: dict[str, str]
+    """What such a program has in its environment."""
+
+    @property
+    def from_here(self) -> str:
+        """Its address for who has another /run."""
+        return self.address.replace("//", f"///proc/{self.process}/root", 1) if self.there else self.address
+
+
+def limits(name: str) -> str:
+    return "best-effort" if name.endswith("-rootless") else "enforced"
+
+
 @contextlib.contextmanager
-def daemon(name: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Yield the address of a daemon that has the images; how a program is started beside it, and its variables."""
+def daemon(name: str) -> Iterator[Daemon]:
+    """Yield a daemon that has the images."""
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     folder.chmod(0o755)
     files_of_users(folder)
@@ -113,7 +134,7 @@ def daemon(name: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
             time.sleep(0.2)
         with subprocess.Popen(["docker", "save", IMAGE, OF_NOTEBOOKS], stdout=subprocess.PIPE) as saved:
             subprocess.run([*there, "docker", "-H", address, "load", "--quiet"], stdin=saved.stdout, check=True)
-        yield address, there, own
+        yield Daemon(address, process.pid, there, own)
     finally:
         kept = podman.pause_process(process.pid) if own else None
         with contextlib.suppress(ProcessLookupError):
@@ -139,24 +160,29 @@ def test(name: str) -> bool:
     if name in podman.NAMES and (why := podman.absent()) is not None:
         print(f"--- {name}: skipped, {why}", flush=True)
         return True
-    with daemon(name) as (address, there, variables):
-        limits = "best-effort" if name.endswith("-rootless") else "enforced"
-        chosen = ["--engine", address, "--limits", limits, "--image"]
+    with daemon(name) as (address, _, there, variables):
+        chosen = ["--engine", address, "--limits", limits(name), "--image"]
         kernel = [str(Path(sys.executable).with_name("sandbox-kernel"))]
         own = {"SANDBOX_KERNEL_TEST_ENGINE": name, "SANDBOX_KERNEL_TEST_DOCKER": address, **variables}
         contract = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         with tempfile.TemporaryDirectory() as output:
             Path(output).chmod(0o777)
-            from_nothing = [*kernel, "setup", "--yes", "--limits", limits, "--prefix", f"{output}/setup"]
+            from_nothing = [*kernel, "setup", "--yes", "--limits", limits(name), "--prefix", f"{output}/setup"]
             steps = {
                 "contract": [*contract, "tests/container/engines/test_contract.py"],
+                "attacks": [*contract, "tests/attacks/escape/test_attacks.py"],
+                "ends": [
+                    *("env", f"SANDBOX_KERNEL_TEST_ENGINE={address}", f"SANDBOX_KERNEL_TEST_LIMITS={limits(name)}"),
+                    f"DOCKER_HOST={address}",
+                    *(*contract, "tests/container/test_endings.py"),
+                ],
                 "verify": [*kernel, "verify", *chosen, IMAGE],
                 "quickstart": [
                     *(sys.executable, "notebooks/demo.py", "--output", f"{output}/out", *chosen, OF_NOTEBOOKS),
                 ],
             }
             if there:  # nothing names an engine
-                demo = [sys.executable, "notebooks/demo.py", "--output", f"{output}/found", "--limits", limits]
+                demo = [sys.executable, "notebooks/demo.py", "--output", f"{output}/found", "--limits", limits(name)]
                 steps |= {"setup from nothing": from_nothing, "demo from nothing": demo}
             lost = [
                 what
@@ -170,11 +196,25 @@ def test(name: str) -> bool:
     return not lost
 
 
+def measure(names: Sequence[str]) -> bool:
+    """Print what starts and cells cost with each daemon and with the usual engines, sample by sample in turn."""
+    with contextlib.ExitStack() as stack:
+        beside = []
+        for name in names:
+            if name in podman.NAMES and (why := podman.absent()) is not None:
+                print(f"--- {name}: skipped, {why}", flush=True)
+                continue
+            address = stack.enter_context(daemon(name)).from_here
+            beside += ["--beside", f"{name}=--engine {address} --limits {limits(name)}"]
+        command = [sys.executable, "-m", "benchmarks", "--engines", *beside, "--image", IMAGE]
+        return subprocess.run(command, check=False).returncode == 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.other_dockers", description=__doc__.partition("\n")[0], allow_abbrev=False
     )
-    parser.add_argument("what", choices=["build", "test"])
+    parser.add_argument("what", choices=["build", "test", "measure"])
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME")
     options = parser.parse_args()
     names = options.names or NAMES
@@ -182,6 +222,8 @@ def main() -> int:
         build()
     if options.what == "build":
         return 0
+    if options.what == "measure":
+        return 0 if measure(names) else 1
     failed = [name for name in names if not test(name)]  # each, also after one that fails
     return 1 if failed else 0
 

@@ -25,6 +25,8 @@ from sandbox_kernel.engines.select import make_engine
 from tests.support.patience import SLOWNESS, STEP, Patience
 
 ENGINE = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE", "docker")
+LIMITS = os.environ.get("SANDBOX_KERNEL_TEST_LIMITS", "enforced")
+"""Of kernels on an engine that is not Docker."""
 WAIT = 60.0 * SLOWNESS
 """Seconds for what takes two on a quiet machine."""
 said: deque[str] = deque(maxlen=20)

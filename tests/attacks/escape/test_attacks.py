@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import cache
 
 import pytest
 
@@ -19,30 +20,34 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.select import provider
 from sandbox_kernel.plugins.verify.attack_program import table
 from sandbox_kernel.plugins.verify.differences import DIFFERENCES
+from tests.attacks.escape import tools
 from tests.attacks.escape.alterations import ALTERATIONS
-from tests.attacks.escape.tools import BEST_EFFORT as WITHOUT_A_CGROUP
-from tests.attacks.escape.tools import BUBBLEWRAP, ON_BUBBLEWRAP, RUNTIMES, Outcomes, run
+from tests.attacks.escape.tools import BESIDE, BUBBLEWRAP, ON_BUBBLEWRAP, RUNTIMES, WITHOUT_A_CGROUP, Outcomes, run
 from tests.attacks.escape.weaker import BEST_EFFORT, NOT_WITHOUT_A_CGROUP, SEEN_LATE, WEAKER, WITHOUT
+from tests.support.engines import OTHER_DAEMONS, Podman
 from tests.support.turns import once
 
 ATTACKS = table()
 Batch = Callable[..., Outcomes]
-_OF_BUBBLEWRAP = provider("bubblewrap")
-_ON_BUBBLEWRAP = {
-    name: frozenset({word})
-    for name, word in {**dict.fromkeys(_OF_BUBBLEWRAP.openings, "worked"), **_OF_BUBBLEWRAP.differences}.items()
-}
+
+
+def _declared(engine: str) -> dict[str, frozenset[str]]:
+    found = provider(engine)
+    ends = {**dict.fromkeys(found.openings, "worked"), **found.differences}
+    return {name: frozenset({word}) for name, word in ends.items()}
+
+
 DIFFERENT: dict[str, dict[str, frozenset[str]]] = {
     "runsc": {name: frozenset({word}) for name, word in DIFFERENCES.items()},
-    "bubblewrap": _ON_BUBBLEWRAP,
-    "bubblewrap-best-effort": _ON_BUBBLEWRAP,
+    **{name: _declared("bubblewrap") for name in (BUBBLEWRAP.name, tools.BEST_EFFORT.name)},
+    **{each.name: _declared("podman") for each in OTHER_DAEMONS if isinstance(each, Podman)},
     **{
         name: {
             attack: frozenset({word}) | (ATTACKS[attack].refused if attack in NOT_WITHOUT_A_CGROUP else frozenset())
             for attack, word in getattr(each, "escapes", {}).items()
         }
         for name, each in ON_BUBBLEWRAP.items()
-        if name not in {BUBBLEWRAP.name, WITHOUT_A_CGROUP.name}
+        if name not in {BUBBLEWRAP.name, *WITHOUT_A_CGROUP}
     },
 }
 """For each runtime, the attacks that end there otherwise than with runc, and how."""
@@ -80,7 +85,7 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         folder = tmp_path_factory.mktemp("host")
         for each in (folder, *list(folder.parents)[: 3 if shared else 2]):
             each.chmod(0o755)  # so that only the container is in the way
-        late = BEST_EFFORT if runtime == WITHOUT_A_CGROUP.name else frozenset[str]()  # the end may come to a later one
+        late = BEST_EFFORT if runtime in WITHOUT_A_CGROUP else frozenset[str]()  # the end may come to a later one
         names = sorted(wanted[runtime, alteration], key=lambda name: (name in late, name))
         return run(names, runtime, alteration, folder)
 
@@ -90,17 +95,20 @@ def batch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def absent() -> Callable[[str], str | None]:
     """Return why a runtime is not to be had here."""
-    try:
-        docker = set(asyncio.run(DockerEngine().info()).runtimes)
-    except EngineUnavailable:
-        if os.geteuid() == 0:
-            raise
-        docker = set()  # an ordinary user's, who may not ask it
+
+    @cache
+    def docker() -> Collection[str]:
+        try:
+            return asyncio.run(DockerEngine().info()).runtimes
+        except EngineUnavailable:
+            if os.geteuid() == 0:
+                raise
+            return ()  # an ordinary user's, who may not ask it
 
     def why(runtime: str) -> str | None:
-        if under := ON_BUBBLEWRAP.get(runtime):
+        if under := BESIDE.get(runtime):
             return under.absent()
-        return None if runtime in docker else f"there is no {runtime!r}"
+        return None if runtime in docker() else f"there is no {runtime!r}"
 
     return why
 
@@ -111,7 +119,7 @@ def absent() -> Callable[[str], str | None]:
         pytest.param(runtime, name, id=f"{each.verdict}-{runtime}")
         for runtime in RUNTIMES
         for name, each in ATTACKS.items()
-        if not each.on_agent and not (runtime == WITHOUT_A_CGROUP.name and name in NOT_WITHOUT_A_CGROUP)
+        if not each.on_agent and not (runtime in WITHOUT_A_CGROUP and name in NOT_WITHOUT_A_CGROUP)
     ],
 )
 def test_the_attack(batch: Batch, absent: Callable[[str], str | None], attack: str, runtime: str) -> None:
@@ -120,7 +128,7 @@ def test_the_attack(batch: Batch, absent: Callable[[str], str | None], attack: s
         pytest.skip(reason)
     ended, said = batch(runtime, None)[attack]
     wanted = DIFFERENT.get(runtime, {}).get(attack, ATTACKS[attack].refused)
-    if runtime == WITHOUT_A_CGROUP.name and attack in BEST_EFFORT:
+    if runtime in WITHOUT_A_CGROUP and attack in BEST_EFFORT:
         wanted = ATTACKS[attack].refused | SEEN_LATE
     if ended not in wanted:
         batch(runtime, None, forget=True)

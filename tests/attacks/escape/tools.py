@@ -21,7 +21,7 @@ from sandbox_kernel.plugins.verify.canaries import laid
 from sandbox_kernel.plugins.verify.inside import kit
 from tests.attacks.escape.alterations import ALTERATIONS, NO_LIMIT_OF_SOCKETS, Alteration
 from tests.attacks.escape.weaker import weakened
-from tests.support.engines import IMAGE, ONLY, SMALL, Bubblewrap, of_plugins, report_sources
+from tests.support.engines import IMAGE, ONLY, OTHER_DAEMONS, SMALL, Bubblewrap, Docker, of_plugins, report_sources
 from tests.support.patience import SLOWNESS, within
 
 BATCH_SECONDS = 150.0
@@ -32,6 +32,9 @@ RUNTIMES = ("runc", "runsc", BUBBLEWRAP.name, BEST_EFFORT.name) if ONLY is None 
 EMULATED = 8
 """How many times as long an attack may take on a machine that is emulated."""
 ON_BUBBLEWRAP = {each.name: each for each in (BUBBLEWRAP, BEST_EFFORT, *of_plugins())}
+BESIDE: dict[str, Bubblewrap | Docker] = {**ON_BUBBLEWRAP, **{each.name: each for each in OTHER_DAEMONS}}
+"""What is not a runtime of the usual Docker."""
+WITHOUT_A_CGROUP = {BEST_EFFORT.name, *(each.name for each in OTHER_DAEMONS if each.limits == "best-effort")}
 
 FILTERED = """
 import ctypes, sys
@@ -45,7 +48,7 @@ if not filters["_put"](ctypes.CDLL(None, use_errno=True), bytes.fromhex(sys.argv
 Outcomes = dict[str, tuple[str, str]]
 
 
-def driver(under: Bubblewrap) -> tuple[str, ...]:
+def driver(under: Bubblewrap | Docker) -> tuple[str, ...]:
     """Return the program of the attacks; where the engine puts no list of system calls around it, with one."""
     if getattr(under, "filtered_by_the_agent", False):
         _, source, calls = report_sources()
@@ -81,7 +84,7 @@ async def run_once(
     names: list[str], runtime: str, change: Alteration | None, given: dict[str, Any], **fields: Any
 ) -> Outcomes:
     """Run attacks in one container until all have ended, or one has ended the container; `fields` are the spec's."""
-    if under := ON_BUBBLEWRAP.get(runtime):
+    if under := BESIDE.get(runtime):
         spec = under.spec(command=driver(under), **fields)
         return await _attacked(await under.make().start(spec), spec, names, given)
     spec, engine = spec_for(runtime, **fields), DockerEngine()
