@@ -12,16 +12,24 @@ import time
 
 OURS = (1, 52)
 """What the requests of this package are written for: Docker 29's. Docker 29 may speak none below 1.44."""
+OLDEST = (1, 41)
+"""Docker 20.10, the oldest that knows `CgroupnsMode`."""
 HEAD_BYTES = 64 << 10
 
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 _prefixes: dict[str, str] = {}
 
 
+def number(said: str) -> tuple[int, int] | None:
+    """Return a version of the API as it can be compared; None for what is none."""
+    found = _VERSION.fullmatch(said)
+    return found and (int(found[1]), int(found[2]))
+
+
 def prefix(said: str) -> str:
     """Return what paths begin with for an engine with this header `Api-Version`; nothing where it has none."""
-    found = _VERSION.fullmatch(said)
-    return "" if found is None else "/v{}.{}".format(*min(OURS, (int(found[1]), int(found[2]))))
+    found = number(said)
+    return "" if found is None else "/v{}.{}".format(*min(OURS, found))
 
 
 def note(path: str, said: str) -> str:
@@ -46,6 +54,12 @@ def product(path: str, seconds: float) -> str:
     head = _head(path, seconds)
     note(path, _header(head, "api-version"))
     return _header(head, "server").partition("/")[0]
+
+
+def is_too_old(path: str) -> bool:
+    """Return whether the engine behind a socket that was asked has said a version before `OLDEST`."""
+    found = number(_prefixes.get(path, "").removeprefix("/v"))
+    return found is not None and found < OLDEST
 
 
 def _header(head: str, name: str) -> str:

@@ -46,9 +46,10 @@ def socket_path(base_url: str | None) -> str:
 
 
 def answers() -> bool:
-    """Return whether Docker listens where one is looked for, and this user may speak to it."""
+    """Return whether Docker listens where one is looked for, this user may speak to it, and it is not too old."""
+    path = socket_path(None)
     try:
-        return api_version.product(socket_path(None), ANSWER_SECONDS) != PODMAN
+        return api_version.product(path, ANSWER_SECONDS) != PODMAN and not api_version.is_too_old(path)
     except OSError:
         return False
 
@@ -66,7 +67,12 @@ def listening(address: str) -> str:
 
 
 def elsewhere() -> str:
-    """Return in words what Docker's own command asks in place of what sessions ask; empty if that is the same."""
+    """Return in words what Docker's own command asks in place of what sessions ask; empty if that is the same.
+
+    An engine that is too old is passed by, which is said before that.
+    """
+    if api_version.is_too_old(socket_path(None)):
+        return f"the one at {socket_path(None)} is older than Docker 20.10"
     try:
         own = named(os.environ)
     except ConfigurationError as error:

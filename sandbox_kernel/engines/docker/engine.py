@@ -25,7 +25,7 @@ from ..demultiplexer import Demultiplexer
 from ..inspectable import EngineInfo, ImageInfo, Listed
 from ..owner_process import UNKNOWN_HOST, OwnerProcess, host_name
 from ..pipe import Pipe
-from . import few_users
+from . import api_version, few_users
 from .ahead import PendingContainer, create_target, creation
 from .api_client import DockerApi, EngineConnection
 from .arguments import LABEL, renamed
@@ -157,8 +157,6 @@ AT_REST = {"created", "exited", "dead"}
 HANDED_OVER_PAUSE = 2.0
 elsewhere: set[str] = set()
 """The sockets of engines that see another /proc than this process, as a start has shown: they are given paths."""
-OLDEST_API = (1, 41)
-"""Docker 20.10, the oldest that knows `CgroupnsMode`."""
 
 
 class DockerEngine(DockerApi):
@@ -355,7 +353,7 @@ class DockerEngine(DockerApi):
 
         version = await self.request("GET", "/version")
         text = str(version.get("ApiVersion", "0"))
-        if tuple(int(part) for part in text.split(".") if part.isdigit()) < OLDEST_API:
+        if (api_version.number(text) or (0, 0)) < api_version.OLDEST:
             why = "the container engine is too old: it must be Docker 20.10 or later"
             raise EngineError(EndCode.ENGINE_TOO_OLD, why, limit="API 1.41", value=text)
         return engine_info(version, await self.request("GET", "/info"))

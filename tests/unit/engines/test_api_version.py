@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.engines.docker import api_version
+from sandbox_kernel.engines.docker import api_version, discovery
 
 
-@pytest.fixture(params=[b"H", b"HTTP/1.0 200 OK\r\nApi-Version: 1.44\r\nServer: Docker/29 (linux)\r\n\r\n"])
+def answer(version: str) -> bytes:
+    return f"HTTP/1.0 200 OK\r\nApi-Version: {version}\r\nServer: Docker/29 (linux)\r\n\r\n".encode()
+
+
+@pytest.fixture(params=[b"H", answer("1.44")])
 def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, bytes]]:
     """Something that says the same again and again, slowly, until its client is gone."""
 
@@ -47,3 +51,16 @@ def test_a_socket_that_never_says_a_whole_answer_is_given_up_in_time(listening: 
     else:
         assert api_version.ask(path, 20) == "/v1.44"
     assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("listening", "taken"),
+    [(answer("1.40"), False), (answer("1.41"), True), (answer("none"), True)],
+    indirect=["listening"],
+)
+def test_auto_passes_by_an_engine_that_is_too_old_and_says_so(
+    listening: tuple[str, bytes], taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "socket_path", lambda _: listening[0])
+    assert discovery.answers() is taken
+    assert ("older than Docker 20.10" in discovery.elsewhere()) is not taken
