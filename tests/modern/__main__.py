@@ -117,7 +117,7 @@ def run(machine: Machine, step: Step, log: Path, slowness: int) -> tuple[Outcome
         *(("-k", step.select) if step.select else ()),
     ]
     environment = {
-        "SANDBOX_KERNEL_TEST_ENGINE": step.engine,
+        **({} if step.engine == "docker" else {"SANDBOX_KERNEL_TEST_ENGINE": step.engine}),
         "SANDBOX_KERNEL_TEST_IMAGE": disk.IMAGE if step.engine == "docker" else ROOT_IN_IT,
         "SANDBOX_KERNEL_TEST_ROOT": ROOT_IN_IT,
         "SANDBOX_KERNEL_TEST_SLOWNESS": str(slowness),

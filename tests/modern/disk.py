@@ -42,7 +42,7 @@ PACKAGES = (
     *("docker.io", "docker-cli", "iptables", "podman", "crun", "uidmap", "slirp4netns", "passt", "fuse-overlayfs"),
     *("rootlesskit", "netavark", "python3", "python3-venv"),
 )
-TESTS = ("bubblewrap", "hypothesis", "psutil", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
+TESTS = ("aiohttp", "bubblewrap", "hypothesis", "psutil", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
 """What of the development's packages the tests in the machine need."""
 USERS = {"person": "", "member": "docker"}
 """Ordinary users, and the group that they are in besides."""

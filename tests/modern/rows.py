@@ -108,6 +108,7 @@ def test_podman_has_all_protections(user: str, record_property: Record) -> None:
     user_option = [] if user == "root" else ["--user"]
     done = run(user, "systemctl", *user_option, "start", "podman.socket")
     assert done.returncode == 0, done.stderr
+    done_by("root", "chmod", "o+r", "/opt/image.tar")
     done = run(user, "podman", "load", "--quiet", "--input", "/opt/image.tar")
     assert done.returncode == 0, done.stderr
     uid = run(user, "id", "-u").stdout.strip()

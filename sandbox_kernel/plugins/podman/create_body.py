@@ -6,11 +6,13 @@ in memory with an owner and a number of files, no list of users of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 LEAST_NPROC = 4096
 """Podman raises the limit of processes of a user where none is named, for which some machines' root lacks the right."""
+
+FOLDERS_BELOW_READONLY = frozenset({"/proc/sys/dev", "/proc/sys/fs/quota", "/proc/sys/fs/xfs"})
 
 
 def filter_of(docker: Mapping[str, Any]) -> str:
@@ -69,7 +71,7 @@ def libpod_body(docker: Mapping[str, Any], name: str, profile: str, *, limited: 
         "cap_add": host["CapAdd"],
         "cap_drop": host["CapDrop"],
         "seccomp_profile_path": profile,
-        "mask": host["MaskedPaths"],
+        "mask": masks(host["MaskedPaths"]),
         "shm_size": host["ShmSize"],
         "mounts": [
             _tmpfs("/dev/shm", f"rw,nosuid,nodev,noexec,size={host['ShmSize']},mode=1777"),  # noqa: S108
@@ -87,6 +89,15 @@ def libpod_body(docker: Mapping[str, Any], name: str, profile: str, *, limited: 
             "pids": {"limit": host["PidsLimit"]},
         }
     return body
+
+
+def masks(paths: Iterable[str]) -> list[str]:
+    """Return what is masked: no folder below /proc/sys, which crun would cover by one that everybody can write to.
+
+    It closes what it mounts at the end, by when its copy of /proc/sys lies above the mask. A masked file is no mount of
+    crun's own, and stays as it is.
+    """
+    return [path for path in paths if path not in FOLDERS_BELOW_READONLY]
 
 
 def _tmpfs(path: str, options: str) -> dict[str, Any]:

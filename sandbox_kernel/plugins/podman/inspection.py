@@ -15,7 +15,7 @@ from ...engines.attestation import as_list, at
 from ...engines.base import AttestationCheck, Inspection
 from ...engines.docker.arguments import container_arguments
 from ...engines.docker.container import ENGINE_EMPTY, configured, equal, plain
-from .create_body import filter_of, libpod_body
+from .create_body import filter_of, libpod_body, masks
 
 SAME = (
     *("AutoRemove", "NetworkMode", "ReadonlyRootfs", "Privileged", "CapAdd", "GroupAdd", "Devices", "OomScoreAdj"),
@@ -94,12 +94,12 @@ def _options(options: list[str], uid: int) -> list[str]:
 def _given(spec: SandboxSpec, runtime: object) -> Iterator[AttestationCheck]:
     """Compare what only the OCI runtime's own document shows."""
     asked = container_arguments(spec)
-    masks = sorted(asked["HostConfig"]["MaskedPaths"])
+    wanted_masks = sorted(masks(asked["HostConfig"]["MaskedPaths"]))
     rules = json.loads(filter_of(asked))
     linux = at(runtime, "linux")
-    masked = [one for one in masks if one in as_list(at(linux, "maskedPaths"))]
+    masked = [one for one in wanted_masks if one in as_list(at(linux, "maskedPaths"))]
     filtered = [at(linux, "seccomp", name) for name in ("defaultAction", "defaultErrnoRet", "syscalls")]
     expected = [rules[name] for name in ("defaultAction", "defaultErrnoRet", "syscalls")]
-    for name, wanted, found in (("MaskedPaths", masks, masked), ("system call filter", expected, filtered)):
+    for name, wanted, found in (("MaskedPaths", wanted_masks, masked), ("system call filter", expected, filtered)):
         line = equal(f"engine: {name}", plain(wanted), plain(found))
         yield line if isinstance(linux, Mapping) else replace(line, found=NOT_SHOWN)

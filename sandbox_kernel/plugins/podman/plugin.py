@@ -67,8 +67,10 @@ class PodmanProvider(EngineProvider):
 
     openings = MappingProxyType(
         {
+            "buses_and_drivers_of_the_machine": "/proc/sys/dev can be read, and no other of their places: crun would "
+            "mask it by a folder that can be written to",
             "empty_files_without_end": "Podman gives its folders a size and no number of files; the limit of memory "
-            "counts them"
+            "counts them",
         }
     )
 
