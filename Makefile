@@ -172,7 +172,7 @@ engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daem
 	@$(BIN)/python -m tests.other_dockers build
 
 # ENGINE=docker-rootless for one of them. Podman is left out where it is not installed.
-test-engines: $(VENV)/.for-tests setup ## Docker 29, with remapped users, rootless; Podman, with root and without: contract, verify, quickstart
+test-engines: $(VENV)/.for-tests setup ## Docker 29, with remapped users, rootless; Podman, with root and without: contract, escapes, ends, verify, quickstart
 	@$(BIN)/python -m tests.other_dockers test $(ENGINE)
 
 # As root. KUBECONFIG=FILE means the cluster that it names, and none is made here. NODES=2 starts a second node.
