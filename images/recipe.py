@@ -180,11 +180,11 @@ def install_packages() -> None:
 
 
 def bring_fonts(packages: Path) -> None:
-    """Link the fonts of packages to where programs and Pillow look for fonts.
+    """Link the fonts of packages to where programs, Pillow and ReportLab look for fonts.
 
     `plots.py` has matplotlib fall back on those that it does not have itself.
     """
-    folder = Path("/usr/local/share/fonts")
+    folder = Path("/usr/share/fonts/truetype")
     folder.mkdir(parents=True, exist_ok=True)
     fonts = ("fontpkg_*/files/*.ttf", "noto_cjk_*/*.ttc", "matplotlib/mpl-data/fonts/ttf/DejaVu*.ttf")
     for font in (font for pattern in fonts for font in packages.glob(pattern)):

@@ -68,8 +68,10 @@ class _Axes:
         self._axes = axes
         self._share = share
         self._complete = True
-        # Lines across the whole axes (axhline, grids) are no series: their places are not all of the data's.
-        self._lines = [line for line in axes.lines if line.get_transform() == axes.transData]
+        # Lines across the whole axes (axhline, grids) are no series: their places are not all of the data's. Nor are
+        # those without points, which seaborn draws for a legend.
+        lines = [line for line in axes.lines if line.get_transform() == axes.transData]
+        self._lines = [line for line in lines if len(line.get_xdata())]
 
     def chart(self) -> dict[str, Any]:
         kind, elements = self._read()
@@ -84,7 +86,7 @@ class _Axes:
         return chart
 
     def _read(self) -> tuple[str, list[dict[str, Any]]]:
-        from matplotlib.collections import LineCollection, PathCollection
+        from matplotlib.collections import LineCollection, PathCollection, PolyCollection
         from matplotlib.container import BarContainer
         from matplotlib.patches import Rectangle, Wedge
 
@@ -94,7 +96,10 @@ class _Axes:
             return "unknown", []
         if not collections and (boxes := self._boxes()):
             return "box_and_whisker", boxes
-        if self._lines and not patches and not collections:
+        straight = [_is_straight(line) for line in self._lines]
+        # How sure a line is; what has straight ones, too, is a plot of violins.
+        bands = all(isinstance(one, PolyCollection) for one in collections) and not any(straight)
+        if self._lines and not patches and (bands or not collections):
             return "line", self._series((line.get_label(), line.get_xdata(), line.get_ydata()) for line in self._lines)
         if collections and not patches and not self._lines and all(isinstance(c, PathCollection) for c in collections):
             return "scatter", self._series((c.get_label(), *_columns(c.get_offsets())) for c in collections)
@@ -103,7 +108,7 @@ class _Axes:
             return "pie", [{"label": a, "angle": abs(_round(b)), "radius": c} for a, b, c in wedges]
         bars = [one for one in axes.containers if isinstance(one, BarContainer)]
         whiskers = all(isinstance(one, LineCollection) for one in collections)
-        if bars and whiskers and not self._lines and all(isinstance(patch, Rectangle) for patch in patches):
+        if bars and whiskers and all(straight) and all(isinstance(patch, Rectangle) for patch in patches):
             return "bar", self._bars(bars)
         return "unknown", []
 
@@ -246,6 +251,12 @@ def _named(axis: Any) -> bool:
     from matplotlib.ticker import FixedFormatter
 
     return isinstance(axis.get_major_formatter(), FixedFormatter)
+
+
+def _is_straight(line: Any) -> bool:
+    """Return whether a line only stands or only lies: seaborn draws so how sure a bar is, with NaN where it is not."""
+    x, y = line.get_xdata(), line.get_ydata()
+    return len(x) == 2 and bool(x[0] == x[1] or y[0] == y[1])
 
 
 def _columns(pairs: Any) -> tuple[list[Any], list[Any]]:
