@@ -83,6 +83,9 @@ _PROGRAMS = frozenset(
 )
 """What code asks for as a program: where it is missing, Python says the same as of a file."""
 
+_SOUGHT_BY_SHELLS = "|".join(map(re.escape, sorted(_PROGRAMS | FULL_PROGRAMS)))
+_NOT_FOUND = re.compile(rf"^(?:\S+: (?:line )?\d+: )?({_SOUGHT_BY_SHELLS}): (?:command )?not found\s*$", re.MULTILINE)
+"""What a shell says of a program that is not there; where it ran may come in a message of its own."""
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
 _UNQUOTED = re.compile(r"\(os error 2\): (.+)$|^(.+) not found\.$|^(.+): No such file or directory$", re.MULTILINE)
 _MODULE = re.compile(r"(?:No module named '|`Import |requires the )(\w+)")
@@ -153,6 +156,10 @@ class Hints:
             return self._text(HintCode.FILE_BESIDE, found)
         return self._text(code, _in_full(code, failure))
 
+    def of_program(self, name: str) -> str:
+        """Return the hint for a program that a shell did not find."""
+        return self._text(HintCode.PROGRAM_NOT_HERE, name if name in FULL_PROGRAMS else "")
+
     def of_code(self, code: str) -> list[str]:
         """Return the hints for what a cell asks of the shell that no sandbox does, whatever became of it."""
         found: dict[HintCode, str] = {}
@@ -211,6 +218,12 @@ class Hints:
             pids=limits.pids,
             files=limits.open_files,
         )
+
+
+def program_not_found(printed: str) -> str | None:
+    """Return the program that a shell in a cell did not find, if it is one that we know."""
+    found = _NOT_FOUND.search(printed[:MAX_SEARCHED]) if "not found" in printed[:MAX_SEARCHED] else None
+    return found[1] if found else None
 
 
 def _in_full(code: HintCode, failure: CellFailure) -> str:

@@ -92,4 +92,7 @@ def test_what_cells_ask_of_the_shell_is_answered(start) -> None:
         assert "a cell cannot download anything" in kernel.run(code).text("stderr")
     assert "this part of it is missing" in kernel.run("import numpy.foo").text("stderr")
     assert "no such program" in kernel.run("import subprocess; subprocess.run(['aws'])").text("stderr")
+    for code in ("!aws x", "%%bash\naws x", "%%bash\naws x\necho on", "import os; os.system('aws x')"):
+        assert kernel.run(code).text("stderr").count("no such program") == 1
+    assert "no such program" not in kernel.run("print('no aws: not found')").text("stderr")
     assert "a cell cannot" not in kernel.run("!ls").text("stderr")

@@ -48,7 +48,7 @@ from ...policy.output_policy import OutputPolicy
 from ...policy.replies import cut
 from ...policy.verdict import Verdict
 from ..agent_messages import Oversized
-from ..hints import Hints
+from ..hints import Hints, program_not_found
 from . import host_words
 from .queue import PendingRequest, RequestQueue, parent_of
 from .request_states import RequestEvent, Step
@@ -593,6 +593,8 @@ class RequestMachine:
                     request.traceback = cut(message.content["traceback"])
                     return
                 request.showed_error = True
+            if kind == "stream" and request.not_found is None:
+                request.not_found = program_not_found(message.content["text"])
             if request.rest_at is not None:  # what it still owes comes behind this
                 request.rest_at = self.now + PATIENCE_SECONDS
         verdict = verdict or self._judge_for(message, request)
@@ -819,6 +821,8 @@ class RequestMachine:
                 self._say("error", {key: reply.content[key] for key in ("ename", "evalue", "traceback")}, request)
             failure = host_words.failure_of(request) if failed else None
             hint = None if failure is None else self._hints.of_failure(failure, request.beside)
+            if hint is None and request.not_found is not None:
+                hint = self._hints.of_program(request.not_found)
             code = str(request.message.content.get("code", ""))
             self.notice(*([hint] if hint else []), *self._hints.of_code(code))
         return reply

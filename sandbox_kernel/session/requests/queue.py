@@ -107,6 +107,8 @@ class PendingRequest:
     """What guards found in it before it was sent."""
     beside: str | None = None
     """A file beside the notebook that the cell did not find."""
+    not_found: str | None = None
+    """A program that a shell in the cell did not find, as far as its output says."""
     showed_error: bool = False
     """Whether the kernel published an error of it."""
     interrupted: bool = False

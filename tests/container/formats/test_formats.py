@@ -39,5 +39,13 @@ print(*there)
     assert there == (names if image == FULL else set())
 
 
+def test_a_shell_line_that_finds_no_program_says_which_image_has_it(room: tuple[str, Sandbox]) -> None:
+    image, sandbox = room
+    for code in ("!soffice --version", "%%bash\nsoffice --version"):
+        result = sandbox.run_code(code)
+        said = f"The image {FULL} has soffice" in "".join(result.logs.stderr)
+        assert said == (image != FULL), result
+
+
 def test_the_page_has_the_table() -> None:
     assert rows.as_markdown() in (ROOT / "docs" / "images.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from sandbox_kernel.core.codes import HintCode
 from sandbox_kernel.core.model import Audience, Limits
 from sandbox_kernel.files.notebook_files import Beside
 from sandbox_kernel.kernel.proxy import NOTEBOOK
-from sandbox_kernel.session.hints import CellFailure, Hints
+from sandbox_kernel.session.hints import CellFailure, Hints, program_not_found
 
 LOST = {
     "urllib, requests": ("URLError", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
@@ -157,6 +157,28 @@ def test_a_part_of_a_package_that_is_there_is_no_missing_package() -> None:
 
 def test_a_program_that_is_missing_is_no_file() -> None:
     assert "no such program" in str(hint("FileNotFoundError", "[Errno 2] No such file or directory: 'git'"))
+
+
+@pytest.mark.parametrize(
+    ("printed", "program"),
+    [
+        ("/bin/sh: 1: soffice: not found\r\n", "soffice"),
+        ("bash: line 1: ffmpeg: command not found\n", "ffmpeg"),
+        ("begun\n./run.sh: line 30: g++: command not found\nended\n", "g++"),
+        ("7z: not found\n", "7z"),
+        ("sh: 1: unknown: not found\n", None),
+        ("the file of git: not found\n", None),
+        ("soffice: not found in the list\n", None),
+        ("x" * 6000 + "\nsh: 1: git: not found\n", None),
+    ],
+)
+def test_what_a_shell_did_not_find_is_read_from_what_it_prints(printed: str, program: str | None) -> None:
+    assert program_not_found(printed) == program
+
+
+def test_a_program_that_a_shell_did_not_find_is_named_with_the_image_that_has_it() -> None:
+    assert "The image sandbox-kernel:full has soffice" in Hints(Limits()).of_program("soffice")
+    assert "sandbox-kernel:full" not in Hints(Limits()).of_program("cargo")
 
 
 def test_figure_widget_is_told_from_a_missing_package() -> None:
