@@ -92,6 +92,74 @@ TABLES = (
     Row("NumPy", "import numpy; print(numpy.load('t.npy').sum())", "60", "t.npy"),
     Row("MATLAB", "import scipy.io; print(int(scipy.io.loadmat('t.mat')['amount'].sum()))", "60", "t.mat"),
     Row("dBASE", "import geopandas; print(int(geopandas.read_file('t.dbf').amount.sum()))", "60", "t.dbf", "geopandas"),
+    Row("TSV", "import pandas as pd; print(pd.read_csv('t.csv', sep='\\t').shape)", "(3, 1)", "t.csv"),
+    Row(
+        "Columns of a fixed width",
+        "import io, pandas as pd; print(pd.read_fwf(io.StringIO('name  amount\\nlamp      60')).amount[0])",
+        "60",
+    ),
+    Row(
+        "JSON, by DuckDB",
+        "import duckdb; print(duckdb.sql(\"select sum(amount) from 't.jsonl'\").fetchall()[0][0])",
+        "60",
+        "t.jsonl",
+    ),
+    Row(
+        "CSV, by DuckDB",
+        "import duckdb; print(duckdb.sql(\"select sum(amount) from 't.csv'\").fetchall()[0][0])",
+        "60",
+        "t.csv",
+    ),
+    Row(
+        "Parquet, by polars",
+        "import polars as pl; print(pl.read_parquet('t.parquet')['amount'].sum())",
+        "60",
+        "t.parquet",
+    ),
+    Row("TOML", "import tomllib; print(tomllib.loads('amount = 60')['amount'])", "60"),
+    Row(
+        "INI", "import configparser as c; p = c.ConfigParser(); p.read_string('[a]\\nb = 60'); print(p['a']['b'])", "60"
+    ),
+    Row(
+        "Excel with several sheets, written",
+        "import pandas as pd; w = pd.ExcelWriter('made.xlsx'); [pd.DataFrame({'a': [n]}).to_excel(w, sheet_name=str(n)) for n in (1, 2)]\n"
+        "w.close(); print(list(pd.read_excel('made.xlsx', sheet_name=None)))",
+        "['1', '2']",
+    ),
+    Row(
+        "Excel 97 (xls) as PDF",
+        "import subprocess; subprocess.run(['soffice', '--headless', '--convert-to', 'pdf', '--outdir', 'made', 't.xls'], check=True,\n"
+        "    capture_output=True); import pypdf; print('60' in pypdf.PdfReader('made/t.pdf').pages[0].extract_text() or 30)",
+        "30",
+        "t.xls",
+        "soffice",
+    ),
+    Row(
+        "OpenDocument table (ods), written",
+        "import pandas as pd; pd.DataFrame({'a': [60]}).to_excel('made.ods'); print(pd.read_excel('made.ods').a[0])",
+        "60",
+        missing="odf",
+    ),
+    Row(
+        "HDF5, by pandas",
+        "import pandas as pd; pd.DataFrame({'a': [60]}).to_hdf('made.h5', key='t'); print(pd.read_hdf('made.h5').a[0])",
+        "60",
+        missing="tables",
+    ),
+    Row(
+        "zarr, written",
+        "import zarr; z = zarr.create_array('made.zarr', shape=3, dtype='i4'); z[:] = 20; print(z[:].sum())",
+        "60",
+        missing="zarr",
+    ),
+    Row(
+        "SQLAlchemy",
+        "import sqlalchemy as s; print(s.create_engine('sqlite:///t.sqlite').connect().execute(s.text('select sum(amount) from t')).scalar())",
+        "60",
+        "t.sqlite",
+    ),
+    Row("Excel, binary (xlsb): its reader", "import pyxlsb; print(pyxlsb.__name__)", "pyxlsb"),
+    Row("Time zones by their older names", "import zoneinfo; print(zoneinfo.ZoneInfo('US/Pacific').key)", "US/Pacific"),
 )
 DOCUMENTS = (
     Row("PDF", "import pypdf; print(pypdf.PdfReader('t.pdf').pages[0].extract_text().split()[0])", "Lamps", "t.pdf"),
@@ -155,8 +223,8 @@ DOCUMENTS = (
     ),
     Row(
         "PowerPoint as PDF",
-        "import subprocess; subprocess.run(['soffice', '--headless', '--convert-to', 'pdf', 't.pptx'], check=True,\n"
-        "    capture_output=True); import pypdf; print(len(pypdf.PdfReader('t.pdf').pages))",
+        "import subprocess; subprocess.run(['soffice', '--headless', '--convert-to', 'pdf', '--outdir', 'made', 't.pptx'], check=True,\n"
+        "    capture_output=True); import pypdf; print(len(pypdf.PdfReader('made/t.pdf').pages))",
         "1",
         "t.pptx",
         "soffice",
@@ -183,6 +251,83 @@ DOCUMENTS = (
         "Lamps",
     ),
     Row("Mail", "import email; print(email.message_from_file(open('t.eml'))['Subject'])", "Lamps", "t.eml"),
+    Row(
+        "Word as HTML",
+        "import mammoth; print('Lamps for sale' in mammoth.convert_to_html(open('t.docx', 'rb')).value)",
+        "True",
+        "t.docx",
+        "mammoth",
+    ),
+    Row(
+        "Word as PDF",
+        "import subprocess; subprocess.run(['soffice', '--headless', '--convert-to', 'pdf', '--outdir', 'made', 't.docx'], check=True,\n"
+        "    capture_output=True); import pypdf; print(pypdf.PdfReader('made/t.pdf').pages[0].extract_text().strip())",
+        "Lamps for sale",
+        "t.docx",
+        "soffice",
+    ),
+    Row(
+        "Word, written",
+        "import docx; d = docx.Document(); d.add_heading('Lamps'); d.save('made.docx'); print(docx.Document('made.docx').paragraphs[0].text)",
+        "Lamps",
+    ),
+    Row(
+        "PowerPoint, written",
+        "import pptx; p = pptx.Presentation(); p.slides.add_slide(p.slide_layouts[0]).shapes.title.text = 'Lamps'\n"
+        "p.save('made.pptx'); print(pptx.Presentation('made.pptx').slides[0].shapes.title.text)",
+        "Lamps",
+    ),
+    Row(
+        "Markdown as HTML", "import markdown; print(markdown.markdown('# Lamps'))", "<h1>Lamps</h1>", missing="markdown"
+    ),
+    Row(
+        "HTML, read",
+        "from bs4 import BeautifulSoup; print(BeautifulSoup(open('t.html'), 'lxml').find('td').text)",
+        "desk",
+        "t.html",
+    ),
+    Row("A template", "import jinja2; print(jinja2.Template('{{ a }}').render(a='Lamps'))", "Lamps"),
+    Row("Pictures as PDF", "import img2pdf; print(img2pdf.convert('t.jpg')[1:4])", "b'PDF'", "t.jpg", "img2pdf"),
+    Row(
+        "A scan as PDF with text",
+        "import ocrmypdf, pypdf; ocrmypdf.ocr('scan.pdf', 'made.pdf', progress_bar=False)\n"
+        "print(pypdf.PdfReader('made.pdf').pages[0].extract_text().split()[0])",
+        "Lamps",
+        "scan.pdf",
+        "ocrmypdf",
+    ),
+    Row(
+        "PDFs, merged",
+        "import pypdf; w = pypdf.PdfWriter(); w.append('t.pdf'); w.append('t.pdf'); w.write('made.pdf'); print(len(pypdf.PdfReader('made.pdf').pages))",
+        "2",
+        "t.pdf",
+    ),
+    Row(
+        "PDF as a picture, by PDFium",
+        "import pdfplumber; print(pdfplumber.open('t.pdf').pages[0].to_image().original.mode)",
+        "RGB",
+        "t.pdf",
+    ),
+    Row(
+        "Outlook's mail (msg): its reader",
+        "import extract_msg; print(extract_msg.__name__)",
+        "extract_msg",
+        missing="extract_msg",
+    ),
+    Row(
+        "What a file is",
+        "import magic; print(magic.from_file('t.pdf', mime=True))",
+        "application/pdf",
+        "t.pdf",
+        "magic",
+    ),
+    Row(
+        "EPUB, by pandoc",
+        "import subprocess; print(subprocess.run(['pandoc', 't.epub', '-t', 'plain'], capture_output=True, text=True, check=True).stdout.split()[0])",
+        "Lamps",
+        "t.epub",
+        "pandoc",
+    ),
 )
 PLACES = (
     Row(
@@ -218,6 +363,21 @@ PLACES = (
     ),
     Row(
         "A map", "import folium; print('leaflet' in folium.Map([50, 8]).get_root().render())", "True", missing="folium"
+    ),
+    Row(
+        "A join of places",
+        "import geopandas as g; a = g.read_file('t.geojson'); print(len(g.sjoin(a, a)))",
+        "1",
+        "t.geojson",
+        "geopandas",
+    ),
+    Row(
+        "Shapefile, by pyshp",
+        "import shapefile, zipfile; zipfile.ZipFile('shape.zip').extractall('shape'); import glob\n"
+        "print(len(shapefile.Reader(glob.glob('shape/**/*.shp', recursive=True)[0])))",
+        "1",
+        "shape.zip",
+        "shapefile",
     ),
 )
 PICTURES = (
@@ -265,6 +425,42 @@ PICTURES = (
         "pydub",
     ),
     Row("MP4", "import cv2; print(int(cv2.VideoCapture('t.mp4').get(cv2.CAP_PROP_FRAME_COUNT)))", "5", "t.mp4", "cv2"),
+    Row(
+        "Edges, by OpenCV",
+        "import cv2, numpy; print(cv2.Canny(numpy.eye(60, dtype='uint8') * 255, 1, 2).shape)",
+        "(60, 60)",
+        missing="cv2",
+    ),
+    Row(
+        "TIFF",
+        "from PIL import Image; Image.new('L', (6, 4)).save('made.tif'); print(Image.open('made.tif').size)",
+        "(6, 4)",
+    ),
+    Row(
+        "An animated GIF",
+        "from PIL import Image; a = Image.new('L', (6, 4)); a.save('made.gif', save_all=True, append_images=[Image.new('L', (6, 4), 9)]); print(Image.open('made.gif').n_frames)",
+        "2",
+    ),
+    Row(
+        "An animation of matplotlib as MP4",
+        "import matplotlib.pyplot as p, matplotlib.animation as m; f, a = p.subplots(figsize=(2, 2)); a.plot([1])\n"
+        "m.FuncAnimation(f, lambda n: [], 3).save('made.mp4', writer=m.FFMpegWriter()); p.close(); print(open('made.mp4', 'rb').read(8)[4:])",
+        "b'ftyp'",
+        missing="ffmpeg",
+    ),
+    Row(
+        "A spectrum of sound",
+        "import librosa, numpy; print(librosa.feature.mfcc(y=numpy.ones(8000, 'f4'), sr=8000, n_mfcc=5).shape[0])",
+        "5",
+        missing="librosa",
+    ),
+    Row(
+        "Text of a picture",
+        "import pytesseract, pdfplumber; print(pytesseract.image_to_string(pdfplumber.open('scan.pdf').pages[0].to_image(150).original).split()[0])",
+        "Lamps",
+        "scan.pdf",
+        "pytesseract",
+    ),
 )
 ARCHIVES = (
     Row("ZIP", "import zipfile; print(zipfile.ZipFile('t.zip').read('t.txt').decode().strip())", "Lamps", "t.zip"),
@@ -281,6 +477,25 @@ ARCHIVES = (
         "Lamps",
         "t.7z",
         "7z",
+    ),
+    Row(
+        "tar.zst",
+        "import tarfile, zstandard, io; t = io.BytesIO(); w = tarfile.open(fileobj=t, mode='w'); w.add('t.csv'); w.close()\n"
+        "t = zstandard.decompress(zstandard.compress(t.getvalue())); print(tarfile.open(fileobj=io.BytesIO(t)).getnames())",
+        "['t.csv']",
+        "t.csv",
+    ),
+    Row(
+        "tar.gz, by tar",
+        "import subprocess; subprocess.run('tar czf made.tgz t.csv && tar tzf made.tgz', shell=True, check=True)",
+        "t.csv",
+        "t.csv",
+    ),
+    Row(
+        "ZIP, by unzip",
+        "import subprocess; subprocess.run('unzip -p t.zip t.txt', shell=True, check=True)",
+        "Lamps",
+        "t.zip",
     ),
 )
 PLOTS = (
@@ -318,6 +533,27 @@ PLOTS = (
         "400",
         missing="wordcloud",
     ),
+    Row(
+        "A chart of seaborn",
+        "import seaborn; seaborn.barplot(x=['a'], y=[1]).figure.savefig('a.png'); print(open('a.png', 'rb').read(4)[1:])",
+        "b'PNG'",
+    ),
+    Row(
+        "A chart of plotly as HTML",
+        "import plotly.express as p; p.bar(x=[1], y=[2]).write_html('a.html'); print('plotly' in open('a.html').read())",
+        "True",
+    ),
+    Row(
+        "A chart of bokeh as HTML",
+        "import bokeh.plotting as b, bokeh.embed as e, bokeh.resources as r; f = b.figure(); f.line([1, 2], [1, 2]); print('bokeh' in e.file_html(f, r.INLINE))",
+        "True",
+    ),
+    Row(
+        "A chart of altair as SVG",
+        "import altair as a; a.Chart({'values': [{'a': 1}]}).mark_bar().encode(x='a:Q').save('a.svg'); print('made')",
+        "made",
+    ),
+    Row("A network", "import networkx as n; print(n.shortest_path_length(n.path_graph(5), 0, 4))", "4"),
 )
 MODELS = (
     *(
@@ -346,6 +582,40 @@ MODELS = (
         "59",
         missing="prophet",
     ),
+    Row("SciPy", "from scipy import stats; print(round(stats.ttest_ind([1, 2, 3], [4, 5, 6]).statistic, 2))", "-3.67"),
+    Row("SymPy", "import sympy; print(sympy.solve('x**2 - 4'))", "[-2, 2]"),
+    Row("Numba", "import numba; print(numba.njit(lambda a: a + 1)(1))", "2"),
+    Row(
+        "A regression with a formula",
+        "import statsmodels.formula.api as f; print(round(f.ols('a ~ b', {'a': [1, 2, 3], 'b': [1, 2, 3]}).fit().params['b'], 2))",
+        "1.0",
+    ),
+    Row(
+        "A forest",
+        "from sklearn.ensemble import RandomForestClassifier as F; print(F(random_state=0).fit([[0], [1]] * 9, [0, 1] * 9).predict([[1]])[0])",
+        "1",
+    ),
+    Row(
+        "XGBoost, fitted",
+        "import xgboost; print(xgboost.XGBClassifier().fit([[0], [1]] * 9, [0, 1] * 9).predict([[1]])[0])",
+        "1",
+        missing="xgboost",
+    ),
+    Row(
+        "LightGBM, fitted",
+        "import lightgbm, numpy; print(round(lightgbm.LGBMRegressor(verbose=-1).fit(numpy.arange(60).reshape(-1, 1), numpy.ones(60)).predict([[1]])[0]))",
+        "1",
+        missing="lightgbm",
+    ),
+    Row(
+        "Words, by spaCy without a model",
+        "import spacy; print(len(spacy.blank('en')('Lamps for sale.')))",
+        "4",
+        missing="spacy",
+    ),
+    Row("Stems, by NLTK", "import nltk; print(nltk.PorterStemmer().stem('lamps'))", "lamp", missing="nltk"),
+    Row("A progress bar", "import tqdm; print(list(tqdm.tqdm([1])))", "[1]"),
+    Row("A table for the eye", "import rich.table, tabulate; print(tabulate.tabulate([[60]], tablefmt='plain'))", "60"),
 )
 PROGRAMS = tuple(
     Row(
@@ -381,6 +651,10 @@ PROGRAMS = tuple(
         ("7z", "7z i", "7z"),
         ("dot", "dot -V", "dot"),
         ("pdftotext", "pdftotext -v", "pdftotext"),
+        ("pdftoppm", "pdftoppm -v", "pdftoppm"),
+        *((name, f"{name} --version", "") for name in ("bash", "grep", "sed", "find", "python3", "pip", "xargs")),
+        *((name, f"{name} --version", name) for name in ("gs", "xz", "rsvg-convert", "libreoffice")),
+        *((name, f"{name} -version", name) for name in ("ffprobe", "convert", "identify")),
     )
 )
 GROUPS = {
