@@ -83,8 +83,7 @@ _PROGRAMS = frozenset(
 )
 """What code asks for as a program: where it is missing, Python says the same as of a file."""
 
-_SOUGHT_BY_SHELLS = "|".join(map(re.escape, sorted(_PROGRAMS | FULL_PROGRAMS)))
-_NOT_FOUND = re.compile(rf"^(?:\S+: (?:line )?\d+: )?({_SOUGHT_BY_SHELLS}): (?:command )?not found\s*$", re.MULTILINE)
+_NOT_FOUND = r"^(?:\S+: (?:line )?\d+: )?([\w.+-]{1,40}): (?:command )?not found\s*$"
 """What a shell says of a program that is not there; where it ran may come in a message of its own."""
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
 _UNQUOTED = re.compile(r"\(os error 2\): (.+)$|^(.+) not found\.$|^(.+): No such file or directory$", re.MULTILINE)
@@ -222,8 +221,10 @@ class Hints:
 
 def program_not_found(printed: str) -> str | None:
     """Return the program that a shell in a cell did not find, if it is one that we know."""
-    found = _NOT_FOUND.search(printed[:MAX_SEARCHED]) if "not found" in printed[:MAX_SEARCHED] else None
-    return found[1] if found else None
+    if "not found" not in (text := printed[:MAX_SEARCHED]):
+        return None
+    known = _PROGRAMS | FULL_PROGRAMS
+    return next((name for name in re.findall(_NOT_FOUND, text, re.MULTILINE) if name in known), None)
 
 
 def _in_full(code: HintCode, failure: CellFailure) -> str:
