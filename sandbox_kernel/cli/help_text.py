@@ -77,6 +77,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
 FIRST_STEPS = ("setup", "run", "doctor")
 """The commands of which the first page shows an example."""
 
+FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes. A plugin's command may have others."""
 EXIT_CODES = {
     "0": "success",
     "1": "a check found a problem",

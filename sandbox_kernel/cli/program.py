@@ -22,11 +22,10 @@ from ..core.remedies import for_stderr
 from ..plugins import index
 from ..plugins.api import Plugin
 from ..policy.safe_text import LogLines, ours
-from ..setup.install import NAME
-from . import help_text, subcommands
+from . import help_text
 from .completion import SHELLS
 from .help_parser import HelpFormatter, Parser
-from .subcommands import INTERRUPTED, PLATFORM, USAGE, WRONG
+from .help_text import INTERRUPTED, PLATFORM, USAGE, WRONG
 
 READER_GONE = 141
 """128 + SIGPIPE, as shells say it."""
@@ -86,8 +85,8 @@ class _Refuse(argparse.Action):
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the options of a command, its settings in `values`, unchecked. Raises `ConfigurationError`."""
-    whole = parser()
     word = argv[0] if argv else ""
+    whole = parser(alone=next((name for name, words in index.COMMANDS.items() if word in words), None))
     if word and not word.startswith("-") and word not in whole.commands:
         named = index.with_command(word)
         whole = whole if named is None else parser(named)
@@ -117,8 +116,11 @@ def _check_option(command: Parser, name: str, word: str) -> None:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"{name} has no option --{word}{meant}", setting=f"--{word}")
 
 
-def parser(*others: Plugin) -> Parser:
-    """Return the parser of the whole program, with the commands of our plugins and of others that were found."""
+def parser(*others: Plugin, alone: str | None = None) -> Parser:
+    """Return the parser of the whole program, with the commands of our plugins and of others that were found.
+
+    With `alone`, the name of a plugin that is here, it has the commands of that one: no other is imported for them.
+    """
     whole = Parser(prog="sandbox-kernel", allow_abbrev=False)
     whole.add_argument("--version", action="version", version=f"sandbox-kernel {__version__}", help="show the version")
     found: dict[str, Parser] = {}
@@ -166,6 +168,12 @@ def parser(*others: Plugin) -> Parser:
             )
             if given.add_options is not None:
                 given.add_options(one)
+
+    if alone is not None and index.is_here(alone):
+        of_a_plugin(index.plugin(alone))
+        return whole
+    from ..setup.install import NAME
+    from . import subcommands
 
     one = command("setup", subcommands.set_up)
     _where(one, "install")
@@ -224,6 +232,8 @@ def _build(one: argparse.ArgumentParser) -> None:
 
 
 def _doctor(one: argparse.ArgumentParser) -> None:
+    from ..setup.install import NAME
+
     one.add_argument("--name", default=NAME, help="the kernel to check, with its settings (default: %(default)s)")
     one.add_argument("--json", action="store_true", help="print JSON")
     one.add_argument("--details", action="store_true", help="list every protection, not only missing ones")
@@ -247,6 +257,8 @@ def _pages(one: argparse.ArgumentParser, what: str) -> None:
 
 def _where(one: argparse.ArgumentParser, verb: str, name: str | None = None) -> None:
     """Add ipykernel's flags for a kernelspec."""
+    from ..setup.install import NAME
+
     one.set_defaults(near=True)
     place = one.add_mutually_exclusive_group()
     place.add_argument("--user", action="store_true", help=f"{verb} for the current user")

@@ -46,6 +46,7 @@ from ..engines.select import (
 from ..plugins import index
 from ..policy.safe_text import columns, ours
 from ..setup.install import NAME, check, install, settings_in_order, uninstall
+from .help_text import FINE, WRONG
 
 if TYPE_CHECKING:
     from ..setup.image_kernelspec import ImageKernelspec
@@ -55,8 +56,6 @@ NOTEBOOK = b"JPY_SESSION_NAME="
 """A variable in which a Jupyter Server tells a kernel the path of its notebook."""
 
 
-FINE, WRONG, USAGE, PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes. A plugin's command may have others."""
 WHICHEVER = ("auto", "docker")
 """Values of `engine` for which setup may install Docker's."""
 FOLDERS = ("uploads", "downloads")
