@@ -6,16 +6,25 @@ Frozen values: they are kept for cells that come again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 WEIGHTS = {"low": 20, "medium": 40, "high": 60, "critical": 80}
 """How grave one finding is, in points. What a cell has adds up."""
 MAX_SCORE = 100
 
 
+class Place(NamedTuple):
+    """Where something stands in a cell: lines and characters from 1; the end is just behind its last character."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a rule found in a cell, at the first line where it did."""
+    """One thing that a rule found in a cell, with all places where it did."""
 
     code: str
     """As docs/codes.md lists it, or a code of the operator's own."""
@@ -23,7 +32,7 @@ class Finding:
     weight: int
     """Points."""
     line: int
-    """Of the cell, from 1."""
+    """The first one, of the cell, from 1."""
     reason: str
     """What the code looks like it would do."""
     remedy: str
@@ -33,6 +42,8 @@ class Finding:
     cwe: int | None = None
     allowed: str | None = None
     """The reason that a comment in the cell gives for it; it does not count then."""
+    places: tuple[Place, ...] = ()
+    """In their order; none overlaps another."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -46,6 +57,7 @@ class Finding:
             "detail": self.detail,
             "cwe": self.cwe,
             "allowed": self.allowed,
+            "places": [place._asdict() for place in self.places],
         }
 
     def sentence(self) -> str:
@@ -78,11 +90,42 @@ class Screened:
 
     def without_first(self, lines: int) -> Screened:
         """Return it as it would be if so many lines at the beginning were not there."""
-        return Screened(tuple(replace(one, line=max(one.line - lines, 1)) for one in self.findings))
+
+        def moved(place: Place) -> Place:
+            return place._replace(line=max(place.line - lines, 1), end_line=max(place.end_line - lines, 1))
+
+        return Screened(
+            tuple(
+                replace(one, line=max(one.line - lines, 1), places=tuple(map(moved, one.places)))
+                for one in self.findings
+            )
+        )
+
+    def by_place(self) -> list[tuple[Place, list[Finding]]]:
+        """Return each place with its findings, the gravest first. Places that overlap are one."""
+        pairs = sorted(((place, one) for one in self.findings for place in one.places), key=lambda pair: pair[0])
+        rows = list[tuple[Place, list[Finding]]]()
+        for place, one in pairs:
+            if rows and overlap(rows[-1][0], place):
+                last, found = rows.pop()
+                rows.append((joined(last, place), [*found, *([] if one in found else [one])]))
+            else:
+                rows.append((place, [one]))
+        return [(place, sorted(found, key=lambda one: (-one.weight, one.code))) for place, found in rows]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {"score": self.score, "findings": [one.to_json() for one in self.findings]}
+
+
+def overlap(first: Place, second: Place) -> bool:
+    """Return whether two places overlap, of which the first does not begin behind the second."""
+    return second[:2] < first[2:] or second == first
+
+
+def joined(first: Place, second: Place) -> Place:
+    """Return two places that overlap as one."""
+    return Place(*first[:2], *max(first[2:], second[2:]))
 
 
 def level(weight: int) -> str:

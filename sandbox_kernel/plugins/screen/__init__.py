@@ -14,6 +14,7 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `path_rules`: Which calls take paths, and what it means to read, write, delete or search one.
 - `rule_index`: The rules, which are files in `rules/`, by what they look for.
 - `operator_rules`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
-- `cell_findings`: The findings of one cell while it is read.
+- `cell_findings`: The findings of one cell while it is read, with their places.
+- `file_parts`: A file in the parts that are read as cells, and what is found in each.
 - `command`: The command: reads notebooks and scripts, and prints what is found for people, as JSON, and as SARIF.
 """

@@ -9,36 +9,31 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import sys
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ... import __version__
 from ...config.sources import SETTINGS, from_files, resolve
-from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.screen_findings import WEIGHTS, Finding, level
 from ...policy.safe_text import LogLines, ours
-from .rule_index import RuleIndex, RuleRow
+from .file_parts import ReadPart, screened
+from .rule_index import RuleIndex, RuleRow, default
+from .screen import CellScreen
 from .settings import ScreenSettings
-
-if TYPE_CHECKING:
-    from ...core.screen_findings import Screened
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 class FileFinding(NamedTuple):
-    """A finding in a file."""
+    """A finding at one place of a file."""
 
     file: str
-    line: int
-    """Of the file, from 1."""
+    region: dict[str, int]
+    """The place, as SARIF has it."""
     cell: int | None
     """The number of its code cell, from 1; None in a file without cells."""
     finding: Finding
@@ -93,7 +88,7 @@ def _result(place: FileFinding, numbers: dict[str, int], before: Counter[tuple[s
 
 def _location(place: FileFinding) -> dict[str, Any]:
     artifact = {"uri": _uri(place.file)}
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": place.region}}
     if place.cell is not None:
         location["logicalLocations"] = [{"name": f"cell {place.cell}", "kind": "cell"}]
     return location
@@ -113,26 +108,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-_TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
-_MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
 _OF_US = ("screen_threshold", "screen_rules", "screen_overrides")
-
-
-class FilePart(NamedTuple):
-    """A piece of a file that is read as one cell."""
-
-    code: str
-    cell: int | None
-    lines: tuple[int, ...]
-    """The line of the file for each line of the code; the last one goes on."""
-
-
-class ReadPart(NamedTuple):
-    """One part, and what was found in it."""
-
-    file: str
-    part: FilePart
-    screened: Screened
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -151,18 +127,14 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
-    from .operator_rules import changes
-    from .rule_index import RuleIndex
-    from .screen import CellScreen
-
     settings = _settings(options)
-    index = RuleIndex() if settings.screen_rules is None else RuleIndex(changes(settings.screen_rules))
+    index = index_of(settings)
     found: list[ReadPart] = []
     unread: dict[str, ConfigurationError | None] = {}
     for file in options.files:
         one = CellScreen(index, overrides=settings.screen_overrides == "allow")
         try:
-            found += [ReadPart(file, part, one.look(part.code)) for part in _parts(file)]
+            found += screened(file, screen=one)
         except ConfigurationError as error:
             if len(options.files) == 1:
                 raise
@@ -182,87 +154,33 @@ def screen(options: argparse.Namespace) -> int:
     return 1 if grave or (options.strict and any(one.screened.counted for one in found)) else 0
 
 
+def index_of(settings: ScreenSettings) -> RuleIndex:
+    """Return the rules, with an operator's changes."""
+    if settings.screen_rules is None:
+        return default()
+    from .operator_rules import changes
+
+    return RuleIndex(changes(settings.screen_rules))
+
+
 def _settings(options: argparse.Namespace) -> ScreenSettings:
     files = {name: value for name, value in from_files().items() if name in _OF_US}
     given = {name: value for name in _OF_US if (value := getattr(options, name)) is not None}
     return resolve(files | given).of(ScreenSettings)
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def _parts(name: str) -> Iterator[FilePart]:
-    """Yield the code of a file. Raises `ConfigurationError` for one that cannot be read."""
-    from ...files.host_paths import fetch
-
-    text = fetch(name).decode(errors="replace")
-    if name.endswith((".sh", ".bash")):
-        yield FilePart(f"%%bash\n{text}", None, (1, *range(1, text.count("\n") + 2)))
-    elif name.endswith(".ipynb") or (name == "-" and text.lstrip().startswith("{") and '"cells"' in text):
-        yield from _of_notebook(name, text)
-    else:
-        yield from _of_script(text)
-
-
-def _of_script(text: str) -> Iterator[FilePart]:
-    starts = [match.start() for match in _MARKER.finditer(text)]
-    if not starts:
-        yield FilePart(text, None, (1,))
-        return
-    edges = [0, *starts, len(text)]
-    for number, (start, end) in enumerate(pairwise(edges)):
-        if text[start:end].strip():
-            yield FilePart(text[start:end], max(number, 1), (text.count("\n", 0, start) + 1,))
-
-
-def _of_notebook(name: str, text: str) -> Iterator[FilePart]:
-    try:
-        book = json.loads(text)
-        cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
-        sources = [[cell["source"]] if isinstance(cell["source"], str) else [*cell["source"]] for cell in cells]
-        codes = ["".join(pieces) for pieces in sources]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ConfigurationError(UsageCode.NOT_A_NOTEBOOK, f"{name} is not a proper notebook") from None
-    places = _lines_of_texts(text, {piece for pieces in sources for piece in pieces})
-    line = 1
-    for number, (pieces, code) in enumerate(zip(sources, codes, strict=True), 1):
-        lines, begins = list[int](), True
-        for piece in pieces:
-            there = places.get(piece, [])
-            # The first one that does not lie before what was found last; a text may stand in outputs as well.
-            line = there[at] if (at := bisect_left(there, line)) < len(there) else line
-            lines += [line] * (piece[:-1].count("\n") + begins)
-            begins = piece.endswith("\n")
-        # A lone half of a pair may stand in JSON, and in no text that is written again.
-        yield FilePart(code.encode(errors="replace").decode(), number, tuple(lines or [line]))
-
-
-def _lines_of_texts(text: str, wanted: set[str]) -> dict[str, list[int]]:
-    """Return the lines on which texts stand in JSON, however they are written there, in one walk."""
-    found: dict[str, list[int]] = {}
-    line, before = 1, 0
-    for match in _TEXT.finditer(text):
-        line += text.count("\n", before, match.start())
-        before = match.start()
-        if (value := json.loads(match[0]) if "\\" in match[0] else match[0][1:-1]) in wanted:
-            found.setdefault(value, []).append(line)
-    return found
-
-
-def _line(part: FilePart, line: int) -> int:
-    """Return the line of the file for a line of a part."""
-    last = len(part.lines)
-    return part.lines[line - 1] if line <= last else part.lines[-1] + line - last
-
-
 # --- what is printed -------------------------------------------------------------------------------------------------
 
 
 def _places(found: list[ReadPart]) -> Iterator[FileFinding]:
-
-    for read in found:
-        for one in read.screened.findings:
-            yield FileFinding(read.file, _line(read.part, one.line), read.part.cell, one)
+    for file, part, seen in found:
+        for one in seen.findings:
+            for place in one.places:
+                region = {"startLine": part.line(place.line)}
+                if part.columns:
+                    region |= {"endLine": part.line(place.end_line)}
+                    region |= {"startColumn": place.column, "endColumn": place.end_column}
+                yield FileFinding(file, region, part.cell, one)
 
 
 def _as_json(found: list[ReadPart], files: list[str], threshold: int) -> dict[str, Any]:
@@ -272,9 +190,7 @@ def _as_json(found: list[ReadPart], files: list[str], threshold: int) -> dict[st
             {
                 "cell": read.part.cell,
                 "score": read.screened.score,
-                "findings": [
-                    one.to_json() | {"file_line": _line(read.part, one.line)} for one in read.screened.findings
-                ],
+                "findings": [one.to_json() | {"file_line": read.part.line(one.line)} for one in read.screened.findings],
             }
             for read in found
             if read.file == file and read.screened.findings
@@ -290,13 +206,19 @@ def _say(found: list[ReadPart], threshold: int) -> None:
     shown = LogLines()
     for read in found:
         cell = "" if read.part.cell is None else f" cell {read.part.cell},"
-        for one in read.screened.findings:
-            detail = f" ({one.detail})" if one.detail else ""
-            allowed = f" [allowed: {one.allowed}]" if one.allowed is not None else ""
-            where = f"{read.file}:{_line(read.part, one.line)}:{cell}"
-            text = f"{where} {one.code} ({one.weight}): {one.reason}{detail}{allowed}"
-            print(shown.feed(ours(text)))
-            print(f"    {one.remedy}")
+        told: set[str] = set()
+        for place, ones in read.screened.by_place():
+            new = [one for one in ones if one.code not in told]
+            told |= {one.code for one in new}
+            for one in new:
+                also = [str(read.part.line(line)) for line in sorted({line for line, *_ in one.places} - {place.line})]
+                lines = f"; also on line{'s' * (len(also) > 1)} {', '.join(also)}" if also else ""
+                detail = f" ({one.detail})" if one.detail else ""
+                allowed = f" [allowed: {one.allowed}]" if one.allowed is not None else ""
+                where = f"{read.file}:{read.part.line(place.line)}:{cell}" if one is new[0] else "    with"
+                print(shown.feed(ours(f"{where} {one.code} ({one.weight}): {one.reason}{detail}{lines}{allowed}")))
+                if one is new[0]:
+                    print(f"    {one.remedy}")
     blocked = [read for read in found if read.screened.score >= threshold]
     noticed = sum(bool(read.screened.counted) for read in found)
     cells = "1 cell" if len(found) == 1 else f"{len(found)} cells"

@@ -122,6 +122,7 @@ class PythonReader(ast.NodeVisitor):
 
     def read(self, code: str) -> Screened:
         """Return what is found in a cell."""
+        self._findings.begin(code)
         if len(code) > MAX_CHARACTERS:
             self._findings.add(ScreenCode.CELL_TOO_LARGE, 1, f"{len(code)} characters")
             self._findings.text(code[:MAX_CHARACTERS], 1)
@@ -131,6 +132,7 @@ class PythonReader(ast.NodeVisitor):
             self._cell(code)
         except (RecursionError, MemoryError, TooIntricateError):
             del self._scopes[1:]
+            self._findings.node = None
             self._findings.add(ScreenCode.CELL_TOO_DEEP, 1)
             self._findings.text(code, 1)
         return self._findings.done()
@@ -138,12 +140,14 @@ class PythonReader(ast.NodeVisitor):
     def _cell(self, code: str) -> None:
         one_line = code.strip().count("\n") == 0 and code.strip().partition(" ")[0].isidentifier()
         if ipython_syntax.is_plain(code) and not one_line and (tree := _parsed(code)) is not None:
+            self._findings.parsed(code)
             self.visit(tree)
             return
         found = ipython_syntax.read(code, frozenset(self._known))
         if found.magic is not None:
             self._magics.cell(found.magic, found.arguments, found.body, found.first)
         elif (tree := _parsed(found.python)) is not None:
+            self._findings.parsed(found.python)
             self.visit(tree)
         else:
             self._broken(found.python, 1)
@@ -155,17 +159,24 @@ class PythonReader(ast.NodeVisitor):
             self._findings.add(ScreenCode.CELL_TOO_DEEP, line)
             return
         self._depth += 1
-        tree = _parsed(code) or _parsed(ipython_syntax.read(code).python)
+        node, exact = self._findings.node, self._findings.exact
+        python, tree = code, _parsed(code)
+        if tree is None:
+            python = ipython_syntax.read(code).python
+            tree = _parsed(python)
         if tree is not None:
+            self._findings.parsed(python, line)
             self.visit(ast.increment_lineno(tree, line - 1))
         elif UNKNOWN_PART not in code:
             self._broken(code, line)
+        self._findings.node, self._findings.exact = node, exact
         self._findings.text(code, line)
         self._depth -= 1
 
     def _broken(self, code: str, line: int) -> None:
         """Read code that is no Python of this version: each part that is, and the rest as a text."""
         self._findings.add(ScreenCode.CELL_UNPARSED, line)
+        self._findings.parsed(code, line)
         for part, first in _parts(code):
             if (tree := _parsed(part)) is not None:
                 self.visit(ast.increment_lineno(tree, line + first - 1))
@@ -197,10 +208,14 @@ class PythonReader(ast.NodeVisitor):
 
     def visit(self, node: ast.AST) -> ExpressionValue:
         """Note what the rules know of a node and all in it; return what is known of an expression."""
-        if isinstance(node, ast.expr | ast.stmt):
-            self._step()
         visitor = getattr(self, f"visit_{type(node).__name__}", self.generic_visit)
-        return visitor(node) or UNKNOWN
+        if not isinstance(node, ast.expr | ast.stmt):
+            return visitor(node) or UNKNOWN
+        self._step()
+        outer, self._findings.node = self._findings.node, node
+        value = visitor(node) or UNKNOWN
+        self._findings.node = outer
+        return value
 
     # --- statements ------------------------------------------------------------------------------------------------
 
