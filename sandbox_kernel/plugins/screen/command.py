@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from ... import __version__
 from ...config.sources import SETTINGS, from_files, resolve
+from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.screen_findings import WEIGHTS, Finding, level
 from ...policy.safe_text import LogLines, ours
@@ -108,15 +109,21 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-_OF_US = ("screen_threshold", "screen_rules", "screen_overrides")
+_OF_US = ("screen", "screen_threshold", "screen_rules", "screen_overrides")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `screen`."""
     add = parser.add_argument
-    add("files", metavar="FILE", nargs="+", help="notebooks (.ipynb), scripts (.py, .sh), or - for either from stdin")
+    add("files", metavar="FILE", nargs="*", help="notebooks (.ipynb), scripts (.py, .sh), or - for either from stdin")
     add("--format", choices=("text", "json", "sarif"), default="text", help="how it is printed (default: %(default)s)")
     add("--strict", action="store_true", help="anything that is found gives exit code 1")
+    add(
+        "--hook",
+        action="store_true",
+        help="in place of files: answer the hook that a coding agent runs before a tool (its JSON on stdin). What "
+        "reaches the threshold is denied with --screen block, and the user is asked otherwise",
+    )
     for name in _OF_US:
         setting = SETTINGS[name]
         add(setting.flag, metavar=setting.form.metavar, help=f"{setting.help} (default: {setting.default_for_people})")
@@ -127,6 +134,12 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
+    if options.hook == bool(options.files):
+        raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "screen takes files, or --hook in place of them")
+    if options.hook:
+        from .agent_hook import hook
+
+        return hook(lambda: _settings(options, screen_overrides="forbid"), index_of)
     settings = _settings(options)
     index = index_of(settings)
     found: list[ReadPart] = []
@@ -163,10 +176,10 @@ def index_of(settings: ScreenSettings) -> RuleIndex:
     return RuleIndex(changes(settings.screen_rules))
 
 
-def _settings(options: argparse.Namespace) -> ScreenSettings:
+def _settings(options: argparse.Namespace, **otherwise: str) -> ScreenSettings:
     files = {name: value for name, value in from_files().items() if name in _OF_US}
     given = {name: value for name in _OF_US if (value := getattr(options, name)) is not None}
-    return resolve(files | given).of(ScreenSettings)
+    return resolve(otherwise | files | given).of(ScreenSettings)
 
 
 # --- what is printed -------------------------------------------------------------------------------------------------
