@@ -104,11 +104,11 @@ class Screened:
     def by_place(self) -> list[tuple[Place, list[Finding]]]:
         """Return each place with its findings, the gravest first. Places that overlap are one."""
         pairs = sorted(((place, one) for one in self.findings for place in one.places), key=lambda pair: pair[0])
-        rows = list[tuple[Place, list[Finding]]]()
+        rows: list[tuple[Place, list[Finding]]] = []
         for place, one in pairs:
-            if rows and overlap(rows[-1][0], place):
-                last, found = rows.pop()
-                rows.append((joined(last, place), [*found, *([] if one in found else [one])]))
+            last, found = rows[-1] if rows else (place, [])
+            if rows and (place[:2] < last[2:] or place == last):
+                rows[-1] = Place(*last[:2], *max(last[2:], place[2:])), [*found, *([] if one in found else [one])]
             else:
                 rows.append((place, [one]))
         return [(place, sorted(found, key=lambda one: (-one.weight, one.code))) for place, found in rows]
@@ -116,16 +116,6 @@ class Screened:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {"score": self.score, "findings": [one.to_json() for one in self.findings]}
-
-
-def overlap(first: Place, second: Place) -> bool:
-    """Return whether two places overlap, of which the first does not begin behind the second."""
-    return second[:2] < first[2:] or second == first
-
-
-def joined(first: Place, second: Place) -> Place:
-    """Return two places that overlap as one."""
-    return Place(*first[:2], *max(first[2:], second[2:]))
 
 
 def level(weight: int) -> str:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from itertools import islice
 
-from ...core.screen_findings import Finding, Place, Screened, joined, overlap
+from ...core.screen_findings import Finding, Place, Screened
 from .codes import ScreenCode
 from .rule_index import RuleIndex, RuleRow
 
@@ -127,19 +127,9 @@ class CellFindings:
                 inside = self._texts[number].count("\n", 0, match.start() - self._starts[number])
                 line, self.node, self.exact = self._origins[number]
                 self.row(row, line + inside, match[0].strip(_BETWEEN))
-        found = [replace(one, places=_apart(self._places[code])) for code, one in self._found.items()]
+        found = [replace(one, places=tuple(self._places[code])) for code, one in self._found.items()]
+        found = [replace(one, places=tuple(place for place, _ in Screened((one,)).by_place())) for one in found]
         return Screened(tuple(sorted(found, key=lambda one: (one.line, -one.weight, one.code))))
-
-
-def _apart(places: set[Place]) -> tuple[Place, ...]:
-    """Return places in their order, and those that overlap as one."""
-    found: list[Place] = []
-    for place in sorted(places):
-        if found and overlap(found[-1], place):
-            found[-1] = joined(found[-1], place)
-        else:
-            found.append(place)
-    return tuple(found)
 
 
 def _cut(text: str) -> str:
