@@ -13,7 +13,7 @@ MAX_NAMES = 3000
 MAX_CARRIED = 4096
 """Characters of a text that is carried."""
 _ALLOWS = re.compile(
-    r"#\s*sandbox:\s*allow\s+([a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)\s+(?:—|–|--|-)\s*(\S[^\n]{0,200})",  # noqa: RUF001 (people's dashes)
+    r"#\s*sandbox:\s*allow\s+([a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)\s+(?:—|–|--|-)[^\S\n]*([^\s—–-][^\n]{0,200})",  # noqa: RUF001 (people's dashes)
 )
 
 

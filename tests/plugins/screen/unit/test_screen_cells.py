@@ -173,7 +173,14 @@ def test_a_comment_allows_a_finding_and_says_why(dash: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "comment", ["# sandbox: allow process-shell", "# sandbox: allow * - x", "# sandbox: allow - x"]
+    "comment",
+    [
+        "# sandbox: allow process-shell",
+        "# sandbox: allow process-shell --",
+        "# sandbox: allow process-shell -- ",
+        "# sandbox: allow * - x",
+        "# sandbox: allow - x",
+    ],
 )
 def test_a_comment_without_a_reason_or_a_code_allows_nothing(comment: str) -> None:
     assert CellScreen().look(f"{comment}\nimport os\nos.system(x)").counted
