@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "provisioner": (),
     "qemu": ("snapshots",),
     "record": ("receipt", "audit"),
-    "screen": ("screen",),
+    "screen": ("screen", "lsp"),
     "serve": ("serve", "dashboard"),
     "shared": (),
     "tools": (),

@@ -17,5 +17,6 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `cell_findings`: The findings of one cell while it is read, with their places.
 - `file_parts`: A file in the parts that are read as cells, and what is found in each.
 - `agent_hook`: Answers the hook that a coding agent runs before a tool.
+- `language_server`: What editors show of it, by the language server protocol.
 - `command`: The command: reads notebooks and scripts, and prints what is found for people, as JSON, and as SARIF.
 """

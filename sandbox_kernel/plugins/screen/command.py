@@ -124,9 +124,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="in place of files: answer the hook that a coding agent runs before a tool (its JSON on stdin). What "
         "reaches the threshold is denied with --screen block, and the user is asked otherwise",
     )
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the settings of the screen as options."""
     for name in _OF_US:
         setting = SETTINGS[name]
-        add(setting.flag, metavar=setting.form.metavar, help=f"{setting.help} (default: {setting.default_for_people})")
+        parser.add_argument(
+            setting.flag, metavar=setting.form.metavar, help=f"{setting.help} (default: {setting.default_for_people})"
+        )
 
 
 def screen(options: argparse.Namespace) -> int:
@@ -165,6 +172,22 @@ def screen(options: argparse.Namespace) -> int:
         return 2
     grave = any(one.screened.score >= settings.screen_threshold for one in found)
     return 1 if grave or (options.strict and any(one.screened.counted for one in found)) else 0
+
+
+def lsp(options: argparse.Namespace) -> int:
+    """Serve an editor over stdio until it closes."""
+    try:
+        from .language_server import server
+    except ImportError as error:
+        from ...core.pip_extras import install_words
+
+        words = f"the language server needs more packages: {install_words('lsp')} ({error})"
+        raise ConfigurationError(UsageCode.PACKAGE_MISSING, words) from None
+    settings = _settings(options)
+    index = index_of(settings)
+    made = server(lambda: CellScreen(index, overrides=settings.screen_overrides == "allow"))
+    made.start_io(stdout=os.fdopen(os.dup(sys.stdout.fileno()), "wb"))  # it closes what it is given
+    return 0
 
 
 def index_of(settings: ScreenSettings) -> RuleIndex:

@@ -1,8 +1,9 @@
-"""What this plugin adds: a guard of cells, and the command `screen`."""
+"""What this plugin adds: a guard of cells, and the commands `screen` and `lsp`."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from ...core.model import Settings
@@ -26,6 +27,40 @@ def screen(options: argparse.Namespace) -> int:
     from . import command
 
     return command.screen(options)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `lsp`."""
+    from . import command
+
+    command.add_settings(parser)
+
+
+def lsp(options: argparse.Namespace) -> int:
+    """Show what the screen finds in an editor: a language server on stdio.
+
+    It needs the packages of the extra [lsp]. It runs no code of a document.
+    """
+    from . import command
+
+    return command.lsp(options)
+
+
+def jupyter_lsp(_manager: object) -> dict[str, Any]:
+    """Return how jupyter-lsp starts the language server, if its packages are there."""
+    from importlib.util import find_spec
+
+    if find_spec("pygls") is None:
+        return {}
+    return {
+        "sandbox-kernel-screen": {
+            "version": 2,
+            "argv": [sys.executable, "-m", "sandbox_kernel", "lsp"],
+            "languages": ["python"],
+            "mime_types": ["text/x-python", "text/x-ipython"],
+            "display_name": "sandbox-kernel screen",
+        }
+    }
 
 
 def service(settings: Settings, session: SessionHandle) -> SessionService:
@@ -75,6 +110,14 @@ PLUGIN = Plugin(
                 "sandbox-kernel screen --format sarif notebooks/report.ipynb > screen.sarif": "for a code host",
                 "sandbox-kernel screen --hook --screen block": "as the hook of a coding agent, which denies",
             },
+        ),
+        Command(
+            name="lsp",
+            run=lsp,
+            add_options=add_settings,
+            settings=False,
+            group="Running code without a front end",
+            examples={"sandbox-kernel lsp": "as the language server that an editor starts for Python"},
         ),
     ),
 )

@@ -1,0 +1,148 @@
+"""`sandbox-kernel lsp`: a language server over the screen, on stdio: files, and the cells of notebooks in their order.
+
+A place where something is found is one diagnostic. A quick fix writes the comment that allows it; it allows nothing
+before a person has added the reason. Nothing of a document is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from ... import __version__
+from ...core.errors import ConfigurationError
+from ...core.screen_findings import WEIGHTS, Finding, Place, Screened
+from .file_parts import screened
+from .screen import CellScreen
+
+NAME = "sandbox-kernel-screen"
+_NOTEBOOKS = types.NotebookDocumentSyncOptions(
+    notebook_selector=[types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])]
+)
+_SHELLS = ("shellscript", "sh", "bash")
+"""What editors call the language of such a script."""
+_SEVERITIES = (
+    (WEIGHTS["high"], types.DiagnosticSeverity.Error),
+    (WEIGHTS["medium"], types.DiagnosticSeverity.Warning),
+    (0, types.DiagnosticSeverity.Information),
+)
+
+
+class ScreenServer(LanguageServer):
+    """Publishes what the screen finds in open documents."""
+
+    def __init__(self, make_screen: Callable[[], CellScreen]) -> None:
+        super().__init__(
+            NAME,
+            __version__,
+            notebook_document_sync=_NOTEBOOKS,
+            text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
+        )
+        self._make_screen = make_screen
+        self.shown: dict[str, list[types.Diagnostic]] = {}
+        """What was published last of each open document."""
+
+    def look_at_file(self, uri: str) -> None:
+        """Screen a file that is no cell."""
+        document = self.workspace.get_text_document(uri)
+        name = "commands.sh" if document.language_id in _SHELLS else uri
+        try:
+            parts = screened(name, document.source, screen=self._make_screen())
+        except ConfigurationError:
+            parts = []  # while a person edits it, a notebook that is shown as JSON may be none
+        self._publish(uri, ((part.line, seen) for _, part, seen in parts))
+
+    def look_at_notebook(self, uri: str) -> None:
+        """Screen all cells: what one leaves is known in the next."""
+        notebook = self.workspace.get_notebook_document(notebook_uri=uri)
+        screen = self._make_screen()
+        for cell in notebook.cells if notebook is not None else ():
+            if cell.kind == types.NotebookCellKind.Code:
+                source = self.workspace.get_text_document(cell.document).source
+                self._publish(cell.document, [(int, screen.look(source))])
+
+    def _publish(self, uri: str, seen: Iterable[tuple[Callable[[int], int], Screened]]) -> None:
+        rows = (
+            (Place(line(place.line), place.column, line(place.end_line), place.end_column), found)
+            for line, one in seen
+            for place, found in Screened(one.counted).by_place()
+        )
+        self.show(uri, [self._diagnostic(uri, place, found) for place, found in rows])
+
+    def show(self, uri: str, found: list[types.Diagnostic]) -> None:
+        """Publish the diagnostics of a document."""
+        self.shown[uri] = found
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=found))
+
+    def _diagnostic(self, uri: str, place: Place, found: list[Finding]) -> types.Diagnostic:
+        document = self.workspace.get_text_document(uri)
+        start, end = (
+            types.Position(place.line - 1, place.column - 1),
+            types.Position(place.end_line - 1, place.end_column - 1),
+        )
+        lines = [f"{one.reason}{f' ({one.detail})' if one.detail else ''} [{one.code}]. {one.remedy}" for one in found]
+        return types.Diagnostic(
+            range=document.position_codec.range_to_client_units(document.lines, types.Range(start, end)),
+            severity=next(severity for weight, severity in _SEVERITIES if found[0].weight >= weight),
+            code=found[0].code,
+            source="sandbox-kernel screen",
+            message="\n".join(lines),
+            data=[one.code for one in found],
+        )
+
+    def fixes(self, uri: str, asked: types.Range) -> list[types.CodeAction]:
+        """Return a fix for each line on which a diagnostic that was asked for ends."""
+        lines: dict[int, list[types.Diagnostic]] = {}
+        for one in self.shown.get(uri, ()):
+            if one.range.start.line <= asked.end.line and one.range.end.line >= asked.start.line:
+                lines.setdefault(one.range.end.line, []).append(one)
+        return [self._fix(uri, line, found) for line, found in lines.items()]
+
+    def _fix(self, uri: str, line: int, found: list[types.Diagnostic]) -> types.CodeAction:
+        document = self.workspace.get_text_document(uri)
+        text = document.lines[line].rstrip("\r\n") if line < len(document.lines) else ""
+        end = document.position_codec.position_to_client_units(document.lines, types.Position(line, len(text)))
+        codes = ", ".join(dict.fromkeys(code for one in found for code in one.data or ()))
+        edit = types.TextEdit(types.Range(end, end), f"  # sandbox: allow {codes} -- ")
+        return types.CodeAction(
+            title=f"Allow {codes} (add the reason)",
+            kind=types.CodeActionKind.QuickFix,
+            diagnostics=found,
+            edit=types.WorkspaceEdit(changes={uri: [edit]}),
+        )
+
+
+def server(make_screen: Callable[[], CellScreen]) -> ScreenServer:
+    """Return the server with what it answers."""
+    made = ScreenServer(make_screen)
+
+    @made.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    @made.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def look(ls: ScreenServer, params: Any) -> None:
+        ls.look_at_file(params.text_document.uri)
+
+    @made.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def close(ls: ScreenServer, params: types.DidCloseTextDocumentParams) -> None:
+        ls.show(params.text_document.uri, [])
+        del ls.shown[params.text_document.uri]
+
+    @made.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    @made.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def look_at_notebook(ls: ScreenServer, params: Any) -> None:
+        ls.look_at_notebook(params.notebook_document.uri)
+
+    @made.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    def close_notebook(ls: ScreenServer, params: types.DidCloseNotebookDocumentParams) -> None:
+        for cell in params.cell_text_documents:
+            ls.shown.pop(cell.uri, None)
+
+    @made.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+    )
+    def fixes(ls: ScreenServer, params: types.CodeActionParams) -> list[types.CodeAction]:
+        return ls.fixes(params.text_document.uri, params.range)
+
+    return made
