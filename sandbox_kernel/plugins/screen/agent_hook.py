@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,6 +26,8 @@ from .settings import ScreenSettings
 REFUSED = 2
 """The exit code that all these agents take for a refusal. At any other one but 0, they go on."""
 MAX_REASONS = 5
+MAX_SECONDS = 10
+"""An agent waits for its hooks 30 seconds or longer, and goes on then."""
 _PRE_TOOL_USE = "PreToolUse"
 """The event of Claude Code and of VS Code's agents."""
 _OF_CURSOR = {"preToolUse": "deny", "beforeShellExecution": "ask", "beforeMCPExecution": "ask"}
@@ -43,9 +46,19 @@ _SHELL_FILES = (".sh", ".bash", ".zsh", ".ksh")
 _PYTHON_FILES = (".py", ".pyw", ".pyi", ".ipy")
 
 
+class TooSlowError(Exception):
+    """An answer took more than `MAX_SECONDS`. No `OSError`, which others catch."""
+
+
+def _too_slow(*_: object) -> None:
+    raise TooSlowError(f"it took more than {MAX_SECONDS} seconds")
+
+
 def hook(settings_now: Callable[[], ScreenSettings], index_of: Callable[[ScreenSettings], RuleIndex]) -> int:
     """Answer the hook whose JSON comes on stdin; return the exit code."""
     event, denies = "", True
+    before = signal.signal(signal.SIGALRM, _too_slow)
+    signal.alarm(MAX_SECONDS)
     try:
         settings = settings_now()
         denies = settings.screen == "block"
@@ -58,6 +71,9 @@ def hook(settings_now: Callable[[], ScreenSettings], index_of: Callable[[ScreenS
         if not event:
             print(f"sandbox-kernel: {ours(why)}", file=sys.stderr)
             return REFUSED
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
     print(json.dumps(_answer(event, ours(why), denies=denies)))
     return 0
 

@@ -237,6 +237,20 @@ def test_a_fault_of_the_screen_s_own_lets_nothing_pass(monkeypatch: pytest.Monke
     assert "the screen failed" in said
 
 
+def test_an_answer_has_a_limit_of_time_and_lets_nothing_pass_then(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
+    def endless(*_: object, **__: object) -> None:
+        while True:
+            pass
+
+    call = FINE_CALLS["Claude Code: a command"]
+    monkeypatch.setattr(agent_hook, "MAX_SECONDS", 1)
+    monkeypatch.setattr(agent_hook, "screened", endless)
+    word, why = decision(call, asked(call)[1])
+    assert (word, "it took more than 1 seconds" in why) == ("ask", True)
+    monkeypatch.setattr(agent_hook, "fetch", endless)
+    assert asked(call)[:2] == (2, None)
+
+
 def test_wrong_settings_and_arguments_are_refused_by_the_exit_code(asked: Any) -> None:
     call = FINE_CALLS["Claude Code: a command"]
     for words in (["--screen-rules", "/none.toml"], ["--screen-threshold", "0"], ["a.py"]):
