@@ -21,7 +21,6 @@ from ..core.helper_processes import keep_ends_of_children
 from ..core.remedies import for_stderr
 from ..plugins import index
 from ..plugins.api import Plugin
-from ..policy.safe_text import LogLines, ours
 from . import help_text
 from .completion import SHELLS
 from .help_parser import HelpFormatter, Parser
@@ -43,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parse(sys.argv[1:] if argv is None else list(argv))
         return _said(int(options.run(options)))
     except SandboxError as error:
+        from ..policy.safe_text import LogLines, ours
+
         print(LogLines().feed(for_stderr(ours(f"sandbox-kernel: {error}"))), file=sys.stderr)
         return PLATFORM if isinstance(error, EngineError) else USAGE if isinstance(error, ConfigurationError) else WRONG
     except KeyboardInterrupt:
@@ -121,7 +122,7 @@ def parser(*others: Plugin, alone: str | None = None) -> Parser:
 
     With `alone`, the name of a plugin that is here, it has the commands of that one: no other is imported for them.
     """
-    whole = Parser(prog="sandbox-kernel", allow_abbrev=False)
+    whole = Parser(prog="sandbox-kernel", formatter_class=HelpFormatter, allow_abbrev=False)
     whole.add_argument("--version", action="version", version=f"sandbox-kernel {__version__}", help="show the version")
     found: dict[str, Parser] = {}
     whole.commands = found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
 from .codes import UsageCode
@@ -22,6 +21,8 @@ def stamp(package: str) -> str:
     Of each file its name, size and time count: two checkouts of the same version have two stamps, and so has one before
     and after an update. `package` is its folder. Raises OSError.
     """
+    from hashlib import sha256
+
     place = os.stat(package)  # noqa: PTH116 (there are hundreds of files)
     lines = [f"{place.st_dev} {place.st_ino}", *_files(package, ".py")]
     for images in (f"{package}/resources/images", f"{package.rpartition('/')[0]}/images"):

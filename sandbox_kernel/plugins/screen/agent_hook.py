@@ -17,7 +17,6 @@ from typing import Any
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...files.host_paths import fetch
-from ...policy.safe_text import ours
 from .file_parts import screened
 from .rule_index import RuleIndex
 from .screen import CellScreen
@@ -69,13 +68,21 @@ def hook(settings_now: Callable[[], ScreenSettings], index_of: Callable[[ScreenS
     except Exception as error:  # whatever it is, the agent would go on
         why = str(error) if isinstance(error, ConfigurationError) else f"the screen failed: {error!r}"
         if not event:
-            print(f"sandbox-kernel: {ours(why)}", file=sys.stderr)
+            print(f"sandbox-kernel: {_shown(why)}", file=sys.stderr)
             return REFUSED
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-    print(json.dumps(_answer(event, ours(why), denies=denies)))
+    print(json.dumps(_answer(event, _shown(why), denies=denies)))
     return 0
+
+
+def _shown(why: str) -> str:
+    if not why:
+        return ""
+    from ...policy.safe_text import ours  # most calls have no use for it, and an agent waits
+
+    return ours(why)
 
 
 def _answer(event: str, why: str, *, denies: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Nothing of a file is run. Files are opened by the rule by which all files of str
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -20,7 +19,6 @@ from ...config.sources import SETTINGS, from_files, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.screen_findings import WEIGHTS, Finding, level
-from ...policy.safe_text import LogLines, ours
 from .file_parts import ReadPart, screened
 from .rule_index import RuleIndex, RuleRow, default
 from .screen import CellScreen
@@ -68,6 +66,8 @@ def _rule(row: RuleRow) -> dict[str, Any]:
 
 
 def _result(place: FileFinding, numbers: dict[str, int], before: Counter[tuple[str, str, str]]) -> dict[str, Any]:
+    import hashlib
+
     found, where = place.finding, f" in cell {place.cell}" if place.cell is not None else ""
     detail = f" ({found.detail})" if found.detail else ""
     same = (place.file, found.code, found.detail)
@@ -166,6 +166,8 @@ def screen(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found, read, settings.screen_threshold), indent=2))
     else:
         _say(found, settings.screen_threshold)
+    from ...policy.safe_text import ours
+
     for file, why in unread.items():  # the others are told first: what cannot be read hides nothing
         print(f"sandbox-kernel: {ours(f'left out: {file} is a folder' if why is None else str(why))}", file=sys.stderr)
     if not read or any(why is not None for why in unread.values()):
@@ -239,6 +241,8 @@ def _as_json(found: list[ReadPart], files: list[str], threshold: int) -> dict[st
 
 
 def _say(found: list[ReadPart], threshold: int) -> None:
+    from ...policy.safe_text import LogLines, ours
+
     shown = LogLines()
     for read in found:
         cell = "" if read.part.cell is None else f" cell {read.part.cell},"
