@@ -87,6 +87,8 @@ _NOT_FOUND = r"^(?:\S+: (?:line )?\d+: )?([\w.+-]{1,40}): (?:command )?not found
 """What a shell says of a program that is not there; where it ran may come in a message of its own."""
 _QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
 _UNQUOTED = re.compile(r"\(os error 2\): (.+)$|^(.+) not found\.$|^(.+): No such file or directory$", re.MULTILINE)
+_SAID = {"Kaleido": "kaleido", "pytables": "tables"}
+"""How messages call a module, where not by its name."""
 _MODULE = re.compile(r"(?:No module named '|`Import |requires the )(\w+)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 """A package, as pip knows it."""
@@ -230,7 +232,7 @@ def program_not_found(printed: str) -> str | None:
 def _in_full(code: HintCode, failure: CellFailure) -> str:
     """Return the module or program that an exception misses, if the image `full` has it."""
     if code is HintCode.MODULE_NOT_HERE and (match := _MODULE.search(failure.value[:MAX_SEARCHED])):
-        name = match[1].replace("Kaleido", "kaleido")
+        name = _SAID.get(match[1], match[1])
         return name if name in FULL_MODULES.values() else ""
     if code is HintCode.PROGRAM_NOT_HERE:
         return next((path for path in _paths(failure.value) if path in FULL_PROGRAMS), "")

@@ -161,7 +161,7 @@ def test_what_the_wheel_requires_is_what_its_modules_import(environment: Environ
         "import importlib, pkgutil, sandbox_kernel\n"
         "extras = 'sandbox_kernel.' + 'plugins.batch.executed_notebook plugins.batch.run plugins.batch.source_notebook "
         "plugins.mcp. plugins.serve. plugins.frameworks. plugins.kubernetes. plugins.network.tls "
-        "plugins.network.secrets'"
+        "plugins.screen.language_server plugins.network.secrets'"
         ".replace(' ', ' sandbox_kernel.')\n"
         "skipped = tuple(extras.split()) + ('sandbox_kernel.server_extension', 'sandbox_kernel.container.')\n"
         "names = [one.name for one in pkgutil.walk_packages(sandbox_kernel.__path__, 'sandbox_kernel.')]\n"
