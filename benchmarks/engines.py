@@ -112,13 +112,13 @@ def answering(
         try:
             write_sandbox(folder, name, [*chosen, *settings])
             kernel = Kernel(name, specs)
+            try:
+                print(f"{name}: Python {kernel.evaluate(PYTHON)}")
+            finally:
+                kernel.stop()
         except BenchmarkError as error:
             print(f"{name}: not measured: {error}")
             continue
-        try:
-            print(f"{name}: Python {kernel.evaluate(PYTHON)}")
-        finally:
-            kernel.stop()
         found.append(name)
     return found
 

@@ -169,7 +169,8 @@ class Kernel:
         """Return the repr of an expression in the kernel."""
         request = self.client.execute("", user_expressions={"value": expression})
         reply = self.next("shell", request, time.perf_counter() + REPLY_SECONDS)
-        found = reply["content"]["user_expressions"]["value"]
+        content = reply["content"]
+        found = content.get("user_expressions", {}).get("value", content)  # one that cannot start answers for the cell
         if found["status"] != "ok":
             raise BenchmarkError(f"{self.name}: {found['evalue']}")
         return str(found["data"]["text/plain"]).strip("'")

@@ -83,16 +83,10 @@ def command(name: str, folder: Path) -> list[str]:
 
 class Daemon(NamedTuple):
     address: str
-    process: int
     there: list[str]
     """How a program is started beside it."""
     variables: dict[str, str]
     """What such a program has in its environment."""
-
-    @property
-    def from_here(self) -> str:
-        """Its address for who has another /run."""
-        return self.address.replace("//", f"///proc/{self.process}/root", 1) if self.there else self.address
 
 
 def limits(name: str) -> str:
@@ -134,7 +128,7 @@ def daemon(name: str) -> Iterator[Daemon]:
             time.sleep(0.2)
         with subprocess.Popen(["docker", "save", IMAGE, OF_NOTEBOOKS], stdout=subprocess.PIPE) as saved:
             subprocess.run([*there, "docker", "-H", address, "load", "--quiet"], stdin=saved.stdout, check=True)
-        yield Daemon(address, process.pid, there, own)
+        yield Daemon(address, there, own)
     finally:
         kept = podman.pause_process(process.pid) if own else None
         with contextlib.suppress(ProcessLookupError):
@@ -160,7 +154,7 @@ def test(name: str) -> bool:
     if name in podman.NAMES and (why := podman.absent()) is not None:
         print(f"--- {name}: skipped, {why}", flush=True)
         return True
-    with daemon(name) as (address, _, there, variables):
+    with daemon(name) as (address, there, variables):
         chosen = ["--engine", address, "--limits", limits(name), "--image"]
         kernel = [str(Path(sys.executable).with_name("sandbox-kernel"))]
         own = {"SANDBOX_KERNEL_TEST_ENGINE": name, "SANDBOX_KERNEL_TEST_DOCKER": address, **variables}
@@ -197,17 +191,24 @@ def test(name: str) -> bool:
 
 
 def measure(names: Sequence[str]) -> bool:
-    """Print what starts and cells cost with each daemon and with the usual engines, sample by sample in turn."""
+    """Print what starts and cells cost: of all daemons and the usual engines in turn, and of each Podman by itself."""
+    command = [sys.executable, "-m", "benchmarks", "--engines", "--image", OF_NOTEBOOKS]
+
+    def beside(one: str, address: str) -> list[str]:
+        return ["--beside", f"{one}=--engine {address} --limits {limits(one)}"]
+
     with contextlib.ExitStack() as stack:
-        beside = []
-        for name in names:
-            if name in podman.NAMES and (why := podman.absent()) is not None:
-                print(f"--- {name}: skipped, {why}", flush=True)
-                continue
-            address = stack.enter_context(daemon(name)).from_here
-            beside += ["--beside", f"{name}=--engine {address} --limits {limits(name)}"]
-        command = [sys.executable, "-m", "benchmarks", "--engines", *beside, "--image", IMAGE]
-        return subprocess.run(command, check=False).returncode == 0
+        dockers = [name for name in names if name not in podman.NAMES]
+        words = [word for name in dockers for word in beside(name, stack.enter_context(daemon(name)).address)]
+        fine = subprocess.run([*command, *words], check=False).returncode == 0 if words else True
+    for name in (name for name in names if name in podman.NAMES):
+        if (why := podman.absent()) is not None:
+            print(f"--- {name}: skipped, {why}", flush=True)
+            continue
+        with daemon(name) as (address, there, variables):
+            done = subprocess.run([*there, *command, *beside(name, address)], env=os.environ | variables, check=False)
+            fine = done.returncode == 0 and fine
+    return fine
 
 
 def main() -> int:
