@@ -128,6 +128,7 @@ def test_sockets_that_exist_are_asked(tmp_path: Path) -> None:
 def test_auto_takes_docker_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
     monkeypatch.setattr(select, "_own_broker", lambda _: None)
+    monkeypatch.setattr(select, "others", list)
     assert select.provider("docker").answers()
     assert select.explained(Settings()) == "docker, which answers this user"
 

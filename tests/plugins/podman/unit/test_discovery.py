@@ -46,6 +46,7 @@ PODMAN, DOCKER = "Libpod/4.3.1 (linux)", "Docker/28.2.2 (linux)"
 @pytest.fixture(autouse=True)
 def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "_own_broker", lambda _: None)
+    monkeypatch.setattr(select, "others", list)
     monkeypatch.setattr(of_docker, "sockets", lambda *_: [f"{tmp_path}/docker.sock"])
     monkeypatch.setattr(discovery, "sockets", lambda: [f"{tmp_path}/podman.sock", f"{tmp_path}/docker.sock"])
     for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
