@@ -150,7 +150,7 @@ def launch_kernel(tmp_path_factory: pytest.TempPathFactory, image: str, audit_ke
         if "--audit" in settings:
             settings = (*settings, "--audit-key", str(audit_key))
         if ENGINE != "docker":
-            settings = (*settings, "--engine", ENGINE, "--limits", LIMITS)
+            settings = ("--limits", LIMITS, *settings, "--engine", ENGINE)  # a test's own limits come later
         if settings not in installed:
             installed[settings] = install(tmp_path_factory.mktemp("spec"), "--image", image, *settings)
         manager = KernelManager(kernel_name="sandbox-python", kernel_spec_manager=installed[settings])

@@ -148,12 +148,17 @@ def daemon(name: str) -> Iterator[Daemon]:
                 group.rmdir()
 
 
+def is_here(name: str) -> bool:
+    """Return whether a daemon can be had; of one that cannot, a line says why."""
+    why = podman.absent() if name in podman.NAMES else None
+    if why is not None:
+        print(f"--- {name}: skipped, {why}", flush=True)
+    return why is None
+
+
 def test(name: str) -> bool:
     """Return whether a daemon does what the usual one does."""
     began = time.monotonic()
-    if name in podman.NAMES and (why := podman.absent()) is not None:
-        print(f"--- {name}: skipped, {why}", flush=True)
-        return True
     with daemon(name) as (address, there, variables):
         chosen = ["--engine", address, "--limits", limits(name), "--image"]
         kernel = [str(Path(sys.executable).with_name("sandbox-kernel"))]
@@ -202,9 +207,6 @@ def measure(names: Sequence[str]) -> bool:
         words = [word for name in dockers for word in beside(name, stack.enter_context(daemon(name)).address)]
         fine = subprocess.run([*command, *words], check=False).returncode == 0 if words else True
     for name in (name for name in names if name in podman.NAMES):
-        if (why := podman.absent()) is not None:
-            print(f"--- {name}: skipped, {why}", flush=True)
-            continue
         with daemon(name) as (address, there, variables):
             done = subprocess.run([*there, *command, *beside(name, address)], env=os.environ | variables, check=False)
             fine = done.returncode == 0 and fine
@@ -218,7 +220,7 @@ def main() -> int:
     parser.add_argument("what", choices=["build", "test", "measure"])
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME")
     options = parser.parse_args()
-    names = options.names or NAMES
+    names = list(filter(is_here, options.names or NAMES))
     if not set(names) <= set(podman.NAMES):
         build()
     if options.what == "build":

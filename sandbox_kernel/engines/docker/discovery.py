@@ -71,13 +71,14 @@ def elsewhere() -> str:
 
     An engine that is too old is passed by, which is said before that.
     """
-    if api_version.is_too_old(socket_path(None)):
-        return f"the one at {socket_path(None)} is older than Docker 20.10"
+    path = socket_path(None)
+    if api_version.is_too_old(path):
+        return f"the one at {path} is older than Docker 20.10"
     try:
         own = named(os.environ)
     except ConfigurationError as error:
         return error.message
-    here = f"unix://{socket_path(None)}"
+    here = f"unix://{path}"
     return "" if own is None or own[0] == here else f"{own[1]} names {own[0]}, which a session does not read"
 
 
