@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from sandbox_kernel.kernel import pipe_holder
+from tests.support.descriptors import open_files
 from tests.support.kernels import Kernel, all_containers, arguments_of, connect, eventually
 from tests.support.patience import Stopwatch
 
@@ -381,11 +382,11 @@ def leave(
 def test_garbage_is_no_container_and_leaves_no_file_open(
     place: pipe_holder.MeetingPlace, pipe: tuple[int, int], said: bytes, state: bytes | None, count: int
 ) -> None:
-    before = set(Path("/proc/self/fd").iterdir())
+    before = open_files()
     thread = leave(place, said, state, count, pipe)
     assert pipe_holder.collect(place) is None
     thread.join(10)
-    assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
+    assert not open_files() - before
 
 
 def test_a_state_that_is_too_long_is_none(

@@ -1,4 +1,4 @@
-"""What this process holds open of a folder; other threads of a test process open and close what is theirs."""
+"""What this process holds open; other threads of a test process open and close what is theirs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import gc
 from pathlib import Path
 
 
-def open_below(folder: Path) -> list[str]:
-    """Return the files and folders at or below a folder that are open, one entry for each descriptor."""
-    gc.collect()  # a folder stays open as long as its object, or an error that knows it, lives
-    found = []
+def open_files() -> set[tuple[str, str]]:
+    """Return what is open, as pairs of a descriptor's number and its target.
+
+    What others forgot is closed whenever it is collected, so a test asks what is new and never how many there are.
+    """
+    gc.collect()  # a file stays open as long as its object, or an error that knows it, lives
+    found = set()
     for link in Path("/proc/self/fd").iterdir():
         try:
-            target = link.readlink()
+            found.add((link.name, str(link.readlink())))
         except OSError:
             continue  # closed meanwhile, or the one that lists them
-        if target.is_relative_to(folder):
-            found.append(str(target))
-    return sorted(found)
+    return found
+
+
+def open_below(folder: Path) -> list[str]:
+    """Return the files and folders at or below a folder that are open, one entry for each descriptor."""
+    return sorted(target for _, target in open_files() if Path(target).is_relative_to(folder))

@@ -14,6 +14,7 @@ from sandbox_kernel.core.model import MIB
 from sandbox_kernel.engines.attachment import file_system
 from sandbox_kernel.plugins.bubblewrap import scratch_folder
 from sandbox_kernel.plugins.bubblewrap.scratch_folder import INSIDE, OverLimitError, remove
+from tests.support.descriptors import open_files
 
 NAME = "sandbox-kernel-session-1-1-00000000"
 DEEP = 2500
@@ -94,7 +95,7 @@ def test_a_look_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_look_goes_so_deep_and_no_deeper(folder: Path) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files()
     deepen(folder / INSIDE, scratch_folder.MAX_DEPTH - 1)
     used(str(folder), [])
     remove(str(folder))
@@ -102,7 +103,7 @@ def test_a_look_goes_so_deep_and_no_deeper(folder: Path) -> None:
     deepen(folder / INSIDE, DEEP)
     with pytest.raises(OverLimitError, match="within each other"):
         used(str(folder), [])
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert not open_files() - before
 
 
 @pytest.mark.slow

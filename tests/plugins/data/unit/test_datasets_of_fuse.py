@@ -17,6 +17,7 @@ from sandbox_kernel.core.model import Attached
 from sandbox_kernel.engines.attachment import Attachment
 from sandbox_kernel.plugins.data.attached import open_dataset
 from sandbox_kernel.plugins.data.codes import DataCode
+from tests.support.descriptors import open_files
 
 NOBODY = 65534
 DETACH = 2
@@ -73,20 +74,16 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         one.chmod(mode)
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_what_a_user_alone_may_look_at_is_refused_and_no_descriptor_of_it_is_left(
     mounted: Callable[[str], Path],
 ) -> None:
     one = Attached(kind="dataset", name="data", source=str(mounted("")))
-    before = descriptors()
+    before = open_files()
     for _ in range(3):
         with pytest.raises(ConfigurationError, match="Permission denied") as raised:
             open_dataset(one, NOBODY)
         assert raised.value.code is DataCode.DATASET_NOT_OPENED
-    assert descriptors() == before
+    assert not open_files() - before
 
 
 def test_control_what_root_may_look_at_too_is_opened(mounted: Callable[[str], Path]) -> None:

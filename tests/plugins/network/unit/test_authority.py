@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtensionOID
 
 from sandbox_kernel.plugins.network.tls import LEAF, RENEWED, CertificateAuthority
+from tests.support.descriptors import open_files
 
 from .hosts import HOST, trusting
 
@@ -98,10 +99,10 @@ def test_what_the_certificate_of_the_authority_says() -> None:
 def test_no_key_lies_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are no files in memory, one with a password that nobody has lies there for a moment."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = set(Path("/proc/self/fd").iterdir())
+    before = open_files()
     authority = CertificateAuthority([HOST])
     authority.context(HOST)
-    assert set(Path("/proc/self/fd").iterdir()) <= before
+    assert not open_files() - before
     seen: list[str] = []
     load = ssl.SSLContext.load_cert_chain
 
