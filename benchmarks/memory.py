@@ -70,10 +70,16 @@ def host_processes(kernel: Kernel) -> set[psutil.Process]:
     return found
 
 
+def engine_of(host: set[psutil.Process]) -> str | None:
+    """Return the address of the engine that one of these processes was given; None is the usual one."""
+    words = (word for process in host for word in process.cmdline())
+    return next((word for word in words if word.startswith("unix://")), None)
+
+
 def containers_of(host: set[psutil.Process]) -> list[Container]:
     """Return the containers that one of these processes owns."""
     pids = {process.pid for process in host}
-    client: Any = docker.from_env()
+    client: Any = docker.DockerClient(base_url=address) if (address := engine_of(host)) else docker.from_env()
     try:
         names = (
             (container, OwnerProcess.parse(container.name)) for container in client.containers.list(ignore_removed=True)
