@@ -66,8 +66,6 @@ _STATUS: tuple[tuple[type[SandboxError], int], ...] = (
     (SandboxPaused, 409),
     (AbilityMissing, 400),
     (ConfigurationError, 400),
-    (SandboxClosed, 502),
-    (SandboxDied, 502),
 )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ...config.sources import changed
-from ...core.errors import AbilityMissing, QuotaExceeded, SandboxError, SandboxPaused
+from ...core.errors import AbilityMissing, QuotaExceeded, SandboxDied, SandboxError, SandboxPaused
 from ...core.events import SessionEvent
 from ...core.model import Settings
 from ...core.tasks import Tasks
@@ -420,9 +420,11 @@ class Tenants:
                     _demand_pause(sandbox)
                     self._pause_in(lease, lifetime)
                 self._write(lease)
-            except BaseException:
+            except BaseException as error:
                 lease.let_be()
                 await asyncio.shield(self.tasks.hold(sandbox.kill(), "the end of a sandbox that did not start"))
+                if isinstance(error, SandboxDied):  # it was nobody's yet, so that it is not one that is gone
+                    raise Refusal(503, error.code, str(error)) from error
                 raise
         tenant.figures.created.add(time.monotonic() - began)
         return self._leased(lease)

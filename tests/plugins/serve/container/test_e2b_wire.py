@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.plugins.serve.container.conftest import TOKENS
+from sandbox_kernel.core.codes import EndCode
+from tests.plugins.serve.container.conftest import TOKENS, options
 from tests.plugins.serve.container.server import Server
 from tests.support.kernels import containers_of
 from tests.support.patience import within
@@ -474,3 +475,23 @@ def make_certificate(certificate: Path, key: Path) -> None:
     pem = serialization.Encoding.PEM
     certificate.write_bytes(built.public_bytes(pem))
     key.write_bytes(private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+
+
+def test_a_sandbox_that_does_not_start_says_why(tmp_path: Path) -> None:
+    """It is 502 for a sandbox that was there, which clients take for one whose time was up."""
+    image, box = "sandbox-kernel-test-serve:no-kernel", f"sandbox-kernel-test-serve-{os.getpid()}"
+    removing = "rm -r $(python3 -c 'import ipykernel; print(ipykernel.__path__[0])')"
+    made = ["docker", "run", f"--name={box}", "--network=none", "--user=0", "sandbox-kernel:base", "sh", "-c", removing]
+    subprocess.run(made, check=True, capture_output=True)
+    subprocess.run(["docker", "commit", box, image], check=True, capture_output=True)
+    subprocess.run(["docker", "rm", box], check=True, capture_output=True)
+    server = Server(*options(tmp_path), "--image", image)
+    try:
+        key = {"X-API-Key": TOKENS["ann"]}
+        refused = httpx2.post(f"{server.url}/sandboxes", json={"templateID": "base"}, headers=key, timeout=60)
+        assert refused.status_code == 503
+        assert refused.json()["error"] == EndCode.NO_KERNEL_STARTS.code
+        assert "ipykernel" in refused.json()["message"]
+    finally:
+        server.close()
+        subprocess.run(["docker", "rmi", image], check=True, capture_output=True)
