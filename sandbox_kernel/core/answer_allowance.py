@@ -29,7 +29,7 @@ MAX_KEYED = 2
 """Sets within sets: looking for equal ones takes a time that each level multiplies."""
 
 
-class Allowance:
+class AnswerAllowance:
     """What is left for one answer. Each method counts first and builds then, and raises `AnswerError`."""
 
     def __init__(self, limits: Limits) -> None:

@@ -1,7 +1,4 @@
-"""One small tree of errors; each says its code, whose fault it is, the limit, the value reached and what to change.
-
-Imports the codes only: every other module may raise these.
-"""
+"""One small tree of errors; each says its code, whose fault it is, the limit, the value reached and what to mend."""
 
 from __future__ import annotations
 

@@ -28,12 +28,8 @@ def share_arena() -> None:
         libc.mallopt(_M_ARENA_MAX, 1)
 
 
-class Heap:
-    """What malloc does with freed memory; elsewhere than with glibc, nothing is changed.
-
-    A display of 50 MB is in memory three times on its way, in new pages each time, and the system's work for these is
-    a fifth of what the display costs; several times that in a virtual machine whose host takes free pages away.
-    """
+class _Heap:
+    """What malloc of this process does with freed memory; elsewhere than with glibc, nothing is changed."""
 
     def __init__(self) -> None:
         libc = ctypes.CDLL(None)
@@ -42,7 +38,6 @@ class Heap:
         self._since = 0.0
 
     def keep(self) -> None:
-        """Keep what is freed until a second has passed without another call, or five in all. Call from the loop."""
         loop = asyncio.get_running_loop()
         if self._timer is None:
             self._set(_KEEP)
@@ -50,11 +45,6 @@ class Heap:
         else:
             self._timer.cancel()
         self._timer = loop.call_at(min(loop.time() + KEPT_SECONDS, self._since + LONGEST_SECONDS), self._give_back)
-
-    def close(self) -> None:
-        """Forget the timer; the process ends."""
-        if self._timer is not None:
-            self._timer.cancel()
 
     def _give_back(self) -> None:
         self._timer = None
@@ -66,3 +56,15 @@ class Heap:
         if self._libc is not None:
             for option, value in options.items():
                 self._libc.mallopt(option, value)
+
+
+_heap = _Heap()
+
+
+def keep_freed() -> None:
+    """Keep what is freed until a second has passed without another call, or five in all. Call from a loop.
+
+    A display of 50 MB is in memory three times on its way, in new pages each time, and the system's work for these is
+    a fifth of what the display costs; several times that in a virtual machine whose host takes free pages away.
+    """
+    _heap.keep()

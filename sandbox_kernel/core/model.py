@@ -205,11 +205,17 @@ class AgentOptions:
     """What an agent's program is made of, besides the limits. A broker builds it again."""
 
     variables: tuple[tuple[str, str], ...] = ()
+    """The caller's, for its cells."""
     charts: bool = False
+    """Whether figures bring their data along."""
     home: bool = False
+    """Whether scratch is at /home/user."""
     zone: str | None = None
+    """The time zone of its clocks, None for UTC."""
     inside: Inside | None = None
+    """What plugins have in it; None without a way out."""
     kernel: str = PYTHON_KERNEL
+    """The image's kernelspec that runs the cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

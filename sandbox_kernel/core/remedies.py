@@ -13,6 +13,7 @@ INSTALLERS = {"apt-get": " --no-install-recommends", "dnf": "", "zypper": ""}
 """What installs packages of a distribution, with the option that keeps what is only recommended away."""
 FOR_NAMESPACES = "`--user 1000 --security-opt seccomp=unconfined`"
 """Options of a container in which its users may have namespaces of their own."""
+PROJECT = "sandbox-kernel"
 _MOUNTS = 1 << 21
 """CAP_SYS_ADMIN, as a set of capabilities has it."""
 _KEPT = "\ue000"
@@ -56,6 +57,25 @@ def of_system(packages: str) -> str:
     if tool is None:
         return f"install your distribution's package {packages}"
     return f"`{as_root(f'{tool} install{INSTALLERS[tool]} {packages}')}`"
+
+
+def install_words(extra: str) -> str:
+    """Return the command that installs what an extra of this package brings, such as "`pip install 'mcp>=2'`"."""
+    import re
+    import shlex
+    from importlib import metadata
+
+    try:
+        wanted = metadata.requires(PROJECT) or []
+    except metadata.PackageNotFoundError:
+        wanted = []
+    found = []
+    for line in wanted:
+        requirement, _, marker = line.partition(";")
+        match = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
+        if match and match[1] == extra:
+            found.append(shlex.quote(requirement.strip()))
+    return f"`pip install {' '.join(found)}`" if found else f"install {PROJECT} with its extra [{extra}]"
 
 
 def bubblewrap() -> str:

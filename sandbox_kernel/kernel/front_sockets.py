@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import zmq
 
@@ -22,9 +22,6 @@ from ..policy import protocol
 from ..session.serving.server import MessageHeaders
 from .kept_ports import NO_PORTS
 from .peer_check import PeerCheck
-
-if TYPE_CHECKING:
-    from ..core.heap import Heap
 
 DELIMITER = b"<IDS|MSG>"
 """Stands between a message's routing identities and its signature."""
@@ -155,7 +152,6 @@ class FrontSockets:
         self._untracked = 0
         """Bytes of small messages that were published behind the last of those."""
         self._waiting_bytes = max(WAITING_BYTES, 4 * message_bytes)
-        self._heap: Heap | None = None
         self.listeners = 0
         """Subscriptions to what is published that are in force."""
         self._listening = asyncio.Event()
@@ -309,7 +305,9 @@ class FrontSockets:
         size, largest = sum(sizes), max(sizes)
         large = largest >= NO_COPY
         if largest >= LARGE:
-            self._keep_memory()
+            from ..core.heap import keep_freed
+
+            keep_freed()
         if client is None:
             if self._is_lost(kind, size, welcome=topic is not None):
                 return
@@ -342,13 +340,6 @@ class FrontSockets:
         self._note(MessageLost(reason=f"a client does not read: a {kind} was not sent"))
         return True
 
-    def _keep_memory(self) -> None:
-        if self._heap is None:
-            from ..core.heap import Heap
-
-            self._heap = Heap()
-        self._heap.keep()
-
     def unsent_bytes(self) -> int:
         """Return the bytes of large replies that no client has taken yet."""
         self._leaving = [(tracker, size) for tracker, size in self._leaving if not tracker.done]
@@ -361,8 +352,6 @@ class FrontSockets:
             loop.remove_reader(socket.fileno())
             socket.close()
         self._sockets = {}
-        if self._heap is not None:
-            self._heap.close()
 
     def destroy(self) -> None:
         """End the context and the heartbeat; waits for what is still leaving, a second at most."""

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.answer_allowance import Allowance
+from ..core.answer_allowance import AnswerAllowance
 from ..core.codes import EndCode, Note, Survived
 from ..core.errors import (
     AnswerError,
@@ -147,7 +147,7 @@ class CommandRequests:
         if error is not None:
             raise CommandError(EndCode.COMMAND_UNANSWERED)
         try:
-            return Allowance(self.settings.limits).last_line(execution.logs.stdout)
+            return AnswerAllowance(self.settings.limits).last_line(execution.logs.stdout)
         except AnswerError as wrong:
             note = Note(wrong.code, wrong.message)
             raise CommandError(note, limit=wrong.limit, value=wrong.value, setting=wrong.setting) from None

@@ -16,7 +16,7 @@ from sandbox_kernel.cli.program import parse, parser
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core import remedies
 from sandbox_kernel.core.codes import TABLE
-from sandbox_kernel.core.pip_extras import PROJECT, install_words
+from sandbox_kernel.core.remedies import PROJECT, install_words
 from sandbox_kernel.plugins import index
 from tests.support import ROOT
 from tests.support.cases import each

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, cast
 
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import format_bytes
-from ...files.file_rules import CHUNK_BYTES, check_name, check_size, printable, safe_name
+from ...files.file_rules import CHUNK_BYTES, FileLimits, check_name, check_size, printable, safe_name
 from ...files.host_paths import Folder, Held, is_folder, open_folder, open_parent
-from ...files.host_tree import FileLimits, HostFile, HostSource, HostStamp, UploadFolder
+from ...files.host_tree import HostFile, HostSource, HostStamp, UploadFolder
 from ...policy.ipython_syntax import read
 from .codes import BatchCode
 

@@ -21,7 +21,7 @@ from typing import Any
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import PYTHON_KERNEL
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from ...files.host_paths import open_file
 from ...policy.handshake import KernelHandshake
 from .codes import BatchCode

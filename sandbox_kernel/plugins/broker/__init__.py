@@ -13,6 +13,7 @@ Its callers' side is in `client/`.
 - `detached_sandbox`: A sandbox whose pipe the broker keeps, so that it outlives whoever uses it.
 - `detached_registry`: Who may have such a one, and for how long.
 - `start_slots`: Starts at once, for which users take turns.
+- `owner_states`: Whose a sandbox is from one owner to the next, and what may follow what.
 - `lease`: A sandbox whose pipe a caller has: its end, and whose it is.
 - `caller_connection`: One connection: a few bounded requests, each answered once.
 - `prometheus_metrics`: Figures for the operator, in Prometheus's text form.

@@ -22,13 +22,13 @@ from ...container import wire
 from ...core.codes import EndCode
 from ...core.errors import EngineError, QuotaExceeded, SandboxError
 from ...core.model import ExitReason
-from ...core.owner_states import OwnerEvent, OwnerState, following
 from ...core.tasks import Tasks
 from ...engines.abilities import Ability, Pausable, demand
 from ...engines.pipe import Pipe
 from .client import packets
 from .codes import BrokerCode
 from .lease import PipeLease
+from .owner_states import OwnerEvent, OwnerState, following
 
 if TYPE_CHECKING:
     from ...core.model import SandboxSpec

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SandboxError
 from ...core.model import SandboxSample
-from ...core.owner_states import OwnerEvent, OwnerState, following
 from ...core.tasks import Tasks
+from .owner_states import OwnerEvent, OwnerState, following
 
 if TYPE_CHECKING:
     from ...core.model import ExitReason, SandboxSpec

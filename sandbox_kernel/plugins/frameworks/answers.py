@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
-from ...core.answer_allowance import MAX_DIGITS, Allowance, at_most, digits, improper
+from ...core.answer_allowance import MAX_DIGITS, AnswerAllowance, at_most, digits, improper
 from ...core.codes import EndCode
 from ...core.errors import AnswerError
 
@@ -31,7 +31,7 @@ MAX_PATH = 4096
 _NUMBERS = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 
 
-def read(text: str, allowance: Allowance) -> Any:
+def read(text: str, allowance: AnswerAllowance) -> Any:
     """Return the value of an answer. Raises `AnswerError`."""
     if not text.startswith(PREFIX):
         raise AnswerError(EndCode.ANSWER_UNREADABLE, "the answer is not JSON with types")
@@ -39,7 +39,7 @@ def read(text: str, allowance: Allowance) -> Any:
         return _value(allowance.json(text[len(PREFIX) :], copies=2), allowance)
 
 
-def image(data: str, allowance: Allowance) -> Any:
+def image(data: str, allowance: AnswerAllowance) -> Any:
     """Return a PNG or JPEG in base64 as an image of Pillow, decoded. Raises `AnswerError`."""
     import PIL.Image
     from PIL.PngImagePlugin import MAX_TEXT_CHUNK, MAX_TEXT_MEMORY
@@ -55,7 +55,7 @@ def image(data: str, allowance: Allowance) -> Any:
     return found
 
 
-def _value(value: Any, allowance: Allowance) -> Any:
+def _value(value: Any, allowance: AnswerAllowance) -> Any:
     if isinstance(value, list):
         return [_value(item, allowance) for item in value]
     if not isinstance(value, dict):
@@ -89,7 +89,7 @@ def _path(text: str) -> PurePosixPath:
 
 
 _Item = Callable[[Any], Any]
-_TYPES: dict[str, Callable[[dict[str, Any], _Item, Allowance], Any]] = {
+_TYPES: dict[str, Callable[[dict[str, Any], _Item, AnswerAllowance], Any]] = {
     "tuple": lambda value, item, _: tuple(map(item, value["data"])),
     "set": lambda value, item, left: set(left.distinct(map(item, value["data"]))),
     "frozenset": lambda value, item, left: frozenset(left.distinct(map(item, value["data"]))),

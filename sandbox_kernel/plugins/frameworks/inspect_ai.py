@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
-from ...core.answer_allowance import Allowance
+from ...core.answer_allowance import AnswerAllowance
 from ...core.codes import Survived, UsageCode
 from ...core.errors import AnswerError, ConfigurationError, FileRefused, SandboxError
 from ...files.file_rules import printable
@@ -284,7 +284,7 @@ class KernelSandboxEnvironment(SandboxEnvironment):
         finally:
             self._turn.release()
         try:
-            return Allowance(self.sandbox.settings.limits).last_line([text])
+            return AnswerAllowance(self.sandbox.settings.limits).last_line([text])
         except AnswerError as error:
             raise SandboxUnavailableError(f"the sandbox gave no proper answer: {error}") from None
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.answer_allowance import Allowance
+from ...core.answer_allowance import AnswerAllowance
 from ...core.errors import AnswerError
 from ...policy.safe_text import plain
 from ..tools.tools import Tool as HostTool
@@ -209,8 +209,8 @@ class SandboxExecutor(RemotePythonExecutor):  # type: ignore[misc] # the framewo
     def _deserialize_final_answer(self, encoded_value: str, allow_pickle: bool = False) -> Any:
         return self._read(read, encoded_value)
 
-    def _read(self, reader: Callable[[str, Allowance], Any], answer: str) -> Any:
+    def _read(self, reader: Callable[[str, AnswerAllowance], Any], answer: str) -> Any:
         try:
-            return reader(answer, Allowance(self.sandbox.settings.limits))
+            return reader(answer, AnswerAllowance(self.sandbox.settings.limits))
         except AnswerError as error:
             raise StepFailed(str(error), self.logger, error.code.code) from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from ...engines.select import EngineProvider
 from ...engines.wall import Wall, WallCell
 from ..api import Plugin

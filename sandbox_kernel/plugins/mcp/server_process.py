@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 
 CLOSE_SECONDS = 8.0
 """For the end of all sandboxes; what is left then ends with the process."""

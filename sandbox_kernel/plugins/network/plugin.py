@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SandboxError
 from ...core.model import Settings
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from ..api import Diagnosis, Plugin, Preparation, Problem
 from .codes import NetworkCode, SecretCode
 

@@ -20,7 +20,7 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from .interfaces import Duplex
 
 try:

@@ -26,7 +26,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from ...core.answer_allowance import Allowance
+from ...core.answer_allowance import AnswerAllowance
 from ...core.codes import Code, UsageCode
 from ...core.errors import AnswerError, ConfigurationError, FileRefused
 from ...core.events import Emit, SessionEvent
@@ -490,5 +490,5 @@ class Packages:
         """Return what the sandbox says, None if that is no answer."""
         execution = await self._sandbox.run_own(code, reads="", timeout=INSIDE_SECONDS)
         with suppress(AnswerError):
-            return Allowance(self._sandbox.settings.limits).last_line(execution.logs.stdout)
+            return AnswerAllowance(self._sandbox.settings.limits).last_line(execution.logs.stdout)
         return None

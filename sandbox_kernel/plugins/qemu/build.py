@@ -21,8 +21,7 @@ from pathlib import Path, PurePosixPath
 from ...core.codes import EndCode
 from ...core.errors import EngineError, SandboxError
 from ...core.model import Settings, format_bytes
-from ...core.pip_extras import install_words
-from ...core.remedies import of_system
+from ...core.remedies import install_words, of_system
 from ...engines.abilities import Preparing
 from ...engines.image_names import BY_NAME
 from ...engines.select import make_engine

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...config.sources import from_files_for_all
 from ...core.codes import Note, UsageCode
 from ...core.errors import ConfigurationError, FileRefused
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from ...files.file_rules import check_name, printable
 from .codes import RecordCode
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ConfigurationError
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from .codes import RecordCode
 from .keys import RecordKey, signed_by
 

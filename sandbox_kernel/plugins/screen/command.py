@@ -181,7 +181,7 @@ def lsp(options: argparse.Namespace) -> int:
     try:
         from .language_server import server
     except ImportError as error:
-        from ...core.pip_extras import install_words
+        from ...core.remedies import install_words
 
         words = f"the language server needs more packages: {install_words('lsp')} ({error})"
         raise ConfigurationError(UsageCode.PACKAGE_MISSING, words) from None

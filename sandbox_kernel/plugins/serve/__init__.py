@@ -10,6 +10,7 @@ runs.
 - `address_token`: A token in an address, for clients that send no header.
 - `metrics`: Figures for the operator and for each tenant.
 - `dashboard`: A page to look at: who has which sandboxes, since when, what they use, and what was refused.
+- `crowd`: A bound on what clients may begin, with a part for each that no other client can take.
 - `tenants`: Who uses the server, and the sandboxes of each.
 - `lease_files`: What outlives the server of the sandboxes that do.
 - `turns`: How long the turns of each tenant are, in the event loop that serves all.

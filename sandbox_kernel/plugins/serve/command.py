@@ -23,7 +23,7 @@ from ...core.codes import EndCode, UsageCode
 from ...core.descriptors import room_for_files
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings
-from ...core.pip_extras import install_words
+from ...core.remedies import install_words
 from ...core.tasks import Tasks
 from ...engines.select import AUTO, BROKER, ServiceProvider, provider, with_largest_image
 from ...sdk.ownership import keeper

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...core.crowd import Crowd, network_of
+from .crowd import Crowd, network_of
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _AUTHORITY = re.compile(

@@ -25,7 +25,6 @@ from ...policy.display_budget import ELEMENTS_OF_A_LINE, END_OF_ERROR, Page, is_
 from ...policy.mime import JSON
 
 if TYPE_CHECKING:
-    from ...core.heap import Heap
     from ..session import Session
 
 FOLDER = "outputs"
@@ -136,7 +135,6 @@ class Overflow:
         self._shared_since = 0.0
         self._batch: dict[str, None] = {}
         """Cells of clients that get everything."""
-        self._heap: Heap | None = None
         self._kept: dict[str, int] = {}
         """The files in scratch, with their bytes, the oldest first."""
 
@@ -184,8 +182,6 @@ class Overflow:
     async def close(self) -> None:
         """Give up what is not written."""
         await self._tasks.close()
-        if self._heap is not None:
-            self._heap.close()
 
     # --- messages ---
 
@@ -328,7 +324,9 @@ class Overflow:
         if cell.file is not None:
             cell.file.write(text)
         if len(text) >= LARGE:
-            self._give_back_soon()
+            from ...core.heap import keep_freed  # few cells show as much
+
+            keep_freed()
         cell.tail = (cell.tail + text[-(64 << 10) :])[-(64 << 10) :]
         if tell and not cell.told:
             cell.told = True
@@ -338,13 +336,6 @@ class Overflow:
                 f"This page takes {lines:,} lines or {size} of a cell (settings: display_lines, display_size). "
                 + ("What follows is not shown." if cell.ended else "The rest goes into a file; its end is shown last."),
             )
-
-    def _give_back_soon(self) -> None:
-        if self._heap is None:
-            from ...core.heap import Heap
-
-            self._heap = Heap()
-        self._heap.keep()
 
     async def _write(self, file: _GrowingFile) -> None:
         await file.send(self._ask)

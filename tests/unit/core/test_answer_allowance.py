@@ -1,7 +1,7 @@
 """What one answer of a sandbox may make a program build: many small parts are counted together, before they are built.
 
-No sibling is left, because there is one way: text becomes values by `Allowance.json`, base64 by `Allowance.base64`, a
-set by `Allowance.distinct`, an image after `Allowance.take`; `test_nothing_else_reads_what_a_sandbox_says` finds a
+No sibling is left, because there is one way, an `AnswerAllowance`: text becomes values by its `json`, base64 by its
+`base64`, a set by its `distinct`, an image after its `take`; `test_nothing_else_reads_what_a_sandbox_says` finds a
 reader that goes past it. Each attack has a control: the same answer with an allowance that never ends.
 """
 
@@ -29,7 +29,7 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel.core import answer_allowance as allowances
-from sandbox_kernel.core.answer_allowance import MEMORY_FACTOR, Allowance
+from sandbox_kernel.core.answer_allowance import MEMORY_FACTOR, AnswerAllowance
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
@@ -113,7 +113,7 @@ def least(call: Callable[[], Any]) -> float:
 
 def refused(text: str, limits: Limits = LIMITS) -> AnswerError:
     with pytest.raises(AnswerError) as caught:
-        read(text, Allowance(limits))
+        read(text, AnswerAllowance(limits))
     return caught.value
 
 
@@ -153,18 +153,18 @@ def test_an_answer_of_many_small_parts_is_refused_before_they_are_there(name: st
     assert error.value in str(error)
     needed = peak(lambda: refused(text))
     assert needed < BOUND + 2 * sys.getsizeof(text), "the text without its mark, and as it is weighed"
-    unbounded = peak(lambda: read(text, Allowance(ENDLESS)), enough=max(BOUND, needed))
+    unbounded = peak(lambda: read(text, AnswerAllowance(ENDLESS)), enough=max(BOUND, needed))
     assert unbounded > BOUND, "the control: it would have been more"
     assert unbounded > needed
 
 
 def test_the_allowance_is_for_all_of_an_answer_and_not_for_each_part() -> None:
-    left, part = Allowance(LIMITS), answer([0] * 20_000)
+    left, part = AnswerAllowance(LIMITS), answer([0] * 20_000)
     for _ in range(3):
         read(part, left)
     with pytest.raises(AnswerError, match="output_limit"):
         read(part, left)
-    assert len(read(part, Allowance(LIMITS))) == 20_000
+    assert len(read(part, AnswerAllowance(LIMITS))) == 20_000
 
 
 # --- time: what takes long and little memory ---
@@ -195,7 +195,7 @@ def test_values_that_hash_alike_are_not_looked_up(monkeypatch: pytest.MonkeyPatc
     assert error.code == EndCode.ANSWER_TOO_LARGE
     assert (error.limit, error.value) == ("16 values with one hash", f"{MANY:,} values with one hash")
     monkeypatch.setattr(allowances, "MAX_EQUAL_HASHES", MANY)
-    assert seconds(lambda: read(text, Allowance(limits))) > 1.5 * taken, "the control: each is compared with all before"
+    assert seconds(lambda: read(text, AnswerAllowance(limits))) > 1.5 * taken, "the control: each against all before"
 
 
 def colliding_sets(depth: int, place: int) -> Any:
@@ -210,18 +210,18 @@ def test_sets_within_sets_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -> No
     text = answer(tagged("frozenset", [colliding_sets(3, place) for place in range(8)]))
     assert refused(text, Limits()).limit == "2 sets within sets"
     taken = least(lambda: refused(text, Limits()))
-    assert read(answer(tagged("set", [tagged("frozenset", [1, 2])])), Allowance(LIMITS)) == {frozenset({1, 2})}
+    assert read(answer(tagged("set", [tagged("frozenset", [1, 2])])), AnswerAllowance(LIMITS)) == {frozenset({1, 2})}
     monkeypatch.setattr(allowances, "MAX_KEYED", 9)
-    assert seconds(lambda: read(text, Allowance(Limits()))) > 3 * taken, "the control: each level compares again"
+    assert seconds(lambda: read(text, AnswerAllowance(Limits()))) > 3 * taken, "the control: each level compares again"
 
 
 def test_honest_sets_pass_whatever_hashes_alike_in_them() -> None:
     places = range(-30, 30)
     points = [tagged("tuple", [x, y]) for x in places for y in places]
     points += [tagged("tuple", [x, y, z]) for x in places[::10] for y in (-1, -2) for z in (-1, -2)]
-    found = read(answer(tagged("set", points)), Allowance(Limits()))
+    found = read(answer(tagged("set", points)), AnswerAllowance(Limits()))
     assert len(found) == len(points)
-    assert read(answer(tagged("set", list(range(100_000)))), Allowance(Limits())) == set(range(100_000))
+    assert read(answer(tagged("set", list(range(100_000)))), AnswerAllowance(Limits())) == set(range(100_000))
 
 
 LONG = {
@@ -255,7 +255,7 @@ def test_a_number_is_bounded_whatever_the_program_says_to_python(monkeypatch: py
 def test_an_answer_that_is_nested_too_deep_is_refused(depth: int, inner: str) -> None:
     before, after = inner.split("%s")
     with pytest.raises(AnswerError):
-        read("safe:" + before * depth + after * depth, Allowance(Limits()))
+        read("safe:" + before * depth + after * depth, AnswerAllowance(Limits()))
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_profiles_of_an_image_are_not_unpacked_one_after_the_other() -> None:
     raw = base64.b64encode(with_chunks(picture(8, 8), *[profile] * 200)).decode()
     limits = Limits(output_limit=32 * MIB)
     taken = least(lambda: refused(answer(tagged("PIL.Image", raw)), limits))
-    assert seconds(lambda: image(raw, Allowance(ENDLESS))) > 5 * taken, "the control"
+    assert seconds(lambda: image(raw, AnswerAllowance(ENDLESS))) > 5 * taken, "the control"
 
 
 @pytest.mark.slow
@@ -274,9 +274,9 @@ def test_scans_of_an_image_count_as_so_many_images() -> None:
     last = raw.rindex(b"\xff\xda")
     many = base64.b64encode(raw[:-2] + raw[last:-2] * 400 + b"\xff\xd9").decode()
     limits = Limits(output_limit=32 * MIB)
-    assert image(base64.b64encode(raw).decode(), Allowance(limits)).size == (1600, 1600)
+    assert image(base64.b64encode(raw).decode(), AnswerAllowance(limits)).size == (1600, 1600)
     taken = least(lambda: refused(answer(tagged("PIL.Image", many)), limits))
-    assert seconds(lambda: image(many, Allowance(ENDLESS))) > 5 * taken, "the control"
+    assert seconds(lambda: image(many, AnswerAllowance(ENDLESS))) > 5 * taken, "the control"
 
 
 def test_a_path_is_no_list_of_a_million_names() -> None:
@@ -299,7 +299,7 @@ def test_a_path_is_no_list_of_a_million_names() -> None:
     ids=["array", "photo", "plots", "text", "decimal"],
 )
 def test_what_agents_answer_passes(value: Any, count: int) -> None:
-    assert len(read(answer(value), Allowance(Limits()))) == count
+    assert len(read(answer(value), AnswerAllowance(Limits()))) == count
 
 
 # --- that there is no other way ---

@@ -19,7 +19,7 @@ from sandbox_kernel.core.codes import UsageCode
 from sandbox_kernel.core.errors import ConfigurationError, ImageMissing
 from sandbox_kernel.core.model import GIB
 from sandbox_kernel.core.package_files import brought
-from sandbox_kernel.core.pip_extras import install_words
+from sandbox_kernel.core.remedies import install_words
 from sandbox_kernel.setup import install
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.core.answer_allowance import Allowance
+from sandbox_kernel.core.answer_allowance import AnswerAllowance
 from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.frameworks import answers
@@ -21,11 +21,11 @@ from tests.support.trap import Trap
 
 
 def read(text: str) -> Any:
-    return answers.read(text, Allowance(Limits()))
+    return answers.read(text, AnswerAllowance(Limits()))
 
 
 def image(data: str) -> Any:
-    return answers.image(data, Allowance(Limits()))
+    return answers.image(data, AnswerAllowance(Limits()))
 
 
 def tagged(kind: str, **fields: Any) -> str:

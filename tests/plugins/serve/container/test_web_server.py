@@ -15,8 +15,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from sandbox_kernel.core.crowd import network_of
 from sandbox_kernel.plugins.serve import web_server
+from sandbox_kernel.plugins.serve.crowd import network_of
 from sandbox_kernel.plugins.serve.web_server import Config, Names, RequestFilter
 from tests.plugins.serve.container.server import McpServer
 from tests.plugins.serve.container.test_mcp_http import INITIALIZE, SMALL, post

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from sandbox_kernel import Sandbox, SandboxError
-from sandbox_kernel.core.owner_states import OwnerState
 from sandbox_kernel.engines import broker_sockets
 from sandbox_kernel.kernel import pipe_holder
+from sandbox_kernel.plugins.broker.owner_states import OwnerState
 from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.support.kernels import Kernel, all_containers, arguments_of, containers_of, eventually
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from .state_table import next_state
+from ...core.state_table import next_state
 
 
 class OwnerState(enum.Enum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox_kernel.core.owner_states import TABLE, OwnerEvent, OwnerState, following
 from sandbox_kernel.core.state_table import ImpossibleError
+from sandbox_kernel.plugins.broker.owner_states import TABLE, OwnerEvent, OwnerState, following
 from tests.support.cases import each
 
 NO = "."

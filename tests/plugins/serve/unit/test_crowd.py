@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox_kernel.core.crowd import Crowd
+from sandbox_kernel.plugins.serve.crowd import Crowd
 
 
 def test_the_largest_owner_makes_room_with_its_oldest() -> None:
