@@ -303,20 +303,15 @@ def weight(content: Mapping[str, Any], work: int) -> tuple[int, int]:
 
     What is laid out and what it costs are two counts of the same: the larger one holds.
     """
-    lines, chars = _laid_out(content)
-    return max(lines, work // ELEMENTS_OF_A_LINE, LINES_OF_A_DISPLAY), chars
-
-
-def _laid_out(content: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the same of what is laid out: of the alternatives that a front end has, whichever comes to more."""
     data, metadata = content.get("data"), content.get("metadata")
-    if not isinstance(data, Mapping):
-        return 0, 0
-    page, tree, text = data.get("text/html"), data.get(JSON), plain_text(content) or ""
-    lines = laid_out(text)
-    if isinstance(page, str) and not page.startswith("<iframe "):  # a program has a frame, and a process, of its own
-        lines = max(lines, page.count("<") // 2 // ELEMENTS_OF_A_LINE)
-    if tree is not None:
+    lines = chars = 0
+    if isinstance(data, Mapping):  # of the alternatives that a front end has, whichever comes to more
+        page, tree, text = data.get("text/html"), data.get(JSON), plain_text(content) or ""
+        lines, chars = laid_out(text), len(text)
+        # A program has a frame, and a process, of its own.
+        if isinstance(page, str) and not page.startswith("<iframe "):
+            lines = max(lines, page.count("<") // 2 // ELEMENTS_OF_A_LINE)
         wishes = metadata.get(JSON) if isinstance(metadata, Mapping) else None
-        lines = max(lines, values(tree, MAX_EXPANDED) if isinstance(wishes, Mapping) and wishes.get("expanded") else 0)
-    return lines, len(text)
+        if tree is not None and isinstance(wishes, Mapping) and wishes.get("expanded"):
+            lines = max(lines, values(tree, MAX_EXPANDED))
+    return max(lines, work // ELEMENTS_OF_A_LINE, LINES_OF_A_DISPLAY), chars

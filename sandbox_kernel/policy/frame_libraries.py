@@ -35,7 +35,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CellRun:
     """Where an output will be: a cell of a notebook, by its id, in one of its runs."""
 
     cell: str
@@ -82,42 +82,32 @@ class Libraries:
 
     def __init__(self) -> None:
         self._turn = 0
-        self._cells: OrderedDict[str, tuple[str, int, int]] = OrderedDict()
+        self.cells: OrderedDict[str, tuple[str, int, int]] = OrderedDict()
         """By id: the last run, its turn, and the turn of the run before."""
-        self._held: OrderedDict[str, dict[str, int]] = OrderedDict()
+        self.held: OrderedDict[str, dict[str, int]] = OrderedDict()
 
-    def leaves_out(self, name: str, place: Place) -> bool:
+    def leaves_out(self, name: str, place: CellRun) -> bool:
         """Return whether the library is in the notebook; if it is not, it comes with this output."""
         for cell in place.gone:
             self.forget(cell)
-        run, turn, before = self._cells.pop(place.cell, ("", 0, 0))
+        run, turn, before = self.cells.pop(place.cell, ("", 0, 0))
         if run != place.run:
             self.forget(place.cell)
             self._turn += 1
             run, turn, before = place.run, self._turn, turn
-        self._cells[place.cell] = run, turn, before
-        holders = self._held.setdefault(name, {})
-        self._held.move_to_end(name)
-        if len(self._cells) > MAX_CELLS:
-            self.forget(self._cells.popitem(last=False)[0])
-        if len(self._held) > MAX_LIBRARIES:
-            self._held.popitem(last=False)
+        self.cells[place.cell] = run, turn, before
+        holders = self.held.setdefault(name, {})
+        self.held.move_to_end(name)
+        if len(self.cells) > MAX_CELLS:
+            self.forget(self.cells.popitem(last=False)[0])
+        if len(self.held) > MAX_LIBRARIES:
+            self.held.popitem(last=False)
         if any(held == turn if cell == place.cell else held > before for cell, held in holders.items()):
             return True
         holders[place.cell] = turn
         return False
 
-    @property
-    def cells(self) -> int:
-        """How many cells are remembered."""
-        return len(self._cells)
-
-    @property
-    def held(self) -> int:
-        """How many libraries are remembered."""
-        return len(self._held)
-
     def forget(self, cell: str) -> None:
         """Note that what a cell has shown is gone."""
-        for holders in self._held.values():
+        for holders in self.held.values():
             holders.pop(cell, None)

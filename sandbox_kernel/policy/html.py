@@ -208,10 +208,6 @@ def is_turning(text: str, styles: str) -> bool:
     return "display" in styles.lower() or any(turns(block) > MAX_TURNS for block in _BLOCK.split(text))
 
 
-def _count_signs(source: str) -> int:
-    return sum(piece.encode("utf-8", "surrogatepass").count(b"\xc2") for piece in beyond_ascii(source))
-
-
 def is_costly(source: str) -> bool:
     """Return whether parsing could take long, or make much of little: elements that nest, formats that are repeated."""
     opened = source.count("<")
@@ -219,7 +215,8 @@ def is_costly(source: str) -> bool:
     longer = 3 * (opened + source.count(">")) + 4 * source.count("&") + 5 * (source.count('"') + source.count("\xa0"))
     if len(source) + longer > MAX_RESULT or opened > MAX_OPENED:
         return True
-    if (source.count("&") + 4 * _count_signs(source)) * len(source) > MAX_ENTITIES:
+    signs = sum(piece.encode("utf-8", "surrogatepass").count(b"\xc2") for piece in beyond_ascii(source))
+    if (source.count("&") + 4 * signs) * len(source) > MAX_ENTITIES:
         return True
     if source.count(";") > MAX_DECLARATIONS + source.count("&") and "style" in source.lower():
         return True
@@ -322,8 +319,8 @@ def clean(source: str, notes: Notes) -> str:
     """Return a source that is not costly to parse as markup that loads nothing and runs nothing."""
     sanitiser = _sanitiser()
     sanitiser.changed.clear()
-    left = sanitiser.images.left = of_images()
-    sanitiser.images.stretched = _DRAWING.fullmatch(source) is None
+    left = sanitiser.images = of_images()
+    sanitiser.stretched = _DRAWING.fullmatch(source) is None
     try:
         kept = sanitiser.cleaner.clean(source)
     except UnicodeEncodeError:  # lone surrogates cannot be shown anyway
@@ -363,53 +360,40 @@ def _in_order(tag: re.Match[str]) -> str:
     return f"<a{attributes}{''.join(_ADDED)}>"
 
 
+_declarations = lru_cache(maxsize=256)(css.declarations)
+
+
 class _Sanitiser(threading.local):
     """The sanitiser of one thread; its tables take as long to make as a small table takes to clean."""
 
     def __init__(self) -> None:
+        import nh3
+
         self.changed: set[Note] = set()
         """What was removed from the last source."""
-        self.images = _Images(self.changed)
-        self.cleaner = _cleaner(self.changed, self.images)
-
-
-class _Images:
-    """The images of one output, which together cost no more than a browser bears."""
-
-    def __init__(self, changed: set[Note]) -> None:
-        self.changed = changed
-        self.left = of_images()
+        self.images = of_images()
+        """What the images of one output may come to together."""
         self.stretched = True
         """Whether the page may give them a size of its own."""
+        self.cleaner: Any = nh3.Cleaner(
+            tags=set(TAGS),
+            clean_content_tags=set(_DROPPED_WITH_CONTENT),
+            attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
+            attribute_filter=self._check,
+            link_rel="noopener noreferrer",
+            set_tag_attribute_values={"a": {"target": "_blank"}},
+            url_schemes={"http", "https", "mailto", "data"},
+            url_relative="deny",
+        )
 
-    def readdressed(self, value: str) -> str | None:
-        from . import svg
-
-        kept = svg.readdress(value, self.left, stretched=self.stretched)
-        if kept is None:
-            self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
-        return kept
-
-
-@lru_cache(maxsize=256)
-def _declarations(text: str) -> tuple[str, bool]:
-    return css.declarations(text)
-
-
-@cache
-def _sanitiser() -> _Sanitiser:
-    return _Sanitiser()
-
-
-def _cleaner(changed: set[Note], images: _Images) -> Any:
-    def check(tag: str, name: str, value: str) -> str | None:
+    def _check(self, tag: str, name: str, value: str) -> str | None:
         # Must never raise: the sanitiser would keep the attribute.
         if not value.isprintable():
             value = CONTROLS.sub("", value)
         if name == "style":
             kept, whole = _declarations(value) if len(value) <= SHORT else css.declarations(value)
             if not whole:
-                changed.add(noted(OutputCode.CSS))
+                self.changed.add(noted(OutputCode.CSS))
             return kept or None
         if name == "class":
             classes = [one for one in value.split() if CLASS.fullmatch(one)]
@@ -421,30 +405,30 @@ def _cleaner(changed: set[Note], images: _Images) -> Any:
         if name == "href":
             if _LINK.fullmatch(value.strip()):
                 return value
-            changed.add(noted(OutputCode.HTML_LINK))
+            self.changed.add(noted(OutputCode.HTML_LINK))
             return None
         if name == "src":
             if tag == "img" and _IMAGE.fullmatch(value.strip()):
-                return images.readdressed(value)
+                return self._readdressed(value)
             found = _MEDIA.fullmatch(value.strip()) if tag != "img" else None
             if found and media.is_played_text(found[1]):
                 return value
-            changed.add(noted(OutputCode.HTML_SOURCE, tag=named(tag)))
+            self.changed.add(noted(OutputCode.HTML_SOURCE, tag=named(tag)))
             return None
         return value
 
-    import nh3
+    def _readdressed(self, value: str) -> str | None:
+        from . import svg
 
-    return nh3.Cleaner(
-        tags=set(TAGS),
-        clean_content_tags=set(_DROPPED_WITH_CONTENT),
-        attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
-        attribute_filter=check,
-        link_rel="noopener noreferrer",
-        set_tag_attribute_values={"a": {"target": "_blank"}},
-        url_schemes={"http", "https", "mailto", "data"},
-        url_relative="deny",
-    )
+        kept = svg.readdress(value, self.images, stretched=self.stretched)
+        if kept is None:
+            self.changed.add(noted(OutputCode.IMAGE_IN_HTML))
+        return kept
+
+
+@cache
+def _sanitiser() -> _Sanitiser:
+    return _Sanitiser()
 
 
 # --- the markup that a page shows ---
@@ -502,7 +486,11 @@ def render(
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
         return _as_text(body, notes, _MUCH) if is_crowded(body) or _is_costly_drawing(body) else source
-    if not is_costly(source) and not is_crowded(source) and not _is_program(source):
+    if (
+        not is_costly(source)
+        and not is_crowded(source)
+        and not (_ACTIVE.search(source) or _needs_frame(contents(source, "style"), source))
+    ):
         return _sanitised(source, notes)
     if page := _PAGE.search(source):  # folium: a whole page in a frame of its own, which ours replaces
         source = CONTROLS.sub("", line_ends.ended(unescape(page[1])))
@@ -530,11 +518,7 @@ def _sanitised(source: str, notes: Notes) -> str:
     if unwrapped := _unwrap(source, notes):
         return unwrapped
     styles = contents(source, "style")
-    return _shown(_markup(source, notes, styled=bool(styles)), styles, source, notes)
-
-
-def _shown(kept: str, styles: str, source: str, notes: Notes) -> str:
-    """Return markup as it leaves here, or its source as text if it is over the budget."""
+    kept = _markup(source, notes, styled=bool(styles))
     if why := taken(kept, notes) or (is_turning(kept, source) and "too many changes of direction"):
         return _as_text(source, notes, why)
     return source if styles and _is_as_written(source, kept) else _scoped(kept, styles, notes)
@@ -560,10 +544,6 @@ def _is_costly_drawing(source: str) -> bool:
     return svg.is_costly_page(source)
 
 
-def _is_program(source: str) -> bool:
-    return _ACTIVE.search(source) is not None or _needs_frame(contents(source, "style"), source)
-
-
 def _needs_frame(styles: str, source: str) -> bool:
     """Return whether style sheets cannot be confined to their own output: they show as they should only in a frame."""
     if not styles or len(styles) > MAX_STYLES:
@@ -574,13 +554,9 @@ def _needs_frame(styles: str, source: str) -> bool:
 
 
 def _markup(source: str, notes: Notes, *, styled: bool) -> str:
+    """Return a source as a page can show it: sanitised, formulas set apart, and no text that takes long."""
     note_removed(source, notes)
-    return _readable(clean(source, notes), notes, styled=styled)
-
-
-def _readable(kept: str, notes: Notes, *, styled: bool) -> str:
-    """Return what the sanitiser wrote as a page can show it: formulas set apart, and no text that takes long."""
-    kept = _typeset(kept, notes)
+    kept = _typeset(clean(source, notes), notes)
     return kept if kept.isascii() else _quicker(kept, notes, styled=styled)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -52,6 +53,17 @@ def values(value: Any, most: int) -> int:
         if isinstance(one, (dict, list, tuple)):
             pending += islice(one.values() if isinstance(one, dict) else one, most + 1)
     return found
+
+
+def mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return JSON in which each text, also of a key, is changed. It is no deeper than JSON may be."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(str(key)): mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mapped(item, change) for item in value]
+    return value
 
 
 def is_id(value: Any) -> bool:

@@ -150,7 +150,7 @@ def markup(kept: str) -> str:
         kept = kept.lstrip(" \t")  # Markdown takes it for code, and a browser does not show it
     if _BLOCK.match(kept) is None:
         kept = _LEADS.sub(_led, kept)
-    return _MARKS.sub(_reference, kept) if "`" in kept or "]" in kept else kept
+    return _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", kept) if "`" in kept or "]" in kept else kept
 
 
 def joined(markup: str) -> str:
@@ -167,10 +167,6 @@ def _is_blank(row: str) -> bool:
     if row and row[0] != "&" and row[0] not in _UNSEEN:
         return False
     return not row.replace("&nbsp;", "").strip(_UNSEEN)
-
-
-def _reference(mark: re.Match[str]) -> str:
-    return f"&#{ord(mark[0])};"
 
 
 def _led(found: re.Match[str]) -> str:

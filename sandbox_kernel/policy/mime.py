@@ -17,10 +17,8 @@ from . import chart_data, line_ends, raster, terminal
 from .allowance import ExcessError, of_formulas, of_images
 from .frame_libraries import Packer
 from .json_check import NotPlainError, plain, values
-from .raster import MAGIC, image_type
+from .raster import MAGIC
 from .verdict import Notes, named
-
-__all__ = ["Bundles", "image_type"]
 
 MAX_TYPES = 32
 MAX_EXPANDED = 1_000
@@ -114,9 +112,9 @@ class Bundles:
                 kept["text/html"] = markdown.render(value, notes)
                 _as_text(value, kept)
         elif name in MAGIC and isinstance(value, str):
-            if not _is_image(name, value):
+            if (pixels := raster.pixels(value, name)) is None:
                 notes.add(OutputCode.NO_SUCH_IMAGE, type=name)
-            elif (pixels := raster.pixels(value) or 0) > raster.MAX_PIXELS:
+            elif pixels > raster.MAX_PIXELS:
                 notes.add(OutputCode.IMAGE_PIXELS, type=name, millions=pixels // 1_000_000)
             else:
                 kept[name] = value
@@ -170,10 +168,6 @@ class Bundles:
             notes.add(OutputCode.WIDGET_OF_PACKAGE, package=package)
         else:
             notes.add(OutputCode.WIDGET_NOT_SHOWN)
-
-
-def _is_image(name: str, value: str) -> bool:
-    return raster.pixels(value, name) is not None
 
 
 def _as_text(value: str, kept: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """What may leave the container: every message of the kernel goes through one filter of this table.
 
-Imports model and the filters beside it; does no I/O. Front ends trust the live output of a kernel, so this is where the
+Does no I/O. Front ends trust the live output of a kernel, so this is where the
 sandbox ends. Modes: `safe` keeps programs, in a frame without origin or network, and the widgets of ipywidgets;
 `strict` keeps no active content at all; `trusted` changes nothing.
 """
@@ -17,7 +17,7 @@ from ..core.model import Message, OutputMode
 from . import line_ends, replies, terminal, widgets
 from .budget import MAX_DISPLAYS
 from .cell_errors import error
-from .frame_libraries import Libraries, Packer, Place
+from .frame_libraries import CellRun, Libraries, Packer
 from .json_check import MAX_COUNT, NotPlainError, count, plain
 from .mime import Bundles
 from .verdict import Notes, RefusedError, Verdict, named, noted
@@ -55,7 +55,7 @@ class OutputPolicy:
         active = mode == "safe"
         self._shown: Message | None = None
         """The display that is filtered just now."""
-        self._place: Place | None = None
+        self._place: CellRun | None = None
         """Where in a notebook it will be, if that is known."""
         self._asked: _Content = {}
         """What was asked, if the message is a reply."""
@@ -67,7 +67,7 @@ class OutputPolicy:
         self._bundles = Bundles(
             frames=active,
             model_shown=self._model_shown,
-            package=self._package,
+            package=lambda model_id: self._widgets.strangers.get(model_id),  # noqa: PLW0108 (they are made below)
             leaves_out=self._leaves_out,
             packer=self.packer,
         )
@@ -90,7 +90,7 @@ class OutputPolicy:
             "shutdown_reply": lambda message, notes: replies.texts(plain(message.content)),
         }
 
-    def apply(self, sent: Message, place: Place | None = None, asked: _Content | None = None) -> Verdict:
+    def apply(self, sent: Message, place: CellRun | None = None, asked: _Content | None = None) -> Verdict:
         """Decide on one message out of the container, whose type and headers were checked before.
 
         With the place in a notebook that a display will have, it may do without a library that other cells brought.
@@ -172,9 +172,6 @@ class OutputPolicy:
             self._notebook, self._libraries = place.notebook, Libraries()
         return self._libraries.leaves_out(name, place)
 
-    def _package(self, model_id: str) -> str | None:
-        return self._widgets.strangers.get(model_id)
-
     def _comm(self, message: Message, notes: Notes) -> widgets.Sent | None:
         """Filter a comm's message, whose buffers go with its content; None for any other message."""
         if message.type == "comm_open":
@@ -208,7 +205,9 @@ class OutputPolicy:
         content = message.content
         transient = content.get("transient")
         display_id = transient.get("display_id") if isinstance(transient, dict) else None
-        if display_id is not None and not (_is_name(display_id)):
+        # It is handed to programs, which may print it.
+        proper = isinstance(display_id, str) and 0 < len(display_id) <= MAX_ID and display_id.isprintable()
+        if display_id is not None and not proper:
             notes.add(OutputCode.IMPROPER_DISPLAY_ID)
             display_id = None
         if message.type == "update_display_data" and display_id not in self._displays:
@@ -296,11 +295,6 @@ def _has_nothing_to_remove(message: Message) -> bool:
         and content.keys() <= {"data", "metadata", "transient", "execution_count"}
         and not (content.get("metadata") or content.get("transient") or message.metadata)
     )
-
-
-def _is_name(display_id: Any) -> bool:
-    """Return whether a display may have this id: it is handed to programs, which may print it."""
-    return isinstance(display_id, str) and 0 < len(display_id) <= MAX_ID and display_id.isprintable()
 
 
 def _length(value: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from ..core.codes import OutputCode
 from . import terminal
 from .cell_errors import error
-from .json_check import count, plain
+from .json_check import count, mapped, plain
 from .mime import Bundles
 from .verdict import Notes, named
 
@@ -36,13 +36,7 @@ Filter = Callable[[Mapping[str, Any], Bundles, Notes, Asked], Mapping[str, Any]]
 
 def texts(value: Any) -> Any:
     """Return a JSON tree with every string cleaned for a terminal."""
-    if isinstance(value, str):
-        return terminal.clean(value)
-    if isinstance(value, dict):
-        return {key: texts(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [texts(item) for item in value]
-    return value
+    return mapped(value, terminal.clean)
 
 
 def execute(content: Mapping[str, Any], bundles: Bundles, notes: Notes, asked: Asked) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import line_ends, terminal
+from .json_check import mapped
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]{0,64}m|\x1b\[[0-2]?K")
 _OTHERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -67,13 +68,7 @@ def ours(text: str) -> str:
 
 def tree(value: Any) -> Any:
     """Return JSON in which each text, also of a key, may have colours and nothing else. No deeper than JSON may be."""
-    if isinstance(value, str):
-        return coloured(value)
-    if isinstance(value, dict):
-        return {coloured(str(key)): tree(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [tree(item) for item in value]
-    return value
+    return mapped(value, coloured)
 
 
 class LogLines:

@@ -203,7 +203,7 @@ def made_of(text: str, *, paths: bool = False) -> int:
     return colours + LINK * (links + (len(_PATH.findall(text)) if paths and "/" in text else 0))
 
 
-class Words:
+class EndlessWords:
     """Parts endless words, over pieces of text that a front end joins."""
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ def sought(text: str) -> int:
 
 def parted(text: str) -> str:
     """Return a text by itself, without markup, in which no word of such a script is endless."""
-    return text if text.isascii() else Words().feed(text)
+    return text if text.isascii() else EndlessWords().feed(text)
 
 
 def quicken(pieces: list[str], *, styled: bool) -> int:
@@ -247,13 +247,13 @@ def quicken(pieces: list[str], *, styled: bool) -> int:
     With styles, what is between two pieces may be hidden or elsewhere, and a space in it parts nothing. So each piece
     begins a word where there are many letters. Returns how many letters may be in one word all the same.
     """
-    marks, words = Marks(), Words()
+    marks, words = Marks(), EndlessWords()
     letters = sum(map(sought, pieces[::2]))
     each = styled and letters > MAX_HIDDEN
     for place in range(0, len(pieces), 2):
         piece = pieces[place]
         if each and _SOUGHT_LETTER.search(piece):
-            words = Words()
+            words = EndlessWords()
             piece = piece if piece.startswith(BREAK) else BREAK + piece
         pieces[place] = words.feed(marks.feed_apart(piece))
     return letters if styled and letters > MAX_WORD and not each else 0
@@ -265,14 +265,3 @@ def bounded(text: str) -> str:
     if scripts(text) > MAX_SCRIPTS:
         text = text[:MAX_SCRIPTS]
     return text if (end := before_turn(text)) == len(text) else text[:end]
-
-
-class Lines:
-    """The marks and words of a stream, whose messages a front end joins."""
-
-    def __init__(self) -> None:
-        self._marks, self._words = Marks(), Words()
-
-    def feed(self, text: str) -> str:
-        """Return what follows the text that was fed before."""
-        return self._words.feed(self._marks.feed(text))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .slow_text import Lines, lighter, parted
+from .slow_text import EndlessWords, Marks, lighter, parted
 
 _COLOURS = (
     r"(?=[0-9;:]{0,64}m)(?:(?:0*[34]8;0*(?:5;[0-9]+|2;[0-9]*;[0-9]*;[0-9]*)|(?!0*[34]8[;m])[0-9:]*)(?:;|(?=m)))*m"
@@ -152,7 +152,8 @@ class Screen:
         self._parent = ""
         self._row = 0
         self._cut: dict[str, str] = {}
-        self._marks: dict[str, Lines] = {}
+        self._marks: dict[str, tuple[Marks, EndlessWords]] = {}
+        """Those of each stream, whose messages a front end joins."""
 
     def feed(self, stream: str, parent: str, text: str) -> str:
         """Return what may be shown of `text`, printed on `stream` by the cell `parent`."""
@@ -197,7 +198,8 @@ class Screen:
     def _lighter(self, stream: str, text: str) -> str:
         if text.isascii() and stream not in self._marks:
             return text
-        return self._marks.setdefault(stream, Lines()).feed(text)
+        marks, words = self._marks.setdefault(stream, (Marks(), EndlessWords()))
+        return words.feed(marks.feed(text))
 
     def _shown(self, text: str) -> list[str]:
         pieces = []

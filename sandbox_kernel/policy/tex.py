@@ -199,13 +199,9 @@ def clean(text: str, left: Allowance | None = None) -> str:
         return _blunted(text)
     for piece, formula in _pieces(text, left):
         if not _bears(left, piece) if formula else _MARK.search(piece):
-            return defused(text)
+            # It looks as before, and nothing in it is a delimiter.
+            return _MARK.sub(lambda mark: _blunted(mark[0]), text)
     return text
-
-
-def defused(text: str) -> str:
-    """Return text that looks as before, and in which nothing is a delimiter."""
-    return _MARK.sub(lambda mark: mark[0].replace("\\", "\\\u2060").replace("$", "\uff04"), text)
 
 
 def _blunted(text: str) -> str:

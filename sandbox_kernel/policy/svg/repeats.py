@@ -111,7 +111,7 @@ def is_costly_markup(source: str) -> bool:
     stack = [root]
     left = of_images()
 
-    class Page(HTMLParser):
+    class Drawings(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             if tag in DRAWN or tag in DEFINED:
                 stack.append(self._add(tag, attrs))
@@ -132,7 +132,7 @@ def is_costly_markup(source: str) -> bool:
             return element
 
     try:
-        Page().feed(source)
+        Drawings().feed(source)
         _Walk(root, left, 0)
     except ExcessError:
         return True

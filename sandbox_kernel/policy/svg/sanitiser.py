@@ -149,7 +149,7 @@ class _Parser:
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
-        parser.StartDoctypeDeclHandler = _doctype
+        parser.StartDoctypeDeclHandler = lambda name, system, public, has_subset: has_subset and _entity()
         parser.EntityDeclHandler = parser.UnparsedEntityDeclHandler = _entity
         parser.ExternalEntityRefHandler = _entity
         try:
@@ -191,13 +191,20 @@ class _Parser:
             return
         value = re.sub(r"\s", " ", value)
         if key == "style":
-            kept = "; ".join(f"{one}: {of}" for one, of in declarations(value) if _in_style(element.tag, one, of))
+            # Sizes and shapes are counted where they stand as attributes: a style has none.
+            kept = "; ".join(
+                f"{one}: {of}"
+                for one, of in declarations(value)
+                if (one in _PROPERTIES or one == "transform") and _is_allowed(element.tag, one, of)
+            )
         elif key == "href":
             kept = self._href(element.tag, value)
         elif key == "id":
             kept = value if _ID.fullmatch(value) else ""
         elif key in ("width", "height") and element.tag == "svg":
-            kept = value if _is_length(value) else ""
+            pixels = length(value)
+            fits = pixels <= MAX_LENGTH if pixels is not None else _SHARE.fullmatch(value)
+            kept = value if fits else ""
         else:
             kept = value if _is_allowed(element.tag, key, value) else ""
         if kept:
@@ -244,11 +251,6 @@ class _Parser:
             self._said |= not text.isascii()
 
 
-def _doctype(name: str, system: str | None, public: str | None, has_subset: int) -> None:
-    if has_subset:
-        raise ExcessError(0, "entities")
-
-
 def _entity(*_: Any) -> int:
     raise ExcessError(0, "entities")
 
@@ -267,16 +269,6 @@ def _is_allowed(tag: str, name: str, value: str) -> bool:
     if "(" in value and "url" in value.lower():
         return name in REFERS and URL.fullmatch(value) is not None
     return ":" not in value or name not in _PROPERTIES
-
-
-def _in_style(tag: str, name: str, value: str) -> bool:
-    """Sizes and shapes are counted where they stand as attributes: a style has none."""
-    return (name in _PROPERTIES or name == "transform") and _is_allowed(tag, name, value)
-
-
-def _is_length(value: str) -> bool:
-    pixels = length(value)
-    return pixels <= MAX_LENGTH if pixels is not None else _SHARE.fullmatch(value) is not None
 
 
 def _is_tile(attributes: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from ..json_check import POISON, count, is_id, plain
 from ..mime import Bundles
 from ..verdict import Notes, RefusedError, named
 from .known_models import NAMES, Model, carried, model_of, models, package_of, referred, stranger
-from .trait_rules import Setting, UnfitError, check
+from .trait_rules import TraitContext, UnfitError, check
 from .views import VIEW as WORK_OF_A_VIEW
 from .views import Views
 
@@ -298,7 +298,7 @@ class Widgets:
         model = models()[self._models[comm_id]]
         if not isinstance(state, dict) or not model.named_by(state):
             raise RefusedError(OutputCode.WIDGET_OTHER_CLASS)
-        setting = Setting(self._models, parent, self._outputs, notes)
+        setting = TraitContext(self._models, parent, self._outputs, notes)
         before = notes.work
         kept: dict[str, Any] = {}
         for key, value in plain(state).items():

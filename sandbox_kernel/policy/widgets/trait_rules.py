@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...core.codes import OutputCode
@@ -44,7 +45,7 @@ class UnfitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TraitContext:
     """What a rule may ask about the session and the message."""
 
     opened: Mapping[str, str]
@@ -56,7 +57,7 @@ class Setting:
     notes: Notes
 
 
-def check(rule: str, value: Any, setting: Setting) -> Any:
+def check(rule: str, value: Any, setting: TraitContext) -> Any:
     """Return what of `value` may pass. Raises `UnfitError`."""
     word, _, argument = rule.removesuffix("?").partition(":")
     if value is None:
@@ -68,20 +69,24 @@ def check(rule: str, value: Any, setting: Setting) -> Any:
 
 # --- the rules --------------------------------------------------------------------------------------------------------
 
-
-def _bool(value: Any, argument: str, setting: Setting) -> Any:
-    if not isinstance(value, bool):
-        raise UnfitError("it is no boolean")
-    return value
+_Rule = Callable[[Any, str, TraitContext], Any]
 
 
-def _int(value: Any, argument: str, setting: Setting) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UnfitError("it is no integer")
-    return value
+def _typed(kind: type, what: str) -> _Rule:
+    """Return a rule for values of one type, of which no other type is one: true is no integer."""
+
+    def rule(value: Any, argument: str, setting: TraitContext) -> Any:
+        if type(value) is not kind:
+            raise UnfitError(f"it is no {what}")
+        return value
+
+    return rule
 
 
-def _number(value: Any, argument: str, setting: Setting) -> Any:
+_bool, _int = _typed(bool, "boolean"), _typed(int, "integer")
+
+
+def _number(value: Any, argument: str, setting: TraitContext) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnfitError("it is no number")
     if argument:
@@ -90,15 +95,34 @@ def _number(value: Any, argument: str, setting: Setting) -> Any:
     return value
 
 
-def _text(value: Any, argument: str, setting: Setting) -> str:
+def _text(value: Any, argument: str, setting: TraitContext) -> str:
     if not isinstance(value, str):
         raise UnfitError("it is no text")
     setting.notes.work += of_text(len(value)) + slow_text.scripts(value)
     return slow_text.bounded(value)
 
 
-def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str, Setting], Any]) -> Any:
-    """Check a list of things of one kind; a number in the rule says how many there must be, or for text, may be."""
+def _form(pattern: re.Pattern[str], what: str = "") -> _Rule:
+    """Return a rule for texts of a form; another one is refused as none of `what`, or becomes an empty one."""
+
+    def rule(value: Any, argument: str, setting: TraitContext) -> str:
+        text = _text(value, argument, setting)
+        if pattern.fullmatch(text):
+            return str(value)
+        if what:
+            raise UnfitError(f"it is no {what}")
+        return ""
+
+    return rule
+
+
+_glyph = _form(_GLYPH)
+
+
+def _list(value: Any, argument: str, setting: TraitContext, each: _Rule, *, exactly: bool = False) -> Any:
+    """Check a list of things of one kind; a number in the rule says how many there may be, or `exactly` are."""
+    if exactly and argument and (not isinstance(value, (list, tuple)) or len(value) != int(argument)):
+        raise UnfitError(f"it is no list of {argument}")
     if not isinstance(value, (list, tuple)):
         raise UnfitError("it is no list")
     limit = int(argument or MAX_LIST)
@@ -110,22 +134,13 @@ def _list(value: Any, argument: str, setting: Setting, each: Callable[[Any, str,
     return value if list(value) == kept else kept
 
 
-def _exactly(each: Callable[[Any, str, Setting], Any]) -> Callable[[Any, str, Setting], Any]:
-    def rule(value: Any, argument: str, setting: Setting) -> Any:
-        if argument and (not isinstance(value, (list, tuple)) or len(value) != int(argument)):
-            raise UnfitError(f"it is no list of {argument}")
-        return _list(value, argument, setting, each)
-
-    return rule
-
-
-def _enum(value: Any, argument: str, setting: Setting) -> str:
+def _enum(value: Any, argument: str, setting: TraitContext) -> str:
     if _text(value, argument, setting) not in argument.split("|") or "dense" in value:
         raise UnfitError("it is none of the words that it may be")
     return str(value)
 
 
-def _css(value: Any, argument: str, setting: Setting) -> str | None:
+def _css(value: Any, argument: str, setting: TraitContext) -> str | None:
     from .. import css
 
     text = _text(value, argument, setting)
@@ -135,7 +150,7 @@ def _css(value: Any, argument: str, setting: Setting) -> str | None:
     return None
 
 
-def _color(value: Any, argument: str, setting: Setting) -> str:
+def _color(value: Any, argument: str, setting: TraitContext) -> str:
     text = _text(value, argument, setting)
     if not _is_color(text):
         raise UnfitError("it is no colour")
@@ -146,7 +161,7 @@ def _is_color(text: str) -> bool:
     return bool(_COLOR.fullmatch(text) or _VARIABLE.fullmatch(text))
 
 
-def _math(value: Any, argument: str, setting: Setting) -> str:
+def _math(value: Any, argument: str, setting: TraitContext) -> str:
     from .. import tex
 
     text = tex.clean(_text(value, argument, setting), left := of_formulas())
@@ -154,92 +169,53 @@ def _math(value: Any, argument: str, setting: Setting) -> str:
     return text
 
 
-def _markup(value: Any, argument: str, setting: Setting) -> str:
+def _markup(value: Any, argument: str, setting: TraitContext) -> str:
     from .. import html
 
     return html.sanitise(_text(value, argument, setting), setting.notes)
 
 
-def _never(value: Any, argument: str, setting: Setting) -> bool:
+def _never(value: Any, argument: str, setting: TraitContext) -> bool:
     if value is not False:
         setting.notes.add(OutputCode.WIDGET_DESCRIPTION_HTML)
     return False
 
 
-def _icon(value: Any, argument: str, setting: Setting) -> str:
-    return value if _ICON.fullmatch(_text(value, argument, setting)) else ""
-
-
-def _glyph(value: Any, argument: str, setting: Setting) -> str:
-    return value if _GLYPH.fullmatch(_text(value, argument, setting)) else ""
-
-
-def _glyphs(value: Any, argument: str, setting: Setting) -> Any:
-    return _list(value, argument, setting, _glyph)
-
-
-def _texts(value: Any, argument: str, setting: Setting) -> Any:
-    return _list(value, argument, setting, _text)
-
-
-def _colors(value: Any, argument: str, setting: Setting) -> Any:
-    return _list(value, argument, setting, _color)
-
-
-def _tag(value: Any, argument: str, setting: Setting) -> Any:
+def _tag(value: Any, argument: str, setting: TraitContext) -> Any:
     return slow_text.bounded(value) if isinstance(value, str) else _number(value, argument, setting)
 
 
-def _tags(value: Any, argument: str, setting: Setting) -> Any:
-    return _list(value, argument, setting, _tag)
-
-
-def _classes(value: Any, argument: str, setting: Setting) -> Any:
+def _classes(value: Any, argument: str, setting: TraitContext) -> Any:
     if not isinstance(value, (list, tuple)):
         raise UnfitError("it is no list")
     kept = [one for one in value[:MAX_LIST] if isinstance(one, str) and _DOM_CLASS.fullmatch(one)]
     return value if list(value) == kept else kept
 
 
-def _size(value: Any, argument: str, setting: Setting) -> str:
-    if not _SIZE.fullmatch(_text(value, argument, setting)):
-        raise UnfitError("it is no length")
-    return str(value)
-
-
-def _rows(value: Any, argument: str, setting: Setting) -> int:
+def _rows(value: Any, argument: str, setting: TraitContext) -> int:
     return max(0, min(int(_int(value, argument, setting)), MAX_ROWS))
 
 
-def _media(value: Any, argument: str, setting: Setting) -> str:
+def _media(value: Any, argument: str, setting: TraitContext) -> str:
     if _FORMATS.fullmatch(_text(value, argument, setting)):
         return str(value)
     setting.notes.add(OutputCode.WIDGET_MEDIA_FORMAT)
     return "png"
 
 
-def _number_format(value: Any, argument: str, setting: Setting) -> str:
-    if not _NUMBER_FORMAT.fullmatch(_text(value, argument, setting)):
-        raise UnfitError("it is no format of numbers")
-    return str(value)
-
-
-def _step(value: Any, argument: str, setting: Setting) -> Any:
+def _step(value: Any, argument: str, setting: TraitContext) -> Any:
     return value if isinstance(value, str) and value == "any" else _number(value, argument, setting)
 
 
-def _of(kind: str) -> Callable[[Any, str, Setting], Any]:
-    def rule(value: Any, argument: str, setting: Setting) -> Any:
-        if not isinstance(value, dict) or value.keys() != set(_DATES[kind]):
-            raise UnfitError(f"it is no {kind}")
-        for one in value.values():
-            _number(one, argument, setting)
-        return value
-
-    return rule
+def _moment(value: Any, argument: str, setting: TraitContext, kind: str) -> Any:
+    if not isinstance(value, dict) or value.keys() != set(_DATES[kind]):
+        raise UnfitError(f"it is no {kind}")
+    for one in value.values():
+        _number(one, argument, setting)
+    return value
 
 
-def _ref(value: Any, argument: str, setting: Setting) -> str:
+def _ref(value: Any, argument: str, setting: TraitContext) -> str:
     found = referred(value, setting.opened)
     if found is None or not _fits(setting.opened[found], argument):
         raise UnfitError("it refers to no widget of its kind")
@@ -250,14 +226,14 @@ def _fits(model: str, kinds: str) -> bool:
     return model in kinds.split("|") if kinds else models()[model].shown
 
 
-def _style(value: Any, argument: str, setting: Setting) -> str:
+def _style(value: Any, argument: str, setting: TraitContext) -> str:
     found = referred(value, setting.opened)
     if found is None or not setting.opened[found].endswith("StyleModel"):
         raise UnfitError("it refers to no style")
     return str(value)
 
 
-def _refs(value: Any, argument: str, setting: Setting) -> Any:
+def _refs(value: Any, argument: str, setting: TraitContext) -> Any:
     """Keep those that are there: one widget of another package in a box must not take the box away."""
     if not isinstance(value, (list, tuple)):
         raise UnfitError("it is no list")
@@ -271,7 +247,7 @@ def _refs(value: Any, argument: str, setting: Setting) -> Any:
     return value if len(kept) == len(value) else kept
 
 
-def _link(value: Any, argument: str, setting: Setting) -> Any:
+def _link(value: Any, argument: str, setting: TraitContext) -> Any:
     """One end of a link: what it may carry is compared where both are known."""
     if not isinstance(value, (list, tuple)) or len(value) != 2 or not isinstance(value[1], str):
         raise UnfitError("it is no widget with a trait")
@@ -280,12 +256,12 @@ def _link(value: Any, argument: str, setting: Setting) -> Any:
     return value
 
 
-def _msg_id(value: Any, argument: str, setting: Setting) -> str:
+def _msg_id(value: Any, argument: str, setting: TraitContext) -> str:
     """An Output widget takes over the output of the message it names: only ever that of its own cell."""
     return value if _text(value, argument, setting) in ("", setting.parent) else ""
 
 
-def _outputs(value: Any, argument: str, setting: Setting) -> Any:
+def _outputs(value: Any, argument: str, setting: TraitContext) -> Any:
     if not isinstance(value, (list, tuple)):
         raise UnfitError("it is no list")
     if len(value) > MAX_LIST:
@@ -294,7 +270,7 @@ def _outputs(value: Any, argument: str, setting: Setting) -> Any:
     return value if list(value) == kept else kept
 
 
-def _files(value: Any, argument: str, setting: Setting) -> Any:
+def _files(value: Any, argument: str, setting: TraitContext) -> Any:
     if not isinstance(value, (list, tuple)) or len(value) > MAX_LIST:
         raise UnfitError("it is no list of files")
     for entry in value:
@@ -306,25 +282,25 @@ def _files(value: Any, argument: str, setting: Setting) -> Any:
     return value
 
 
-def _buffer(value: Any, argument: str, setting: Setting) -> Any:
+def _buffer(value: Any, argument: str, setting: TraitContext) -> Any:
     raise UnfitError("it comes as bytes only")
 
 
-_RULES: Mapping[str, Callable[[Any, str, Setting], Any]] = {
+_RULES: Mapping[str, _Rule] = {
     "bool": _bool,
     "buffer": _buffer,
     "classes": _classes,
     "color": _color,
-    "colors": _colors,
+    "colors": partial(_list, each=_color),
     "css": _css,
-    "date": _of("date"),
-    "datetime": _of("datetime"),
+    "date": partial(_moment, kind="date"),
+    "datetime": partial(_moment, kind="datetime"),
     "enum": _enum,
     "files": _files,
-    "glyphs": _glyphs,
-    "icon": _icon,
+    "glyphs": partial(_list, each=_glyph),
+    "icon": _form(_ICON),
     "int": _int,
-    "ints": _exactly(_int),
+    "ints": partial(_list, each=_int, exactly=True),
     "link": _link,
     "markup": _markup,
     "math": _math,
@@ -332,17 +308,17 @@ _RULES: Mapping[str, Callable[[Any, str, Setting], Any]] = {
     "msg_id": _msg_id,
     "never": _never,
     "number": _number,
-    "number_format": _number_format,
-    "numbers": _exactly(_number),
+    "number_format": _form(_NUMBER_FORMAT, "format of numbers"),
+    "numbers": partial(_list, each=_number, exactly=True),
     "outputs": _outputs,
     "ref": _ref,
     "refs": _refs,
     "rows": _rows,
-    "size": _size,
+    "size": _form(_SIZE, "length"),
     "step": _step,
     "style": _style,
-    "tags": _tags,
+    "tags": partial(_list, each=_tag),
     "text": _text,
-    "texts": _texts,
-    "time": _of("time"),
+    "texts": partial(_list, each=_text),
+    "time": partial(_moment, kind="time"),
 }

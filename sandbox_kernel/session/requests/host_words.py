@@ -11,7 +11,7 @@ from typing import Any
 from ...core.codes import EndCode
 from ...core.errors import OutputLimit, SandboxError
 from ...core.model import Message
-from ...policy.frame_libraries import Place
+from ...policy.frame_libraries import CellRun
 from ..hints import CellFailure
 from .queue import PendingRequest, parent_of
 
@@ -23,17 +23,17 @@ EXITS = frozenset(("exit", "exit()", "quit", "quit()"))
 """What a person writes to leave a console; IPython knows no others."""
 
 
-def place_of(request: PendingRequest | None) -> Place | None:
+def place_of(request: PendingRequest | None) -> CellRun | None:
     """Return the cell of a notebook that a request runs, as JupyterLab and VS Code say it, or its batch."""
     if request is None or not request.is_execute:
         return None
     if request.batch is not None:
-        return Place(request.id, request.id, notebook=request.batch)
+        return CellRun(request.id, request.id, notebook=request.batch)
     cell, gone = request.message.metadata.get("cellId"), request.message.metadata.get("deletedCells")
     if not isinstance(cell, str) or not 0 < len(cell) <= MAX_CELL_ID:
         return None
     gone = gone[:MAX_GONE] if isinstance(gone, list) else ()
-    return Place(cell, request.id, tuple(one for one in gone if isinstance(one, str)))
+    return CellRun(cell, request.id, tuple(one for one in gone if isinstance(one, str)))
 
 
 def error_content(request: PendingRequest, error: SandboxError) -> dict[str, object]:

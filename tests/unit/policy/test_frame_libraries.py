@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.policy import frame, frame_libraries
-from sandbox_kernel.policy.frame_libraries import MAX_CELLS, MAX_CODE, MAX_LIBRARIES, Libraries, Packer, Place
+from sandbox_kernel.policy.frame_libraries import MAX_CELLS, MAX_CODE, MAX_LIBRARIES, CellRun, Libraries, Packer
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered, message
@@ -25,7 +25,7 @@ def inner(shown: str) -> str:
     return html.unescape(html.unescape(shown))
 
 
-def shown(policy: OutputPolicy, place: Place | None, **content: Any) -> str:
+def shown(policy: OutputPolicy, place: CellRun | None, **content: Any) -> str:
     sent = message("display_data", {"data": {"text/html": FIGURE}, "metadata": {}, "transient": {}} | content)
     passed = policy.apply(sent, place).message
     assert passed is not None
@@ -33,7 +33,7 @@ def shown(policy: OutputPolicy, place: Place | None, **content: Any) -> str:
     return page
 
 
-def brings(policy: OutputPolicy, place: Place | None, **content: Any) -> bool:
+def brings(policy: OutputPolicy, place: CellRun | None, **content: Any) -> bool:
     """Return whether the figure of a cell brings its library; it is packed either way."""
     page = shown(policy, place, **content)
     assert faults(page) == []
@@ -54,9 +54,9 @@ def test_a_figure_is_a_fraction_of_its_library_and_needs_no_hash_of_a_script() -
 
 
 def test_what_is_packed_passes_once_more_as_it_is() -> None:
-    for place in (None, Place("a", "1"), Place("b", "2")):
+    for place in (None, CellRun("a", "1"), CellRun("b", "2")):
         policy = OutputPolicy("safe")
-        policy.apply(message("display_data", {"data": {"text/html": FIGURE}, "metadata": {}}), Place("c", "0"))
+        policy.apply(message("display_data", {"data": {"text/html": FIGURE}, "metadata": {}}), CellRun("c", "0"))
         once = shown(policy, place)
         again, verdict = filtered({"text/html": once})
         assert (again["text/html"], verdict.reasons) == (once, ())
@@ -69,37 +69,37 @@ def test_strict_has_no_frame_and_so_nothing_packed() -> None:
 
 def test_the_next_cell_does_without_and_the_same_one_run_again_brings_it_along() -> None:
     policy = OutputPolicy("safe")
-    assert brings(policy, Place("a", "1"))
-    assert not brings(policy, Place("a", "1")), "the second figure of the same run"
-    assert not brings(policy, Place("b", "2"))
-    assert brings(policy, Place("b", "3")), "whoever runs a cell again gets what it needs, whatever became of the first"
-    assert not brings(policy, Place("c", "4"))
-    assert not brings(policy, Place("a", "5")), "its own output is replaced, but another brought it since"
-    assert brings(policy, Place("a", "6"))
+    assert brings(policy, CellRun("a", "1"))
+    assert not brings(policy, CellRun("a", "1")), "the second figure of the same run"
+    assert not brings(policy, CellRun("b", "2"))
+    assert brings(policy, CellRun("b", "3")), "a cell that runs again gets what it needs, whatever became of the first"
+    assert not brings(policy, CellRun("c", "4"))
+    assert not brings(policy, CellRun("a", "5")), "its own output is replaced, but another brought it since"
+    assert brings(policy, CellRun("a", "6"))
 
 
 def test_each_notebook_of_a_client_that_names_no_cell_has_it_once() -> None:
     policy = OutputPolicy("safe")
-    got = [brings(policy, Place(cell, cell, notebook=cell[0])) for cell in ("a1", "a2", "a2", "a3", "b1", "b2", "a4")]
+    got = [brings(policy, CellRun(cell, cell, notebook=cell[0])) for cell in ("a1", "a2", "a2", "a3", "b1", "b2", "a4")]
     assert got == [True, False, False, False, True, False, True]
-    assert brings(policy, Place("x", "1")), "another front end has a notebook of its own"
+    assert brings(policy, CellRun("x", "1")), "another front end has a notebook of its own"
 
 
 def test_all_cells_run_again_have_it_once() -> None:
     policy = OutputPolicy("safe")
     for turn in range(3):
-        runs = [brings(policy, Place(cell, f"{cell}{turn}")) for cell in "abcde"]
+        runs = [brings(policy, CellRun(cell, f"{cell}{turn}")) for cell in "abcde"]
         assert runs == [True, False, False, False, False]
 
 
 def test_it_comes_again_where_what_had_it_is_gone() -> None:
     policy = OutputPolicy("safe")
-    assert brings(policy, Place("a", "1"))
-    assert brings(policy, Place("b", "2", gone=("a",))), "the cell was deleted"
-    policy.apply(message("clear_output", {"wait": True}), Place("b", "2"))
-    assert brings(policy, Place("b", "2")), "the output was cleared"
+    assert brings(policy, CellRun("a", "1"))
+    assert brings(policy, CellRun("b", "2", gone=("a",))), "the cell was deleted"
+    policy.apply(message("clear_output", {"wait": True}), CellRun("b", "2"))
+    assert brings(policy, CellRun("b", "2")), "the output was cleared"
     policy = policy.renewed()
-    assert brings(policy, Place("c", "3")), "another kernel, perhaps of another notebook"
+    assert brings(policy, CellRun("c", "3")), "another kernel, perhaps of another notebook"
 
 
 def test_what_is_no_place_of_a_notebook_always_brings_it() -> None:
@@ -107,17 +107,17 @@ def test_what_is_no_place_of_a_notebook_always_brings_it() -> None:
     assert brings(policy, None)
     assert brings(policy, None)
     updatable = {"transient": {"display_id": "x"}}
-    assert brings(policy, Place("a", "1"), **updatable), "it may be replaced at any time"
-    assert brings(policy, Place("b", "2"))
-    assert brings(policy, Place("c", "3"), **updatable)
+    assert brings(policy, CellRun("a", "1"), **updatable), "it may be replaced at any time"
+    assert brings(policy, CellRun("b", "2"))
+    assert brings(policy, CellRun("c", "3"), **updatable)
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_libraries, "MAX_KEPT", 200_000)
     libraries = Libraries()
     for number in range(2 * MAX_CELLS):
-        libraries.leaves_out(f"{number % (2 * MAX_LIBRARIES)}", Place(f"cell {number}", "1"))
-    assert (libraries.cells, libraries.held) == (MAX_CELLS, MAX_LIBRARIES)
+        libraries.leaves_out(f"{number % (2 * MAX_LIBRARIES)}", CellRun(f"cell {number}", "1"))
+    assert (len(libraries.cells), len(libraries.held)) == (MAX_CELLS, MAX_LIBRARIES)
     packer = Packer()
     for number in range(9):
         packer.pack("".join(random.Random(number).choices("abcdefgh", k=110_000)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox_kernel.policy import mime, terminal
 from sandbox_kernel.policy.json_check import MAX_DEPTH, NotPlainError, plain
-from sandbox_kernel.policy.slow_text import MAX_WORD, Words
+from sandbox_kernel.policy.slow_text import MAX_WORD, EndlessWords
 from tests.support.examples import examples
 
 PIECES = ["a", "\n", "\x1b", "[", "3", "1", "m", "\x1b[31m", "\x85", "é", "ж", "ก", "\u0301", "\ud800", "\x07"]
@@ -69,6 +69,6 @@ def test_no_control_is_taken_for_plain_whatever_is_around_it(text: str) -> None:
 
 @pytest.mark.parametrize(("between", "parts"), [("é b", False), ("é\u200b", False), ("é", True), ("éa", True)])
 def test_only_a_space_ends_an_endless_word(between: str, parts: bool) -> None:
-    words = Words()
+    words = EndlessWords()
     shown = words.feed("ก" * (MAX_WORD - 1)) + words.feed(between) + words.feed("ก" * 2)
     assert (shown != "ก" * (MAX_WORD - 1) + between + "ก" * 2) == parts
