@@ -49,7 +49,7 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- $(if $(PLUGIN),trying the plugin $(PLUGIN): some minutes,trying everything: about 20 minutes on two processors)"
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
-	@$(BIN)/python -c 'from sandbox_kernel.setup.engine_setup import install_browser; install_browser()'
+	@$(BIN)/python -c 'from tests.support.browsers import install_browser; install_browser()'
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs renderers
 	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 19 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
@@ -264,7 +264,7 @@ fuzz: $(VENV)/.for-tests ## a million inputs for each fuzzer, one on each proces
 # For each of four renderers and two modes. DOCUMENTS=5000 is a look; findings are kept in .cache/fuzz.
 DOCUMENTS := 125000
 fuzz-renderers: $(VENV)/.for-tests ## a million documents in the renderers of JupyterLab, VS Code and nbconvert
-	@$(BIN)/python -c 'from sandbox_kernel.setup.engine_setup import install_browser; install_browser()'
+	@$(BIN)/python -c 'from tests.support.browsers import install_browser; install_browser()'
 	@$(BIN)/python -m fuzz.renderers --documents $(DOCUMENTS)
 
 # --upgrade asks for the newest versions; data keeps what base has. Hashes of all platforms are in, addresses are not.

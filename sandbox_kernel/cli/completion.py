@@ -5,7 +5,6 @@ A script is made once and completes without this program: a key press must not w
 
 from __future__ import annotations
 
-from ..config.setting import Setting
 from ..config.sources import SETTINGS
 from .help_parser import Parser
 
@@ -19,17 +18,13 @@ def script(parser: Parser, shell: str) -> str:
     places = {"FILE": shtab.FILE, "FOLDER": shtab.DIRECTORY, "PATH": shtab.FILE, "SOURCE": shtab.FILE}
     for command in parser.commands.values():
         if command.takes_settings:
+            known = {flag: action for action in command.actions for flag in action.option_strings}
             for setting in SETTINGS.values():
-                _know(command, setting)
+                own = known.get(setting.flag) or command.add_argument(setting.flag, metavar=setting.form.metavar)
+                own.option_strings = [setting.flag]  # `run` takes another spelling too
+                own.help = setting.help.replace("%", "%%")  # argparse fills it in
+                own.choices = setting.form.choices or None
         for action in command.actions:
             if isinstance(action.metavar, str) and action.metavar in places:
                 action.complete = places[action.metavar]  # type: ignore[attr-defined]
     return str(shtab.complete(parser, shell)) + "\n"
-
-
-def _know(command: Parser, setting: Setting) -> None:
-    known = {flag: action for action in command.actions for flag in action.option_strings}
-    action = known.get(setting.flag) or command.add_argument(setting.flag, metavar=setting.form.metavar)
-    action.option_strings = [setting.flag]  # `run` takes another spelling too
-    action.help = setting.help.replace("%", "%%")  # argparse fills it in
-    action.choices = setting.form.choices or None

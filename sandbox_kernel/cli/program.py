@@ -40,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     keep_ends_of_children()
     try:
         options = parse(sys.argv[1:] if argv is None else list(argv))
-        return _said(int(options.run(options)))
+        code = int(options.run(options))
+        sys.stdout.flush()  # here, where it is known what to do if nobody reads it
+        return code  # noqa: TRY300 (what it raises is handled below)
     except SandboxError as error:
         from ..policy.safe_text import LogLines, ours
 
@@ -52,11 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _reader_is_gone():
             raise
         return READER_GONE
-
-
-def _said(code: int) -> int:
-    sys.stdout.flush()  # here, where it is known what to do if nobody reads it
-    return code
 
 
 def _reader_is_gone() -> bool:

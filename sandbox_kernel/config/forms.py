@@ -13,29 +13,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.home_folder import home_folder
 from ..core.model import format_bytes
-from ..files.folder_policy import config_path, why_not
+from ..files.folder_policy import why_not
 from ..files.host_paths import Folder, open_folder, open_parent
-
-__all__ = [
-    "NAME",
-    "Form",
-    "choice",
-    "config_path",
-    "downloads",
-    "folder",
-    "is_nothing",
-    "path_from_root",
-    "refuse",
-    "text",
-    "whole_path",
-    "written_path",
-]
 
 NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,100}")
 """A name that reads as it is written: no controls, ends of lines, marks of direction or halves of a character."""
@@ -220,27 +206,23 @@ def listed(form: re.Pattern[str], what: str, example: str, metavar: str) -> Form
     )  # fmt: skip
 
 
-def folder(name: str, raw: object) -> str | None:
+def folder(name: str, raw: object, why_not: Callable[[Folder], str | None] = lambda found: None) -> str | None:
     """A folder: its absolute path, without a link. Relative ones start at the notebook's folder.
 
-    One that is missing counts as empty, if there is a folder for it to be in: a mistyped path is found out.
+    One that is missing counts as empty, if there is a folder for it to be in: a mistyped path is found out. `why_not`
+    says of one that is there why it cannot be used; what may be made there is asked when it is made.
     """
     found = _open(name, raw)
     if not isinstance(found, Folder):
         return found
     with found:
-        return str(found.path)
-
-
-def downloads(name: str, raw: object) -> str | None:
-    """A folder that cells can fill without reaching anything which this machine later runs or reads as its own."""
-    found = _open(name, raw)
-    if not isinstance(found, Folder):
-        return found  # what may be made there, is asked when it is made
-    with found:
         if reason := why_not(found):
             raise refuse(name, str(found.path), f"{name} {reason}; give it a folder of its own")
         return str(found.path)
+
+
+downloads = partial(folder, why_not=why_not)
+"""A folder that cells can fill without reaching anything which this machine later runs or reads as its own."""
 
 
 def _open(name: str, raw: object) -> Folder | str | None:

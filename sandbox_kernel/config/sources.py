@@ -1,6 +1,6 @@
 """Settings: read from arguments, config files or keywords, and checked once against the table of `table`.
 
-Imports model, errors and the table; the engine, and traitlets, are imported when they are needed. traitlets reads
+The engine, and traitlets, are imported when they are needed. traitlets reads
 config files (`c.SandboxKernel.memory = "2G"`), and importing it costs 0.15 s: a start without such a file skips it.
 
 The command line wins over config files, and these over the defaults. The environment has no effect: its caller
@@ -20,21 +20,12 @@ from typing import Any, cast
 from ..core.codes import UsageCode
 from ..core.errors import ConfigurationError
 from ..core.model import FOLDERS_IN_MEMORY, PYTHON_KERNEL, Limits, Settings
+from ..files.folder_policy import config_path
 from ..plugins import index
-from .forms import config_path, did_you_mean
+from .forms import did_you_mean
 from .table import SETTINGS
 
-__all__ = [
-    "LIMITS_OF_A_SANDBOX",
-    "SETTINGS",
-    "by_name",
-    "changed",
-    "from_argv",
-    "from_files",
-    "from_keywords",
-    "read_argv",
-    "resolve",
-]
+__all__ = ["SETTINGS"]
 
 LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.values() if one.is_limit and one.scope == "sandbox")
 """The limits that a sandbox is made with; all others are kept by the session."""

@@ -1,7 +1,7 @@
 """Whether the Jupyter Server of this environment sends the second wall, and switching it on.
 
 The package's wheel brings the same file, so that an installation switches it on; this is for all other ways to install.
-Imports errors; Jupyter's packages are imported when they are needed, and may be missing.
+Jupyter's packages are imported when they are needed, and may be missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a session needs of this machine, checked row by row, with a remedy for each row that is wrong.
 
 Rows about the engine's own report come from pure functions; the last rows come from a real start.
-Imports config, install and the engine; prints nothing.
 """
 
 from __future__ import annotations
@@ -136,7 +135,9 @@ async def engine_and_start(settings: Settings, line_by_line: bool) -> list[Docto
                 return [await asyncio.to_thread(_no_engine, engine, error)]
             api = f", API {info.api_version}" if info.api_version else ""
             why = f"; auto takes {explained(settings)}" if settings.engine == AUTO else ""
-            rows.append(DoctorCheck("engine", "ok", f"{info.version}{api}, at {_place(engine)}{why}"))
+            rows.append(
+                DoctorCheck("engine", "ok", f"{info.version}{api}, at {engine.address.removeprefix('unix://')}{why}")
+            )
             needs = await engine.conditions()
             rows += condition_rows(needs, settings)
             said = {one.name for one in needs}
@@ -153,10 +154,6 @@ async def engine_and_start(settings: Settings, line_by_line: bool) -> list[Docto
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------
-
-
-def _place(engine: Inspectable) -> str:
-    return engine.address.removeprefix("unix://")
 
 
 def _no_engine(engine: Inspectable, error: SandboxError) -> DoctorCheck:
@@ -327,10 +324,10 @@ def start_remedy(error: SandboxError, settings: Settings) -> str:
 
 
 async def attested_row(engine: base.Engine, settings: Settings) -> DoctorCheck:
-    from ..engines.attested_start import attestation
+    from ..engines.attested_start import attestations
 
     try:
-        lines = await attestation(settings, engine)
+        lines, _ = await attestations(settings, engine)
     except SandboxError as error:
         return DoctorCheck("attestation", "wrong", str(error), start_remedy(error, settings))
     lost = [line for line in lines if not line.ok]

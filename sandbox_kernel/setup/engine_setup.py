@@ -1,6 +1,6 @@
 """The machine beneath: is there a container engine, and if not, which commands bring one.
 
-Imports errors, and asks `engines.docker.discovery` where engines are; only setup and the image builder may use it.
+Only setup and the image builder may use it.
 """
 
 from __future__ import annotations
@@ -291,15 +291,3 @@ def with_runtime(settings: str, name: str, path: str, arguments: tuple[str, ...]
         )
     values["runtimes"].setdefault(name, {"path": path, "runtimeArgs": list(arguments)})
     return json.dumps(values, indent=4) + "\n"
-
-
-# --- browsers, which only this project's own tests need -----------------------------------------------------------
-
-
-def install_browser(progress: Say = print) -> bool:
-    """Install Chromium, its driver and Firefox where that is possible; return whether the first two are there."""
-    programs = {"chromium": "chromium", "chromedriver": "chromium-driver", "firefox-esr": "firefox-esr"}
-    missing = [package for program, package in programs.items() if not shutil.which(program)]
-    if missing and _may_install():
-        install_packages(missing, Steps(progress))
-    return bool(shutil.which("chromium") and shutil.which("chromedriver"))

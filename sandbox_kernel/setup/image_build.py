@@ -203,12 +203,14 @@ class Builder:
     def _root_file_system(self, kind: KindStages) -> str:
         """Return an image with what a kind needs of Debian: made here, or where that cannot be, of a registry's."""
         try:
-            return self._bootstrap(kind)
+            with bootstrapped(kind.debian, self.steps) as archive, archive.open("rb") as tar:
+                self._import(tar, self.home + BOOTSTRAP_IMAGE, [])
         except EngineError as error:
             self.steps(f"{error.message}; trying {ROOT_IMAGE}")
-            return self._on_debian(kind, error)
+            self._on_debian(kind, error)
+        return self.home + BOOTSTRAP_IMAGE
 
-    def _on_debian(self, kind: KindStages, why: EngineError) -> str:
+    def _on_debian(self, kind: KindStages, why: EngineError) -> None:
         """Have a registry's Debian install the packages; no code but Debian's own has a network there."""
         from docker.errors import APIError
 
@@ -227,12 +229,6 @@ class Builder:
                     container.remove(force=True, v=True)
         except APIError as error:
             raise EngineError(why.code, f"{why.message}; and no registry gives {ROOT_IMAGE}: {error}") from error
-        return self.home + BOOTSTRAP_IMAGE
-
-    def _bootstrap(self, kind: KindStages) -> str:
-        with bootstrapped(kind.debian, self.steps) as archive, archive.open("rb") as tar:
-            self._import(tar, self.home + BOOTSTRAP_IMAGE, [])
-        return self.home + BOOTSTRAP_IMAGE
 
     # --- one stage --------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Installing the kernelspec: the template, this Python and the chosen settings become a kernel that front ends list.
 
-Imports config and errors; jupyter_client is imported when it is needed. Settings are checked before a file is written.
+jupyter_client is imported when it is needed. Settings are checked before a file is written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -254,7 +254,10 @@ def look(settings: Settings, values: Mapping[str, object], name: str = NAME) -> 
     """
     from jupyter_client.kernelspec import KernelSpecManager
 
-    impossible = list(_of_machine(values))
+    impossible: list[ConfigurationError] = []
+    zone = str(values.get("time_zone") or MACHINE)
+    if zone != MACHINE and ZONES.is_dir() and not (ZONES / zone).is_file():
+        impossible.append(_impossible("this machine knows no such time zone", "time_zone", zone))
     doubts: list[str] = []
     with suppress(SandboxError, OSError, TimeoutError):
         for one, given in asyncio.run(_of_engine(settings)):
@@ -270,12 +273,6 @@ def look(settings: Settings, values: Mapping[str, object], name: str = NAME) -> 
         if other != name
     ]
     return Looked(impossible, doubts)
-
-
-def _of_machine(values: Mapping[str, object]) -> Iterator[ConfigurationError]:
-    zone = str(values.get("time_zone") or MACHINE)
-    if zone != MACHINE and ZONES.is_dir() and not (ZONES / zone).is_file():
-        yield _impossible("this machine knows no such time zone", "time_zone", zone)
 
 
 async def _of_engine(settings: Settings) -> list[tuple[ConfigurationError, str]]:

@@ -92,22 +92,6 @@ def enforced(wall: Wall) -> dict[str, WallCell]:
     return {code: wall.enforces.get(code, WallCell("yes")) for code in ENFORCED}
 
 
-def enforced_as_markdown() -> str:
-    """Return the second table of docs/isolation.md."""
-    columns = [enforced(wall) for wall in all_walls()]
-    lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += [
-        f"| {name} | " + " | ".join(_texts([one[code] for one in columns])) + " |" for code, name in ENFORCED.items()
-    ]
-    return "\n".join(lines)
-
-
-def _texts(cells: list[WallCell]) -> list[str]:
-    """Return the cells of a row; one with the words of its left neighbour only says so."""
-    pairs = zip([None, *cells], cells, strict=False)
-    return ["the same" if cell.words and cell == left else str(cell) for left, cell in pairs]
-
-
 def sentences(wall: Wall) -> tuple[str, str]:
     """Return for people what one wall enforces, and what it does not."""
     held: list[str] = []
@@ -220,16 +204,3 @@ def as_text(seen: Iterable[SeenWall]) -> str:
             lines.append(f"  {title:<9} {textwrap.fill(text, 108, subsequent_indent=' ' * 12)}")
         lines.append("")
     return "\n".join(lines).rstrip()
-
-
-def names() -> tuple[str, ...]:
-    """Return what the walls are called."""
-    return tuple(wall.name for wall in all_walls())
-
-
-def as_markdown() -> str:
-    """Return the table of docs/isolation.md."""
-    lines = ["| | " + " | ".join(names()) + " |", "|---" * (len(all_walls()) + 1) + "|"]
-    for title, field in FIELDS:
-        lines.append(f"| {title} | " + " | ".join(getattr(wall, field) for wall in all_walls()) + " |")
-    return "\n".join(lines)

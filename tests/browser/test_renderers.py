@@ -16,8 +16,8 @@ from fuzz.renderers import __main__ as program
 from fuzz.renderers import chromium, hunt
 from fuzz.renderers.documents import Document, corpus, document, name_of, number_of
 from fuzz.renderers.install import MissingError, installed
-from sandbox_kernel.setup.engine_setup import install_browser
 from tests.support import ROOT
+from tests.support.browsers import install_browser
 
 SECONDS = 2
 """For each renderer. `make fuzz-renderers` is the long run."""

@@ -12,11 +12,11 @@ import pytest
 
 import sandbox_kernel
 from sandbox_kernel.config import sources as config
-from sandbox_kernel.config.forms import config_path
 from sandbox_kernel.config.sources import SETTINGS
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.core.home_folder import home_folder
 from sandbox_kernel.core.model import GIB, KIB, MIB, Limits, Settings
+from sandbox_kernel.files.folder_policy import config_path
 from sandbox_kernel.plugins import index
 from tests.support.cases import each
 
