@@ -189,7 +189,7 @@ async def _use(what: int, to: DownloadFolder, of: UploadFolder, agent: Agent, re
         report = await Uploads(of, SyncState(), LIMITS).sync(agent)
         require(all(path in ("a", "chart.png") for path, _ in report.copied), report)
     elif what == READ:
-        content = await scratch_files.read(agent, reader.choice(NAMES), 16)
+        content = b"".join([data async for data in scratch_files.stream(agent, reader.choice(NAMES), 16)])
         require(len(content) <= 16, content)
     elif what == WRITE:
         await scratch_files.write(agent, reader.choice(NAMES), b"x" * (reader.byte() % 32), 16)

@@ -233,16 +233,13 @@ class Agent:
             self.nested.take(parts)
         elif self.kernel is not None and kind in self.kernel.sockets:
             if kind == wire.SHELL:
-                self.recount(self.kernel)
+                # What the system has killed for memory so far was not this kernel, if it lives.
+                ooms = agent_report.oom_kills()
+                if os.waitid(os.P_PID, self.kernel.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    self.ooms = ooms
             taken = self.kernel.sockets[kind].send([kernel_messages.DELIMITER, b"", *parts])
             if not taken:
                 self.event("refused", channel=kind)
-
-    def recount(self, kernel: Kernel) -> None:
-        """Leave out what the system has killed for memory so far: if this kernel lives, it was another one."""
-        ooms = agent_report.oom_kills()
-        if os.waitid(os.P_PID, kernel.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            self.ooms = ooms
 
     def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         if op.startswith("file."):

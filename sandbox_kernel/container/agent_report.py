@@ -66,7 +66,9 @@ def collect(status: dict[str, str], filters: dict[str, Any]) -> dict[str, object
     `status` is `own_status()` from before this process put filters around itself, which would look like the engine's;
     `filters` says what became of these.
     """
-    interfaces = _interfaces()
+    network = _read(OWN + "/net/dev")
+    lines = None if network is None else [line for line in network.splitlines() if ":" in line]
+    interfaces = None if lines is None else [line.partition(":")[0].strip() for line in lines]
     tries = _tries() if set(interfaces or ()) - QUIET else None  # while they get their time, all else is looked at
     mounts = _mounts()
     return {
@@ -258,11 +260,6 @@ def _mounts() -> list[dict[str, object]]:
                 mount["identity"] = None
         mounts.append(mount)
     return mounts
-
-
-def _interfaces() -> list[str] | None:
-    text = _read(OWN + "/net/dev")
-    return None if text is None else [line.partition(":")[0].strip() for line in text.splitlines() if ":" in line]
 
 
 Tries = list[tuple[str, _socket.socket, int, float]]

@@ -105,7 +105,7 @@ class _Axes:
             return "scatter", self._series((c.get_label(), *_columns(c.get_offsets())) for c in collections)
         if patches and not self._lines and not collections and all(isinstance(patch, Wedge) for patch in patches):
             wedges = [(str(w.get_label()), float(w.theta2 - w.theta1), float(w.r)) for w in patches[: self._share // 3]]
-            return "pie", [{"label": a, "angle": abs(_round(b)), "radius": c} for a, b, c in wedges]
+            return "pie", [{"label": a, "angle": float("%.7g" % abs(b)), "radius": c} for a, b, c in wedges]
         bars = [one for one in axes.containers if isinstance(one, BarContainer)]
         whiskers = all(isinstance(one, LineCollection) for one in collections)
         if bars and whiskers and all(straight) and all(isinstance(patch, Rectangle) for patch in patches):
@@ -274,10 +274,6 @@ def _place(value: Any) -> Any:
 def _number(value: Any) -> float | None:
     number = float(value)
     return number if math.isfinite(number) else None
-
-
-def _round(value: float) -> float:
-    return float("%.7g" % value)
 
 
 def _near(one: float, other: float) -> bool:

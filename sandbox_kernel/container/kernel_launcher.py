@@ -299,7 +299,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, outside)
 
 
-class Steps:
+class CellSteps:
     """What awaits `coroutine`, each step of which runs code of the user.
 
     While it waits, the loop runs in the same thread, and an interrupt is for the caller of the loop: ipykernel.
@@ -374,9 +374,9 @@ def install_interrupts(kernel: Any, shell: Any) -> None:
 
     async def runs_code(code: Any, *arguments: Any, **named: Any) -> Any:
         due = interrupts.due(code)
-        if due is not None and await Steps(interrupts, run_code(due, *arguments)):
+        if due is not None and await CellSteps(interrupts, run_code(due, *arguments)):
             return True
-        return await Steps(interrupts, run_code(code, *arguments, **named))  # IPython catches what comes of it
+        return await CellSteps(interrupts, run_code(code, *arguments, **named))  # IPython catches what comes of it
 
     def guarded(call: Callable[..., Any], interrupted: Callable[[], Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:

@@ -312,13 +312,10 @@ def _with_boxes(source: str) -> str:
             if tag in _KEPT:
                 return f"<{tag}>", f"</{tag}>"
             style = next((_STYLES[one] for one in classes if one in _STYLES), "")
-            inline = tag == "div" and self.open and self.open[-1][0] in ("label", "div") and self._in_label()
+            inline = tag == "div" and self.open and self.open[-1][0] in ("label", "div") and "label" in dict(self.open)
             if tag != "div" or inline:
                 return "<span>", "</span>"
             return (f'<div style="{style}">' if style else "<div>"), "</div>"
-
-        def _in_label(self) -> bool:
-            return any(one == "label" for one, _ in self.open)
 
     boxes = Boxes()
     boxes.feed(source)

@@ -72,7 +72,7 @@ class ShellCommand:
         self._end = time.monotonic() + seconds if seconds is not None else None
         self._limit = fields["limit"]
         self._pieces: deque[tuple[int, int, bytes]] = deque()
-        self._number = self._held = self._dropped = 0
+        self.number = self._held = self._dropped = 0
         self._heard = time.monotonic()
         self._changed = threading.Condition()
         self.timed_out = self.ended = False
@@ -137,7 +137,7 @@ class ShellCommand:
         """Return what it said after a piece, as soon as there is something or it has ended."""
         with self._changed:
             self._heard = time.monotonic()
-            self._changed.wait_for(lambda: self.ended or self._number > after, wait)
+            self._changed.wait_for(lambda: self.ended or self.number > after, wait)
             while self._pieces and self._pieces[0][0] <= after:
                 self._held -= len(self._pieces.popleft()[2])
             pieces, size = [], 0
@@ -153,10 +153,6 @@ class ShellCommand:
                 return dict(reply, returncode=128 - code if code < 0 else code, timed_out=self.timed_out)
             return dict(reply, running=True)
 
-    def last(self) -> int:
-        """Return the number of the newest piece."""
-        return self._number
-
     def _said(self, stream: int, data: bytes) -> None:
         with self._changed:
             while self._held + len(data) > self._limit and time.monotonic() - self._heard < HEARD_SECONDS:
@@ -166,9 +162,9 @@ class ShellCommand:
             while self._pieces and self._held + len(data) > self._limit:
                 old = len(self._pieces.popleft()[2])
                 self._held, self._dropped = self._held - old, self._dropped + old
-            self._number += 1
+            self.number += 1
             self._held += len(data)
-            self._pieces.append((self._number, stream, data))
+            self._pieces.append((self.number, stream, data))
             self._changed.notify_all()
 
     def _late(self) -> bool:
@@ -243,7 +239,7 @@ def _poll(*, pid: int, after: int, wait: float) -> dict[str, Any]:
     command = COMMANDS.get(pid)
     if command is None:
         return {"gone": True}
-    return {"last": command.last()} if after < 0 else command.poll(after, wait)
+    return {"last": command.number} if after < 0 else command.poll(after, wait)
 
 
 def _stdin(*, pid: int, data: str, end: bool) -> dict[str, Any]:

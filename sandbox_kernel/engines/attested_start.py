@@ -16,15 +16,13 @@ from .shipping import new_spec
 REPORT_BYTES = 4 << 20
 
 
-async def attestation(settings: Settings, engine: Engine) -> tuple[AttestationCheck, ...]:
-    """Start a sandbox and return the comparison of what it is with what was asked for, line by line."""
-    return (await attestations(settings, engine))[0]
-
-
 async def attestations(
     settings: Settings, engine: Engine
 ) -> tuple[tuple[AttestationCheck, ...], tuple[AttestationCheck, ...]]:
-    """Do the same, and compare the same sandbox with what was not asked for: another user, and other limits."""
+    """Start a sandbox and return the comparison of what it is with what was asked for, line by line.
+
+    The second one is with what was not asked for: another user, and other limits.
+    """
     spec = new_spec(settings)
     limits = replace(spec.limits, pids=spec.limits.pids + 1, memory=spec.limits.memory + (1 << 20))
     other = replace(spec, uid=spec.uid + 1, limits=limits)

@@ -1,7 +1,7 @@
 """The protections of a sandbox, from its spec: a pure function, in values that no engine owns.
 
 An engine puts them into its own words, and refuses what it cannot enforce; the attestation compares a running sandbox
-with them. Imports model and the list of system calls only; no I/O, no clock, no look at the host, no engine's words.
+with them. No I/O, no clock, no look at the host, no engine's words.
 """
 
 from __future__ import annotations

@@ -77,12 +77,12 @@ def watch_memory(place: CgroupPlace, heard: Callable[[], None]) -> LimitWatch:
     """Hear of memory that ran out. Raises `OSError` where this process may not listen, or the container is gone."""
     if place.version == 1:
         return LimitWatch(_Counted(place.folder), heard)
-    return LimitWatch(_Written(f"{place.folder}/memory.events", "oom_kill"), heard)
+    return LimitWatch(_Written(f"{place.folder}/memory.events"), heard)
 
 
 def watch_processes(place: CgroupPlace, pid: int, heard: Callable[[], None]) -> LimitWatch:
     """Hear at the end of process `pid` whether there ever was no room for one more. Raises as `watch_memory` does."""
-    return LimitWatch(_AtTheEnd(f"{place.folder}/pids.events", "max", pid), heard)
+    return LimitWatch(_AtTheEnd(f"{place.folder}/pids.events", pid), heard)
 
 
 def refused_processes(place: CgroupPlace) -> int:
@@ -137,10 +137,10 @@ class _Written:
     over = False
     _epoll: Any
 
-    def __init__(self, path: str, name: str) -> None:
+    def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._name, self._known = name, _count(self._file, name)
+            self._known = _count(self._file, "oom_kill")
             if sys.platform != "linux":
                 raise OSError(ELSEWHERE)
             self._epoll = select.epoll()
@@ -152,7 +152,7 @@ class _Written:
 
     def met(self) -> bool:
         self._epoll.poll(0)
-        before, self._known = self._known, _count(self._file, self._name)
+        before, self._known = self._known, _count(self._file, "oom_kill")
         return self._known > before
 
     def close(self) -> None:
@@ -166,9 +166,8 @@ class _AtTheEnd:
     fd: int
     over = True
 
-    def __init__(self, path: str, name: str, pid: int) -> None:
+    def __init__(self, path: str, pid: int) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._name = name
         try:
             if sys.platform != "linux":
                 raise OSError(ELSEWHERE)
@@ -178,7 +177,7 @@ class _AtTheEnd:
             raise
 
     def met(self) -> bool:
-        return _count(self._file, self._name) > 0
+        return _count(self._file, "max") > 0
 
     def close(self) -> None:
         os.close(self.fd)

@@ -9,7 +9,6 @@ Public: plugins may import it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -187,30 +186,20 @@ OWN_VARIABLES = frozenset(_environment(Limits()))
 """What a caller cannot set for a whole sandbox."""
 
 
-def agent_config(
-    limits: Limits,
-    inside: Inside | None = None,
-    *,
-    variables: Mapping[str, str] | None = None,
-    charts: bool = False,
-    home: bool = False,
-    zone: str | None = None,
-    kernel: str = PYTHON_KERNEL,
-) -> dict[str, Any]:
-    """Return what an agent is told at its start, for a session with these limits; `inside` if it has a way out.
+PLAIN = AgentOptions()
 
-    `variables` are the caller's for its cells, and `charts` has figures bring their data along. With `home`, scratch is
-    at /home/user. `zone` is the time zone of its clocks, None for UTC. `kernel` is the image's kernelspec that runs the
-    cells.
-    """
+
+def agent_config(limits: Limits, options: AgentOptions = PLAIN) -> dict[str, Any]:
+    """Return what an agent is told at its start, for a session with these limits."""
+    inside, variables = options.inside, dict(options.variables)
     environment = _environment(limits)
-    if zone is not None and "TZ" not in (variables or {}):
-        environment["TZ"] = zone
+    if options.zone is not None and "TZ" not in variables:
+        environment["TZ"] = options.zone
     config: dict[str, Any] = {
         "max_frame": limits.message_limit + (1 << 20),
         "runtime": "/tmp/.sandbox",  # noqa: S108
         "home": "/opt/sandbox/home",
-        "scratch": HOME if home else SCRATCH,
+        "scratch": HOME if options.home else SCRATCH,
         "accounts": accounts("{uid}"),
         "environment": environment,
         "kernel": [
@@ -226,37 +215,36 @@ def agent_config(
             _PUBLISH_ALL,
             _installed("output_inlining"),
             f"__import__('sys').path.append({INSTALLED!r})",
-            *([_installed("figure_data")] if charts else []),
+            *([_installed("figure_data")] if options.charts else []),
             *(inside.lines if inside is not None else ()),
         ],
     }
-    given = {**(variables or {}), **(inside.environment if inside is not None else {})}
+    given = {**variables, **(inside.environment if inside is not None else {})}
     config["environment"] = {**given, **environment}  # what all have is not replaced
-    if kernel != PYTHON_KERNEL:
-        config["kernelspec"] = kernel
+    if options.kernel != PYTHON_KERNEL:
+        config["kernelspec"] = options.kernel
     return config
 
 
-def agent_program(
+def program_of(
+    options: AgentOptions,
     limits: Limits,
-    inside: Inside | None = None,
     *,
     source: str | None = None,
     warm: bool = False,
     unattended: bool = False,
     preload: tuple[str, ...] = (),
     extension: Extension | None = None,
-    **options: Any,
 ) -> bytes:
-    """Return what `COMMAND` runs for a session, as it reads it; `options` are those of `agent_config`.
+    """Return what `COMMAND` runs for a session, as it reads it.
 
     A `warm` one is started before anybody wants it, and waits to be claimed;
     its first kernel has imported `preload` by then, and no later one, which somebody waits for. An `unattended` one
-    has nobody who speaks to it until then.
+    has nobody who speaks to it until then. `source` takes the place of the agent's own.
     """
-    config = agent_config(limits, inside, **options)
+    config = agent_config(limits, options)
     modules = MODULES
-    if inside is not None:
+    if options.inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
     if "kernelspec" in config:
@@ -300,20 +288,6 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
     )
 
 
-def program_of(
-    options: AgentOptions,
-    limits: Limits,
-    *,
-    warm: bool = False,
-    unattended: bool = False,
-    preload: tuple[str, ...] = (),
-    extension: Extension | None = None,
-) -> bytes:
-    """Return the program of an agent with these options; a `warm` one waits to be claimed, its modules imported."""
-    ahead: dict[str, Any] = {"warm": warm, "unattended": unattended, "preload": preload}
-    return agent_program(limits, options.inside, extension=extension, **ahead, **_named(options))
-
-
 def without_home(spec: SandboxSpec) -> SandboxSpec:
     """Return what an engine starts that has scratch at one place alone."""
     plain = spec.without_home()
@@ -327,14 +301,4 @@ def nested_config(spec: SandboxSpec, folder: str) -> dict[str, Any]:
     """Return what a further agent of a sandbox is told, whose kernel begins in `folder` (`session.nested_agents`)."""
     if spec.made_of is None:
         raise ValueError("it is no agent's")
-    return agent_config(spec.limits, spec.made_of.inside, **_named(spec.made_of)) | {"scratch": folder}
-
-
-def _named(options: AgentOptions) -> dict[str, Any]:
-    return {
-        "variables": dict(options.variables),
-        "charts": options.charts,
-        "home": options.home,
-        "zone": options.zone,
-        "kernel": options.kernel,
-    }
+    return agent_config(spec.limits, spec.made_of) | {"scratch": folder}

@@ -35,7 +35,6 @@ from .scratch_files import MAX_LISTED, Ask, ScratchFile, Stamp, call, entries, s
 Hook = Callable[[], Awaitable[list[str]]]
 
 
-__all__ = ["Ask", "Downloads", "SyncReport", "SyncState", "Uploads"]
 T = TypeVar("T")
 F = TypeVar("F", "HostFile", "ScratchFile")
 FOLDER_SECONDS = 15.0
@@ -123,9 +122,7 @@ class Folders:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from the state of another process that had the same container."""
-        restored = SyncState.of(state)
-        for name in ("sent", "inside", "written", "held"):
-            setattr(self._state, name, getattr(restored, name))
+        self._state.restore(state)
 
 
 def _renamed(report: SyncReport) -> list[str]:
@@ -225,14 +222,12 @@ class SyncState:
     def as_json(self) -> dict[str, Any]:
         return {name: dict(getattr(self, name)) for name in ("sent", "inside", "written", "held")}
 
-    @classmethod
-    def of(cls, state: dict[str, Any]) -> SyncState:
-        return cls(
-            {path: HostStamp(*stamp) for path, stamp in state["sent"].items()},
-            {path: Stamp(*stamp) for path, stamp in state["inside"].items()},
-            {path: HostStamp(*stamp) for path, stamp in state["written"].items()},
-            dict(state["held"]),
-        )
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `as_json` returned."""
+        self.sent = {path: HostStamp(*stamp) for path, stamp in state["sent"].items()}
+        self.inside = {path: Stamp(*stamp) for path, stamp in state["inside"].items()}
+        self.written = {path: HostStamp(*stamp) for path, stamp in state["written"].items()}
+        self.held = dict(state["held"])
 
 
 class _Direction:

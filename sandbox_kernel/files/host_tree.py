@@ -29,14 +29,11 @@ from .file_rules import (
     FileLimits,
     check_copied_name,
     check_downloaded_name,
-    check_name,
     check_size,
     safe_name,
 )
 from .host_paths import Folder, Held, require_regular
 from .path_walk import kind
-
-__all__ = ["DownloadFolder", "FileLimits", "HostFile", "HostStamp", "UploadFolder", "check_name"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

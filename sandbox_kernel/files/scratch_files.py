@@ -96,11 +96,6 @@ async def write(ask: Ask, path: str, data: bytes | BinaryIO, limit: int = FileLi
     return done
 
 
-async def read(ask: Ask, path: str, limit: int = FileLimits().file_bytes) -> bytes:
-    """Return the content of a file of scratch, of at most `limit` bytes. Raises `FileRefused`."""
-    return b"".join([data async for data in stream(ask, path, limit)])
-
-
 async def stream(
     ask: Ask, path: str, limit: int, stamp: Stamp | None = None, *, begin: int = 0, end: int | None = None
 ) -> AsyncGenerator[bytes, None]:

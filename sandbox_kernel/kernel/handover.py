@@ -1,6 +1,6 @@
 """A session's container given to the kernel process that follows this one, through a pipe holder, and taken from it.
 
-Imports pipe_holder, what finds engines, and the types of a session; what is handed over is the session's to say.
+What is handed over is the session's to say.
 """
 
 from __future__ import annotations

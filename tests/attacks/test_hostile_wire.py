@@ -366,8 +366,8 @@ async def weak_sessions(monkeypatch: pytest.MonkeyPatch, image: str, audit: Path
     guard = "    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)\\n"
     assert source.count(guard) == 1
     source = source.replace(guard, "")
-    program = shipping.agent_program
-    monkeypatch.setattr(shipping, "agent_program", lambda *asked, **more: program(*asked, **more, source=source))
+    program = shipping.program_of
+    monkeypatch.setattr(shipping, "program_of", lambda *asked, **more: program(*asked, **more, source=source))
     process = psutil.Process()
     fronts: list[Front] = []
     engine = DockerEngine()

@@ -19,7 +19,7 @@ from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import LimitsKept, Settings
 from sandbox_kernel.engines.attachment import Attachment
-from sandbox_kernel.engines.attested_start import attestation
+from sandbox_kernel.engines.attested_start import attestations
 from sandbox_kernel.engines.docker import few_users
 from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
@@ -155,7 +155,7 @@ class WritableRoot(DockerEngine):
 async def test_a_missing_protection_is_named() -> None:
     """The attestation of a real sandbox with a writable root differs in that, and the first cell is refused."""
     engine = WritableRoot()
-    lines = await attestation(Settings(), engine)
+    lines, _other = await attestations(Settings(), engine)
     assert "root file system" in {line.name for line in lines if not line.ok}
     row = await doctor.attested_row(engine, Settings())
     assert row.status == "wrong"

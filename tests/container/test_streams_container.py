@@ -348,9 +348,9 @@ async def test_frames_that_an_agent_never_sends_end_the_sandbox(
     source = shipping.agent_source(shipping.MODULES + shipping.MODULES_OF_A_WAY_OUT)
     guard = "    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)\\n"
     assert source.count(guard) == 1
-    program = shipping.agent_program
+    program = shipping.program_of
     weak = source.replace(guard, "")
-    monkeypatch.setattr(shipping, "agent_program", lambda *asked, **more: program(*asked, **more, source=weak))
+    monkeypatch.setattr(shipping, "program_of", lambda *asked, **more: program(*asked, **more, source=weak))
     one = Opened(None, image, tmp_path / "audit.jsonl")
     try:
         await one.run(CONNECT)

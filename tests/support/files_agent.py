@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_kernel.container import file_requests
+from sandbox_kernel.files import scratch_files
+from sandbox_kernel.files.file_rules import FileLimits
 
 Answer = tuple[dict[str, Any], bytes]
 
@@ -15,6 +17,11 @@ async def real(op: str, data: bytes = b"", **fields: Any) -> Answer:
     """The agent's own code on `file_requests.ROOT`; requests and replies pass through JSON as on the wire."""
     reply, content = file_requests.handle(op, json.loads(json.dumps(fields)), data)
     return json.loads(json.dumps(reply)), content
+
+
+async def read(ask: scratch_files.Ask, path: str, limit: int = FileLimits().file_bytes) -> bytes:
+    """Return the content of a file of the sandbox, of at most `limit` bytes."""
+    return b"".join([data async for data in scratch_files.stream(ask, path, limit)])
 
 
 class Liar:

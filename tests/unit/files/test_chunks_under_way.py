@@ -17,7 +17,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied
 from sandbox_kernel.files import scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES
 from sandbox_kernel.files.scratch_files import AHEAD, in_turn
-from tests.support.files_agent import Answer, Liar, real
+from tests.support.files_agent import Answer, Liar, read, real
 from tests.support.patience import within
 
 MIB = 1 << 20
@@ -76,7 +76,7 @@ async def test_a_write_and_a_read_have_so_many_chunks_under_way_and_no_more(scra
         await writing
         assert (slow.most, (scratch / "a").read_bytes() == CONTENT) == (AHEAD, True)
         slow.most = 0
-        reading = asyncio.create_task(scratch_files.read(slow, "a", 1 << 30))
+        reading = asyncio.create_task(read(slow, "a", 1 << 30))
         await slow.until(1)
         slow.turn.release()
         await slow.until(AHEAD)
@@ -174,7 +174,7 @@ async def test_a_sandbox_that_dies_ends_a_read_and_a_write(scratch: Path) -> Non
         return {"ok": True, "stamp": stamp}, data if "size" in fields else b""
 
     with pytest.raises(SandboxDied):
-        await scratch_files.read(Liar(read=dead), "a", 1 << 30)
+        await read(Liar(read=dead), "a", 1 << 30)
     with pytest.raises(SandboxDied):
         await scratch_files.send(Liar(write=lambda data, **fields: dead(**fields)), "b", pieces(), None)
 
@@ -200,7 +200,7 @@ async def test_answers_that_are_far_too_large_are_not_held_while_others_are_awai
     async with within(30):
         tracemalloc.start()
         try:
-            reading = asyncio.create_task(scratch_files.read(liar, "a", 1 << 30))
+            reading = asyncio.create_task(read(liar, "a", 1 << 30))
             while answered < AHEAD - 1:  # noqa: ASYNC110 (turns of the loop are what passes)
                 await asyncio.sleep(0)
             for _ in range(10):

@@ -15,7 +15,7 @@ from sandbox_kernel.files import scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES
 from sandbox_kernel.sdk import folder_entries
 from tests.support.cases import each
-from tests.support.files_agent import Liar, real
+from tests.support.files_agent import Liar, read, real
 
 LIMIT = 1 << 30
 
@@ -36,7 +36,7 @@ def names(folder: Path) -> list[str]:
 async def test_files_elsewhere_are_written_read_listed_moved_and_removed(other: Path) -> None:
     path, data = f"{other}/new/a.bin", os.urandom(2 * CHUNK_BYTES + 7)
     await scratch_files.write(real, path, data)
-    assert await scratch_files.read(real, path) == data
+    assert await read(real, path) == data
     assert names(other / "new") == ["a.bin"]
     assert names(other.parent / "scratch") == []
     assert [stat.S_IMODE(one.stat().st_mode) & 0o700 for one in (other / "new", other / "new/a.bin")] == [0o700, 0o600]
@@ -46,7 +46,7 @@ async def test_files_elsewhere_are_written_read_listed_moved_and_removed(other: 
     assert (await folder_entries.rename(real, path, f"{other}/b")).path == f"{other}/b"
     await scratch_files.remove(real, f"{other}/b")
     with pytest.raises(FileNotThere):
-        await scratch_files.read(real, f"{other}/b")
+        await read(real, f"{other}/b")
     assert (await scratch_files.scan(real))[0] == []
 
 
@@ -62,9 +62,9 @@ async def test_a_link_leads_where_it_leads_elsewhere_and_nowhere_in_scratch(othe
     (other / "target").write_text("there")
     (other / "link").symlink_to("target")
     (other.parent / "scratch/link").symlink_to(other / "target")
-    assert await scratch_files.read(real, f"{other}/link") == b"there"
+    assert await read(real, f"{other}/link") == b"there"
     with pytest.raises(FileRefused) as refused:
-        await scratch_files.read(real, "link")
+        await read(real, "link")
     assert refused.value.code is FileCode.LINK_INSIDE
 
 
@@ -75,22 +75,22 @@ async def test_what_may_have_no_end_is_not_opened(tmp_path_factory: pytest.TempP
     (folder / "to zero").symlink_to("/dev/zero")
     (folder / "to FIFO").symlink_to("FIFO")
     with pytest.raises(FileRefused) as refused:
-        await scratch_files.read(real, str(folder / path))
+        await read(real, str(folder / path))
     assert refused.value.code in {FileCode.LINK_INSIDE, FileCode.MISSING}
 
 
 async def test_files_of_the_system_have_no_size_and_are_read_whole(other: Path) -> None:
-    text = (await scratch_files.read(real, "/proc/self/status")).decode()
+    text = (await read(real, "/proc/self/status")).decode()
     assert text.startswith("Name:")
     assert f"Pid:\t{os.getpid()}\n" in text
-    assert await scratch_files.read(real, "/proc/sys/kernel/ostype") == b"Linux\n"
+    assert await read(real, "/proc/sys/kernel/ostype") == b"Linux\n"
     stamp, data = await scratch_files.chunk(real, "/proc/self/status", 6, 10, LIMIT)
     assert (len(data), stamp.is_made_anew) == (10, True)
 
 
 async def test_one_without_an_end_is_refused(other: Path) -> None:
     with pytest.raises(FileRefused) as refused:
-        await scratch_files.read(real, "/proc/self/pagemap")
+        await read(real, "/proc/self/pagemap")
     assert refused.value.code is FileCode.ENDLESS
 
 
@@ -98,7 +98,7 @@ async def test_one_without_an_end_is_refused(other: Path) -> None:
 async def test_an_improper_path_is_not_asked_for(path: str) -> None:
     liar = Liar()
     for refused in (
-        scratch_files.read(liar, path),
+        read(liar, path),
         scratch_files.write(liar, path, b""),
         scratch_files.remove(liar, path),
         scratch_files.make_folder(liar, path),

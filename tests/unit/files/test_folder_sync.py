@@ -33,7 +33,7 @@ from sandbox_kernel.sdk.folder_entries import FileType
 from sandbox_kernel.session.requests.queue import MAX_TOLD
 from tests.support.descriptors import open_below
 from tests.support.examples import examples
-from tests.support.files_agent import Liar, real
+from tests.support.files_agent import Liar, read, real
 from tests.support.patience import Stopwatch, within
 
 
@@ -103,9 +103,9 @@ async def test_a_file_goes_in_and_comes_back_in_chunks(place: Place) -> None:
     assert await scratch_files.write(liar, "a/b/data.bin", data) == len(data)
     assert liar.asked == ["file.write"] * 3
     assert (place.scratch / "a/b/data.bin").read_bytes() == data
-    assert await scratch_files.read(real, "a/b/data.bin") == data
+    assert await read(real, "a/b/data.bin") == data
     assert await scratch_files.write(real, "stream.bin", io.BytesIO(data)) == len(data)
-    assert await scratch_files.read(real, "stream.bin") == data
+    assert await read(real, "stream.bin") == data
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES, 2 * CHUNK_BYTES])
@@ -114,7 +114,7 @@ async def test_sizes_at_the_edge_of_a_chunk(place: Place, size: int) -> None:
     liar = Liar()
     await scratch_files.write(liar, "a", data)
     assert len(liar.asked) == max(1, size // CHUNK_BYTES)
-    assert await scratch_files.read(real, "a") == data
+    assert await read(real, "a") == data
 
 
 async def test_a_cell_never_sees_half_a_file(place: Place) -> None:
@@ -140,7 +140,7 @@ async def test_sdk_functions_name_what_is_wrong(place: Place) -> None:
         "file/x": "a part of its path is a file", "../outside/secret": "'..'", "//etc/passwd": "absolute",
     }.items():  # fmt: skip
         with pytest.raises(FileRefused, match=reason):
-            await scratch_files.read(real, path)
+            await read(real, path)
     with pytest.raises(FileRefused, match="a folder of that name"):
         await scratch_files.write(real, "full", b"x")
     with pytest.raises(FileRefused, match="a link"):
@@ -148,7 +148,7 @@ async def test_sdk_functions_name_what_is_wrong(place: Place) -> None:
     with pytest.raises(FileRefused, match="not empty"):
         await scratch_files.remove(real, "full")
     with pytest.raises(FileRefused, match="too large"):
-        await scratch_files.read(real, "file", limit=0)
+        await read(real, "file", limit=0)
     with pytest.raises(FileRefused, match="too large"):
         await scratch_files.write(real, "b", io.BytesIO(bytes(3 * CHUNK_BYTES)), limit=2 * CHUNK_BYTES)
     for path in ("full/inner", "full", "link", "fifo"):
@@ -175,7 +175,7 @@ async def test_the_agent_does_not_follow_a_folder_swapped_for_a_link(place: Plac
     (place.scratch / "a").rename(place.scratch / "moved")
     (place.scratch / "a").symlink_to(place.base / "outside")
     with pytest.raises(FileRefused, match="a link"):
-        await scratch_files.read(real, "a/secret")
+        await read(real, "a/secret")
 
 
 async def test_the_agent_does_not_follow_a_folder_swapped_between_check_and_open(
@@ -192,7 +192,7 @@ async def test_the_agent_does_not_follow_a_folder_swapped_between_check_and_open
 
     monkeypatch.setattr(file_requests.os, "open", swap_first)  # type: ignore[attr-defined]
     with pytest.raises(FileRefused, match="a part of its path"):
-        await scratch_files.read(real, "a/secret")
+        await read(real, "a/secret")
     assert (place.scratch / "a").is_symlink()
 
 
@@ -706,7 +706,8 @@ async def test_a_restarted_host_process_goes_on_where_the_other_was(place: Place
     (place.scratch / "sales.csv").write_text("changed by a cell")
     (place.scratch / "a").write_text("x")
     await place.downloads.sync(real)
-    place.state = SyncState.of(json.loads(json.dumps(place.state.as_json())))
+    said, place.state = json.loads(json.dumps(place.state.as_json())), SyncState()
+    place.state.restore(said)
     place.limit(FileLimits())
     assert not await place.uploads.sync(real)
     assert not await place.downloads.sync(real)
@@ -786,7 +787,7 @@ async def test_a_file_whose_name_is_refused_has_one_that_stands_for_it(place: Pl
     assert listed.complete
     assert files.keys() == {file.path for file in (await scratch_files.scan(real))[0]}
     assert len(files) == 3
-    contents = {name: await scratch_files.read(real, name) for name in files}
+    contents = {name: await read(real, name) for name in files}
     assert sorted(contents.values()) == sorted([bytes(path), bytes(second), bytes(place.scratch / "plain")])
     name = next(one for one, content in contents.items() if content == bytes(path))
     assert stands_in(name)

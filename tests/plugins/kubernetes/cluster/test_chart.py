@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines.attested_start import attestation
+from sandbox_kernel.engines.attested_start import attestations
 from sandbox_kernel.plugins.kubernetes.cluster_api import ClusterApi, ClusterRefused
 from sandbox_kernel.plugins.kubernetes.engine import KubernetesEngine
 from sandbox_kernel.plugins.kubernetes.pod import Pod, document
@@ -80,7 +80,7 @@ async def test_the_engine_works_with_the_caller_s_token_alone(caller: Path):
 
 
 async def test_a_sandbox_of_the_caller_s_is_attested(caller: Path):
-    lines = await attestation(SETTINGS, engine())
+    lines, _other = await attestations(SETTINGS, engine())
     assert [line.sentence for line in lines if not line.ok] == []
     assert "cluster: running" in {line.name for line in lines}
 

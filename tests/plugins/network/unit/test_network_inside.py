@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kernel.core.model import Inside, Limits
+from sandbox_kernel.core.model import AgentOptions, Inside, Limits
 from sandbox_kernel.engines import shipping
 from sandbox_kernel.plugins.network.inside import sandbox_certificates
 from tests.support.engines import config_of
@@ -17,14 +17,14 @@ INSIDE = Inside(environment={"HTTPS_PROXY": "http://127.0.0.1:3128", "HOME": "/e
 
 def test_a_sandbox_without_a_way_out_gets_nothing_of_it() -> None:
     """Neither its source nor its configuration: a start costs what it cost."""
-    program = shipping.agent_program(Limits())
+    program = shipping.program_of(AgentOptions(), Limits())
     assert program.endswith(shipping.agent_source(shipping.MODULES).encode())
     assert not {"port", "HTTPS_PROXY"} & set(config_of(program) | config_of(program)["environment"])
     assert not set(shipping.MODULES) & set(shipping.MODULES_OF_A_WAY_OUT)
 
 
 def test_a_sandbox_with_a_way_out_has_its_variables_and_none_of_its_own_replaced() -> None:
-    program = shipping.agent_program(Limits(), INSIDE)
+    program = shipping.program_of(AgentOptions(inside=INSIDE), Limits())
     assert program.endswith(shipping.agent_source(shipping.MODULES + shipping.MODULES_OF_A_WAY_OUT).encode())
     environment = config_of(program)["environment"]
     assert environment["HTTPS_PROXY"] == "http://127.0.0.1:3128"

@@ -178,7 +178,7 @@ def test_what_a_state_is_taken_of_waits_at_a_gate() -> None:
     config = config_of(own.program)
     assert (config["warm"], config["extension"]) == (True, True)
     assert [*config["first"]] == ["before"]
-    assert not {"warm", "extension", "first"} & set(config_of(shipping.agent_program(Limits())))
+    assert not {"warm", "extension", "first"} & set(config_of(shipping.program_of(AgentOptions(), Limits())))
     with pytest.raises(ValueError, match="no agent"):
         state_capture.spec_of(replace(SPEC, made_of=None), ())
 
