@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from .sdk.values import SandboxInfo as SandboxInfo
     from .sdk.values import SandboxMetrics as SandboxMetrics
     from .sdk.values import SandboxQuery as SandboxQuery
-    from .sdk.values import SandboxUsage as SandboxUsage
+    from .session.agent_messages import SandboxUsage as SandboxUsage
 
 _PLACES = {
     "core.errors": (
@@ -126,8 +126,8 @@ _PLACES = {
         "SandboxInfo",
         "SandboxMetrics",
         "SandboxQuery",
-        "SandboxUsage",
     ),
+    "session.agent_messages": ("SandboxUsage",),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

@@ -149,7 +149,7 @@ class Host:
         self.service = Served()
         self.defects: list[BaseException] = []
         self.cells = RunningCells()
-        self.carrier = cell_streams.Carrier(
+        self.carrier = cell_streams.StreamCarrier(
             self.link,  # type: ignore[arg-type]
             self.service,
             self.cells,

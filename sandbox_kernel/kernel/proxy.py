@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codes import Survived
 from ..core.errors import ConfigurationError, SandboxError
-from ..core.events import ContainersReaped, ReapFailed, SandboxNotKept
+from ..core.events import SandboxNotKept
 from ..core.model import Audience, Message, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.base import Container, Engine
@@ -96,13 +96,11 @@ class StartupGate:
 
         What a client asks on control is answered at once, and so is what it asks the host at a restart.
         """
-        if self.is_open or not self._is_early(request):
+        is_early = protocol.way(request) == "passed on" or (request.channel == "shell" and not self.is_heard)
+        if self.is_open or not is_early:
             return False
         self._early.append((request, client))
         return True
-
-    def _is_early(self, request: Message) -> bool:
-        return protocol.way(request) == "passed on" or (request.channel == "shell" and not self.is_heard)
 
     async def open_once_heard(self, until_heard_by: Callable[[int], Awaitable[None]]) -> None:
         """Let requests through once as many listen as are expected, within bounds."""
@@ -339,13 +337,8 @@ class Proxy:
                 os.close(fd)
 
     async def _reap(self) -> None:
-        """Remove what earlier kernels left that were killed between creating a container and starting it."""
         await self.session.settled()
-        try:
-            if count := await self.session.engine.reap():
-                self.emit(ContainersReaped(containers=count))
-        except (SandboxError, TimeoutError, OSError) as error:
-            self.emit(ReapFailed(reason=str(error)))
+        await self.session.reap()
 
 
 def _until_mended(error: ConfigurationError) -> ConfigurationError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from ..core.model import Message, Settings
 from ..engines.abilities import Ability
+from ..session.agent_messages import SandboxUsage
 from .blocking_base import Caller, CommandHandle, CommandsBase, FilesBase, PtyBase, SandboxBase, in_a_loop
 from .callbacks import Callback, Prompt
 from .client import AsyncSandbox
@@ -27,17 +28,7 @@ from .keywords import SettingKeywords
 from .output_text import OutputMessage
 from .running_command import DEFAULT_SECONDS, CommandResult, ProcessInfo
 from .sandbox_paths import Name
-from .values import (
-    Context,
-    InstalledPackage,
-    Missed,
-    NetworkUsage,
-    SandboxInfo,
-    SandboxMetrics,
-    SandboxQuery,
-    SandboxUsage,
-    Snapshot,
-)
+from .values import Context, InstalledPackage, Missed, NetworkUsage, SandboxInfo, SandboxMetrics, SandboxQuery, Snapshot
 
 if TYPE_CHECKING:
     from ..core.screen_findings import Screened

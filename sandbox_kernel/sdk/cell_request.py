@@ -83,10 +83,6 @@ class CellCall:
         head = request_header("execute_request", self._session.id, self.id)
         return Message(channel="shell", header=head, content=content, metadata=self._metadata)
 
-    def submit(self, seconds: float | None, stop_on_error: bool) -> None:
-        """Send it, with a time limit of its own if there is one."""
-        self._session.submit(self.request(stop_on_error), self.client, seconds, self._reads)
-
     @property
     def pending(self) -> PendingRequest | None:
         return self._session.find(self.id)
@@ -142,7 +138,7 @@ class CellCall:
         before, after = around or ("", "")
         try:
             self._session.submit_silently(before)
-            self.submit(limit, stop_on_error)
+            self._session.submit(self.request(stop_on_error), self.client, limit, self._reads)
             self._session.submit_silently(after)
             while (event := await self.events.get()) is not None:
                 if event[0] == "input":

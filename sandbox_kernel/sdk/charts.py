@@ -163,21 +163,17 @@ _CLASSES: dict[ChartType, tuple[type[Chart], type | None]] = {
 def _chart(described: dict[str, Any]) -> Chart:
     kind = ChartType(described["type"])
     chart, element = _CLASSES[kind]
-    fields: dict[str, Any] = {**described, "type": kind}
+    fields: dict[str, Any] = {**described, "type": kind, "elements": []}
     for name in ("x_scale", "y_scale"):
         if name in fields:
             fields[name] = ScaleType(fields[name])
     if element is None:
         fields["elements"] = [_chart(part) for part in described["elements"]]
     else:
-        fields["elements"] = [element(**_tuples(one)) for one in described["elements"]]
+        for one in described["elements"]:
+            points = {"points": [(x, y) for x, y in one["points"]]} if "points" in one else {}
+            fields["elements"].append(element(**{**one, **points}))
     return chart(**fields)
-
-
-def _tuples(element: dict[str, Any]) -> dict[str, Any]:
-    if "points" not in element:
-        return element
-    return {**element, "points": [(x, y) for x, y in element["points"]]}
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -15,23 +15,24 @@ import os
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
 
+from ..config.sources import from_keywords
 from ..core.codes import EndCode, Survived
 from ..core.errors import SandboxClosed, SandboxDied
 from ..core.model import Message, Settings, format_bytes
 from ..engines.abilities import Ability, abilities_of
-from ..files.file_rules import FileLimits
+from ..plugins import index
 from ..plugins.api import Origin, SandboxHandle
+from ..session.agent_messages import SandboxUsage
 from . import environment_variables, snapshots
 from .callbacks import Callback, Callbacks, Prompt
 from .commands import AsyncCommands, AsyncPty
 from .execution import Execution, ExecutionError, Result
-from .files import AsyncFiles, SandboxOfFiles
+from .files import AsyncFiles
 from .instance import Instance
 from .keywords import SettingKeywords
 from .options import SandboxOptions
@@ -46,7 +47,6 @@ from .values import (
     SandboxInfo,
     SandboxMetrics,
     SandboxQuery,
-    SandboxUsage,
     Snapshot,
     State,
     found_by,
@@ -56,54 +56,6 @@ from .values import (
 
 if TYPE_CHECKING:
     from ..core.screen_findings import Screened
-
-
-@dataclass(slots=True)
-class _Sample:
-    """The processor time of a sandbox at a moment."""
-
-    moment: float
-    cpu_seconds: float
-
-
-class Metrics:
-    """What one sandbox uses. Methods raise `SandboxDied` if it is gone."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._sample: _Sample | None = None
-
-    async def usage(self) -> SandboxUsage:
-        """See `AsyncSandbox.usage`."""
-        await self._instance.ready(fresh=False)
-        said = await self._instance.session.usage()
-        return SandboxUsage(
-            memory_bytes=said.memory_bytes,
-            cpu_seconds=said.cpu_seconds,
-            processes=said.processes,
-            scratch_bytes=said.scratch_bytes,
-        )
-
-    async def rows(self, start: datetime | None, end: datetime | None) -> list[SandboxMetrics]:
-        """See `AsyncSandbox.get_metrics`."""
-        usage, now = await self.usage(), datetime.now(UTC)
-        before, moment = self._sample, time.monotonic()
-        limits, started = self._instance.settings.limits, self._instance.lifetime.started or now
-        cpu = usage.cpu_seconds or 0.0
-        since = moment - before.moment if before is not None else (now - started).total_seconds()
-        used = cpu - (before.cpu_seconds if before is not None else 0.0)
-        self._sample = _Sample(moment, cpu)
-        row = SandboxMetrics(
-            timestamp=now,
-            cpu_count=math.ceil(limits.cpus),
-            cpu_used_pct=round(100 * max(0.0, used) / max(since, 1e-3), 2),
-            mem_used=usage.memory_bytes or 0,
-            mem_total=limits.memory,
-            disk_used=usage.scratch_bytes or 0,
-            disk_total=limits.scratch_size,
-        )
-        asked = (start is None or _aware(start) <= now) and (end is None or now <= _aware(end))
-        return [row] if asked else []
 
 
 def _aware(moment: datetime) -> datetime:
@@ -133,8 +85,9 @@ class AsyncSandbox:
         options = SandboxOptions.of(settings, keywords)
         self.settings = options.settings
         self.metadata, self.notebook_cell = options.metadata, options.notebook_cell
-        self._instance = instance = Instance(self, options)
-        self._metrics = Metrics(instance)
+        self._instance = Instance(self, options)
+        self._sample: tuple[float, float] | None = None
+        """A moment, and the processor time that it had used by then."""
         self._known.setdefault(self.id, self)
 
     @classmethod
@@ -178,7 +131,7 @@ class AsyncSandbox:
     @cached_property
     def files(self) -> AsyncFiles:
         """Its files."""
-        return AsyncFiles(SandboxOfFiles(self._instance), FileLimits.of(self.settings.limits))
+        return AsyncFiles(self._instance)
 
     @cached_property
     def commands(self) -> AsyncCommands:
@@ -421,7 +374,8 @@ class AsyncSandbox:
         Raises:
             SandboxDied: It is gone.
         """
-        return await self._metrics.usage()
+        await self._instance.ready(fresh=False)
+        return await self._instance.session.usage()
 
     async def get_metrics(
         self,
@@ -440,7 +394,24 @@ class AsyncSandbox:
         Raises:
             SandboxDied: The sandbox is gone.
         """
-        return await self._metrics.rows(start, end)
+        usage, now = await self.usage(), datetime.now(UTC)
+        before, moment = self._sample, time.monotonic()
+        limits, started = self.settings.limits, self._instance.lifetime.started or now
+        cpu = usage.cpu_seconds or 0.0
+        since = moment - before[0] if before is not None else (now - started).total_seconds()
+        used = cpu - (before[1] if before is not None else 0.0)
+        self._sample = moment, cpu
+        row = SandboxMetrics(
+            timestamp=now,
+            cpu_count=math.ceil(limits.cpus),
+            cpu_used_pct=round(100 * max(0.0, used) / max(since, 1e-3), 2),
+            mem_used=usage.memory_bytes or 0,
+            mem_total=limits.memory,
+            disk_used=usage.scratch_bytes or 0,
+            disk_total=limits.scratch_size,
+        )
+        asked = (start is None or _aware(start) <= now) and (end is None or now <= _aware(end))
+        return [row] if asked else []
 
     # --- a pause ---
 
@@ -581,12 +552,14 @@ class AsyncSandbox:
     @staticmethod
     async def snapshots(settings: Settings | None = None) -> builtins.list[Snapshot]:
         """Return this user's snapshots, the newest first."""
-        return await asyncio.to_thread(snapshots.stored, settings)
+        if not index.is_here(index.SNAPSHOTS):
+            return []
+        return [*await asyncio.to_thread(lambda: snapshots.provider().stored(settings or from_keywords()))]
 
     @staticmethod
     async def delete_snapshot(name: str, /) -> bool:
         """Remove a snapshot; return whether there was one."""
-        return await asyncio.to_thread(snapshots.delete, name)
+        return await asyncio.to_thread(lambda: snapshots.provider().delete(name, from_keywords()))
 
     # --- by its id, and beyond this process ---
 

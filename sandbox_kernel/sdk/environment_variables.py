@@ -81,7 +81,8 @@ for name, value in module.kept.items() if module else ():
 
 
 def _r(given: Mapping[str, str]) -> tuple[str, str]:
-    values = ", ".join(f'{_r_name(name)} = "{_escaped(name, value)}"' for name, value in given.items())
+    # In backticks: TRUE and if, and what begins with an underscore, are names for R only so.
+    values = ", ".join(f'`{name}` = "{_escaped(name, value)}"' for name, value in given.items())
     sets = f"""\
 base::local({{
     given <- base::list({values})
@@ -103,10 +104,6 @@ base::local({
 })
 """
     return sets, puts_back
-
-
-def _r_name(name: str) -> str:
-    return f"`{name}`"  # TRUE and if, and what begins with an underscore, are names for R only so
 
 
 def _deno(given: Mapping[str, str]) -> tuple[str, str]:

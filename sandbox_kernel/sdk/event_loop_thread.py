@@ -31,7 +31,7 @@ class Background:
     _pid: ClassVar[int] = os.getpid()
 
     def __init__(self) -> None:
-        self._users: dict[str, AsyncSandbox] = {}
+        self.users: dict[str, AsyncSandbox] = {}
         self._tasks = Tasks()
         self._listening = threading.Event()
         self._stopping: asyncio.Event
@@ -53,22 +53,14 @@ class Background:
         with cls._lock:
             if cls._current is None:
                 cls._current = cls()
-            cls._current.add(sandbox)
+            cls._current.users[sandbox.id] = sandbox
             return cls._current
-
-    def add(self, sandbox: AsyncSandbox) -> None:
-        """Note that a sandbox needs the thread; for `join`, which holds the lock."""
-        self._users[sandbox.id] = sandbox
-
-    @property
-    def sandboxes(self) -> tuple[AsyncSandbox, ...]:
-        return tuple(self._users.values())
 
     def leave(self, identity: str, *, wait: bool = True) -> None:
         """Note that a sandbox has ended; the last one ends the thread."""
         with self._lock:
-            self._users.pop(identity, None)
-            if self._users or not self.loop.is_running():
+            self.users.pop(identity, None)
+            if self.users or not self.loop.is_running():
                 return
             if Background._current is self:
                 Background._current = None
@@ -136,7 +128,7 @@ class Background:
             self.loop.call_soon_threadsafe(self._drop, identity)
 
     def _drop(self, identity: str) -> None:
-        sandbox = self._users.get(identity)
+        sandbox = self.users.get(identity)
         if sandbox is not None:
             task = self._tasks.start(sandbox.release(), "the end of a sandbox that nobody holds")
             task.add_done_callback(lambda _: self.leave(identity, wait=False))
@@ -147,7 +139,7 @@ class Background:
         background = cls._current
         if background is None or not background.thread.is_alive():
             return
-        sandboxes = background.sandboxes
+        sandboxes = tuple(background.users.values())
 
         async def end() -> None:
             async with asyncio.timeout(EXIT_SECONDS):

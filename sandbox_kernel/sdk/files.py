@@ -68,39 +68,12 @@ class OpenedFile(NamedTuple):
     """`pieces(begin, end)` reads the bytes from `begin` up to `end`."""
 
 
-class SandboxOfFiles:
-    """The sandbox, as its files see it."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-
-    async def ask(self, *, fresh: bool) -> Ask:
-        """Return the way to ask the agent; with `fresh`, a sandbox that is gone is replaced by a new one."""
-        await self._instance.ready(fresh=fresh)
-        return self._instance.session.ask
-
-    def arrived(self, path: str, stamp: Stamp) -> None:
-        """Note that a file was written by the caller, and not by a cell."""
-        if not path.startswith("/"):  # files elsewhere are never copied out
-            self._instance.session.folders.arrived(path, stamp)
-
-    def part_name(self, path: str, name: str, stamp: Stamp) -> str:
-        """Return the name of what has come of a file: another one for each sandbox, file and state of it."""
-        state = f"{self._instance.session.id}\0{path}\0{name}\0{stamp}"
-        return f".sandbox-{hashlib.sha256(state.encode()).hexdigest()[:16]}.part"
-
-    def record(self, op: str, path: str, size: int, sha256: str | None) -> None:
-        """Write down that a file went in or came out."""
-        event = FileTransferred(op=op, path=printable(path), bytes=size, sha256=sha256)
-        self._instance.session.emit(event)
-
-
 class AsyncFiles:
     """The files of one sandbox. Methods raise `FileRefused` with the reason; what fails leaves no part of a file."""
 
-    def __init__(self, place: SandboxOfFiles, limits: FileLimits) -> None:
-        self._place = place
-        self._limits = limits
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._limits = FileLimits.of(instance.settings.limits)
 
     async def write(
         self,
@@ -191,7 +164,7 @@ class AsyncFiles:
     async def opened(self, path: Name) -> OpenedFile:
         """Return the size of a file, and how to read any part of it in pieces; for servers."""
         name = place(path)
-        ask = await self._place.ask(fresh=False)
+        ask = await self._ask(fresh=False)
         stamp, _ = await named(name, scratch_files.chunk(ask, name, 0, 0, self._limits.file_bytes))
         held: bytes | None = None
         if stamp.is_made_anew:  # another read would find another state
@@ -213,7 +186,7 @@ class AsyncFiles:
             except FileRefused as error:
                 raise about(name, error) from None
             if begin == 0:  # the others go on with a read that stands in the audit
-                self._place.record("read", name, done, digest.hexdigest())
+                self._record("read", name, done, digest.hexdigest())
 
         return OpenedFile(stamp.size, hashlib.sha256(repr(stamp).encode()).hexdigest()[:32], pieces)
 
@@ -316,10 +289,12 @@ class AsyncFiles:
                 target /= check_downloaded_name(PurePath(name).name)
             except FileRefused as error:
                 raise error.about(f"{name!r}: {error.message}; say under which name it is to be written") from None
-        ask = await self._place.ask(fresh=False)
+        ask = await self._ask(fresh=False)
         stamp, _ = await named(name, scratch_files.chunk(ask, name, 0, 0, self._limits.file_bytes))
         folder, last = await asyncio.to_thread(_local, open_parent, target)
-        part = self._place.part_name(name, last, stamp) if resume else None
+        # Another one for each sandbox, file and state of it.
+        state = hashlib.sha256(f"{self._instance.session.id}\0{name}\0{last}\0{stamp}".encode()).hexdigest()
+        part = f".sandbox-{state[:16]}.part" if resume else None
         with folder, await asyncio.to_thread(folder.create, last, part) as file:
             if file.size > stamp.size:
                 await asyncio.to_thread(file.start_again)
@@ -341,7 +316,7 @@ class AsyncFiles:
                     file.keep_part()
                 raise
             await asyncio.to_thread(partial(file.commit, links=True, lasting=False))
-        self._place.record("read", name, done, found)
+        self._record("read", name, done, found)
         yield Progress(name, done, stamp.size, found)
         yield target
 
@@ -350,6 +325,16 @@ class AsyncFiles:
         if not all(isinstance(file, Mapping) and file.keys() == {"path", "data"} for file in files):
             raise wrong_argument("files", "each file is a mapping with a path and data")
         return FileList([await self.write(file["path"], file["data"]) for file in files])
+
+    async def _ask(self, *, fresh: bool) -> Ask:
+        """Return the way to ask the agent; with `fresh`, a sandbox that is gone is replaced by a new one."""
+        await self._instance.ready(fresh=fresh)
+        return self._instance.session.ask
+
+    def _record(self, op: str, path: str, size: int, sha256: str | None) -> None:
+        """Write down that a file went in or came out."""
+        event = FileTransferred(op=op, path=printable(path), bytes=size, sha256=sha256)
+        self._instance.session.emit(event)
 
     async def _write(
         self, name: str, data: bytes | bytearray | memoryview | IO[bytes], wanted: Hash, *, resume: bool = False
@@ -388,10 +373,13 @@ class AsyncFiles:
                 yield piece
 
         check_size(size or 0, self._limits.file_bytes)
-        ask, token = await self._place.ask(fresh=True), ""
+        ask, token = await self._ask(fresh=True), ""
         if resume and whole is None and size:
             file = cast("IO[bytes]", data)
-            token = _token(name, os.fstat(file.fileno()))
+            status = os.fstat(file.fileno())
+            # Named by the file's path there, and by the state of its source.
+            state = f"{name}\0{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+            token = hashlib.sha256(state.encode()).hexdigest()[:32]
             begin = await scratch_files.begun(ask, name, token)
             if begin > size:
                 await scratch_files.discard(ask, name, token)
@@ -404,15 +392,16 @@ class AsyncFiles:
                 if stamp is None:
                     yield Progress(name, done, size)
         assert stamp is not None  # noqa: S101 (the last step has it)
-        self._place.arrived(name, stamp)
-        self._place.record("write", name, read, digest)
+        if not name.startswith("/"):  # files elsewhere are never copied out
+            self._instance.session.folders.arrived(name, stamp)
+        self._record("write", name, read, digest)
         yield Progress(name, read, read, digest)
         yield FileInfo(name, read)
 
     async def _part(self, name: str, offset: int, size: int) -> tuple[bytes, int]:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 0:
             raise wrong_argument("offset or size", "offset and size are numbers of bytes, not below 0")
-        ask = await self._place.ask(fresh=False)
+        ask = await self._ask(fresh=False)
         stamp, data = await scratch_files.chunk(ask, name, offset, min(size, CHUNK_BYTES), self._limits.file_bytes)
         pieces, end = [data], min(offset + size, stamp.size)
         check_whole(end - offset)
@@ -424,11 +413,11 @@ class AsyncFiles:
                 raise FileRefused(FileCode.CHANGED.note(done="copied"))
             pieces.append(data)
         if offset == 0:  # the others go on with a read that stands in the audit
-            self._place.record("read", name, stamp.size, None)
+            self._record("read", name, stamp.size, None)
         return b"".join(pieces), stamp.size
 
     async def _pieces(self, name: str, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
-        ask = await self._place.ask(fresh=False)
+        ask = await self._ask(fresh=False)
         done, digest = 0, hashlib.sha256()
         try:
             async with aclosing(scratch_files.stream(ask, name, self._limits.file_bytes)) as pieces:
@@ -440,7 +429,7 @@ class AsyncFiles:
                     yield piece
         except FileRefused as error:
             raise about(name, error) from None
-        self._place.record("read", name, done, digest.hexdigest())
+        self._record("read", name, done, digest.hexdigest())
 
     @overload
     async def list(self, path: Name = "", depth: None = None) -> FileList: ...
@@ -455,7 +444,7 @@ class AsyncFiles:
         so many levels deep. A name that is no text, or has characters that nobody sees, is there by one that stands
         for it (`_m~1a2b3c4d.csv`), which reads, writes and moves the same file. `complete` says whether these are all.
         """
-        folder, ask = folder_of(path), await self._place.ask(fresh=False)
+        folder, ask = folder_of(path), await self._ask(fresh=False)
         if depth is not None:
             return await named(folder, folder_entries.entries(ask, folder, folder_entries.depth_of(depth)))
         under = f"{folder.rstrip('/')}/" if folder else ""
@@ -467,13 +456,13 @@ class AsyncFiles:
 
     async def exists(self, path: Name) -> bool:
         """Return whether there is a regular file, or a folder, of that name."""
-        reply, _ = await (await self._place.ask(fresh=False))("file.read", path=place(path), offset=0, size=0)
+        reply, _ = await (await self._ask(fresh=False))("file.read", path=place(path), offset=0, size=0)
         return reply.get("ok") is True or reply.get("error") == "is_folder"
 
     async def get_info(self, path: Name) -> EntryInfo:
         """Return what a file, a folder or a link is, as the sandbox says. Raises `FileNotThere` for nothing."""
         name = place(path)
-        return await named(name, folder_entries.stat(await self._place.ask(fresh=False), name))
+        return await named(name, folder_entries.stat(await self._ask(fresh=False), name))
 
     async def rename(self, old_path: Name, new_path: Name) -> EntryInfo:
         """Move a file or a folder, with the folders above the new place; a file there is replaced.
@@ -481,7 +470,7 @@ class AsyncFiles:
         Between two file systems of the sandbox, such as /mnt/data and /tmp, only a file is moved.
         """
         name, to = place(old_path), place(new_path)
-        ask = await self._place.ask(fresh=False)
+        ask = await self._ask(fresh=False)
         try:
             return await named(name, folder_entries.rename(ask, name, to))
         except FileRefused as error:
@@ -495,17 +484,17 @@ class AsyncFiles:
     async def remove(self, path: Name, *, recursive: bool = False) -> None:
         """Remove a file or an empty folder; with `recursive`, a folder with all that is in it."""
         name = place(path)
-        ask = await self._place.ask(fresh=False)
+        ask = await self._ask(fresh=False)
         await named(name, folder_entries.remove_all(ask, name) if recursive else scratch_files.remove(ask, name))
 
     async def make_folder(self, path: Name) -> None:
         """Make a folder and those above it; that it is there already is fine."""
         name = place(path)
-        await named(name, scratch_files.make_folder(await self._place.ask(fresh=True), name))
+        await named(name, scratch_files.make_folder(await self._ask(fresh=True), name))
 
     async def make_dir(self, path: Name) -> bool:
         """Make a folder and those above it; return whether it was not there already."""
-        await self._place.ask(fresh=True)
+        await self._ask(fresh=True)
         try:
             await self.get_info(path)
         except FileNotThere:
@@ -533,12 +522,8 @@ class AsyncFiles:
 
     async def watching(self, path: Name, *, recursive: bool, include_entry: bool) -> Watching:
         """Look at a folder for the first time; for handles."""
-        place, folder = self._place, folder_of(path)
-
-        async def ask() -> Ask:
-            return await place.ask(fresh=False)
-
-        watching = Watching(ask, folder, depth=DEEPEST if recursive else 1, entry=include_entry)
+        folder, depth = folder_of(path), DEEPEST if recursive else 1
+        watching = Watching(partial(self._ask, fresh=False), folder, depth=depth, entry=include_entry)
         await named(folder, watching.look())
         return watching
 
@@ -550,12 +535,6 @@ def _size(data: Any) -> int | None:
         return max(0, status.st_size - data.tell()) if stat.S_ISREG(status.st_mode) and "b" in data.mode else None
     except (OSError, AttributeError, TypeError, ValueError):
         return None
-
-
-def _token(name: str, status: os.stat_result) -> str:
-    """Name the part of a file in the sandbox by its path there, and by the state of its source."""
-    state = f"{name}\0{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
-    return hashlib.sha256(state.encode()).hexdigest()[:32]
 
 
 def open_local(path: os.PathLike[str]) -> IO[bytes]:

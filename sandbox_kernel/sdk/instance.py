@@ -24,7 +24,6 @@ from ..core.errors import (
     SandboxPaused,
     wrong_argument,
 )
-from ..core.events import ContainersReaped, ReapFailed
 from ..core.model import PYTHON_KERNEL, Message, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.preparations import Preparations
@@ -54,15 +53,6 @@ def turn(loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
     return _turns[loop]
 
 
-async def reap(session: Session) -> None:
-    """Remove, once in a process, what others left that were killed between creating a container and starting it."""
-    try:
-        if count := await session.engine.reap():
-            session.emit(ContainersReaped(containers=count))
-    except (SandboxError, TimeoutError, OSError) as error:
-        session.emit(ReapFailed(reason=str(error)))
-
-
 MARGIN_SECONDS = 5.0
 
 
@@ -70,6 +60,10 @@ def _denied(cells: Mapping[str, CellCall], cell: str, denial: NetworkDenial) -> 
     """Tell a cell what it was denied. Holds the cells alone: an instance that nobody holds goes at once."""
     if (found := cells.get(cell)) is not None:
         found.hear(denial)
+
+
+async def _ignore(kind: str, value: object) -> None:
+    """Hear nothing of a cell before its end."""
 
 
 class Handle(Protocol):
@@ -178,8 +172,8 @@ class Instance:
         code: str,
         timeout: float | None,
         stop_on_error: bool,
-        wanted: frozenset[str],
-        tell: Tell,
+        wanted: frozenset[str] = frozenset(),
+        tell: Tell = _ignore,
         *,
         reads: str | None = None,
         around: tuple[str, str] | None = None,
@@ -217,11 +211,7 @@ class Instance:
 
         The screen reads `reads` in its place: a cell that would do as much, or empty for what no rule is about.
         """
-
-        async def hear(kind: str, value: object) -> None:
-            """Nobody wants to hear of anything before the end."""
-
-        return await self.run(code, timeout, False, frozenset(), hear, reads=reads)
+        return await self.run(code, timeout, False, reads=reads)
 
     async def run_python(self, *arguments: Any, **named: Any) -> Execution:
         """Run a cell of Python, as `run` does; in a context if the sandbox's own kernel takes another language."""
@@ -294,7 +284,7 @@ class Instance:
             self.lifetime.is_ready()
         if not Instance._reaped:
             Instance._reaped = True
-            self._tasks.start(reap(session), "removing what others left")
+            self._tasks.start(session.reap(), "removing what others left")
 
     def _begin(self, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
         if self._finalizers is None:

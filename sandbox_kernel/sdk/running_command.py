@@ -42,7 +42,7 @@ Streamed = Iterable[str | bytes] | AsyncIterable[str | bytes]
 
 
 Run = Callable[..., Awaitable[Execution]]
-"""As an `Instance` runs a cell: code, seconds, whether a failure stops others, wanted events, who hears of them."""
+"""As an `Instance` runs a cell: code, seconds, whether a failure stops others."""
 MODULE = "_sandbox_commands"
 """The name of `container/shell_commands.py` in the kernel."""
 REQUEST_SECONDS = 60.0
@@ -153,7 +153,7 @@ class CommandRequests:
             raise CommandError(note, limit=wrong.limit, value=wrong.value, setting=wrong.setting) from None
 
     async def _run(self, code: str, reads: str) -> Execution:
-        return await self._run_cell(code, REQUEST_SECONDS, False, frozenset(), _hear, reads=reads)
+        return await self._run_cell(code, REQUEST_SECONDS, False, reads=reads)
 
     async def start(
         self,
@@ -347,10 +347,6 @@ class ProcessInfo(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.pid}: {shlex.join((self.cmd, *self.args))}"
-
-
-async def _hear(kind: str, value: object) -> None:
-    """Ignore the messages of an internal cell before its end."""
 
 
 def _install() -> str:

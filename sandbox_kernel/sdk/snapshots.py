@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from ..config.sources import from_keywords
 from ..core.errors import wrong_argument
 from ..core.model import Settings
 from ..engines.abilities import Ability
@@ -82,13 +81,3 @@ def forking(sandbox: Instance, count: int) -> Snapshots:
         why = f"count must be a whole number from 1 to {MAX_FORKS}, not {count!r}"
         raise wrong_argument("count", why)
     return of(sandbox, Ability.FORK)
-
-
-def stored(settings: Settings | None) -> list[Snapshot]:
-    """Return this user's snapshots, the newest first; by default with this user's settings."""
-    return list(provider().stored(settings or from_keywords())) if index.is_here(index.SNAPSHOTS) else []
-
-
-def delete(name: str) -> bool:
-    """Remove a snapshot; return whether there was one."""
-    return provider().delete(name, from_keywords())

@@ -161,16 +161,6 @@ def found_by(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxUsage:
-    """What a sandbox uses now, as it says itself; a cell can make it lie. None where it is not known."""
-
-    memory_bytes: int | None
-    cpu_seconds: float | None
-    processes: int | None
-    scratch_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CellUsage:
     """What one cell used; None where it is not known. A cell can make its sandbox lie: figures for people."""
 

@@ -8,7 +8,6 @@ answers its clients itself is the package `serving`.
 - `cell_streams`: The connections that cells open: one stream, all streams of a container, and what serves them.
 - `agent_link`: The host's end of the wire: frames both ways, and questions with answers.
 - `plugin_parts`: The plugins' parts of a session.
-- `cell_usage`: What one cell used of processor and memory, as its sandbox says.
 - `container_states`: The states of one container, and what may follow what.
 - `lifecycle`: One container from its start to the name of its death.
 - `nested_agents`: The host's end of further agents in one container, each with a kernel of its own.

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from ..container import wire
+from ..plugins.api import Figures
 
 LONGEST_SECONDS = 1e9
 MAX_BYTES = 1 << 60
@@ -40,35 +41,29 @@ def text(value: object, longest: int) -> str:
     return value[-longest:] if type(value) is str else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a sandbox uses now; None where it does not say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxUsage:
+    """What a sandbox uses now, as it says itself; a cell can make it lie. None where it is not known."""
 
     memory_bytes: int | None
     cpu_seconds: float | None
     processes: int | None
     scratch_bytes: int | None
 
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Usage:
-        return cls(
-            memory_bytes=count(said.get("memory_used"), MAX_BYTES),
-            cpu_seconds=seconds(said.get("cpu_seconds")),
-            processes=count(said.get("pids_used"), MAX_PROCESSES),
-            scratch_bytes=count(said.get("scratch_used"), MAX_BYTES),
-        )
+
+def usage_of(said: Mapping[str, Any]) -> SandboxUsage:
+    """Return what an agent says that its sandbox uses."""
+    return SandboxUsage(
+        memory_bytes=count(said.get("memory_used"), MAX_BYTES),
+        cpu_seconds=seconds(said.get("cpu_seconds")),
+        processes=count(said.get("pids_used"), MAX_PROCESSES),
+        scratch_bytes=count(said.get("scratch_used"), MAX_BYTES),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredUse:
-    """What was used over a stretch of time; None where it is not known."""
-
-    cpu_seconds: float | None
-    memory_peak_bytes: int | None
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any], memory_bytes: int) -> MeasuredUse:
-        return cls(seconds(said.get("cpu_seconds")), count(said.get("memory_peak"), memory_bytes))
+def figures_of(said: Mapping[str, Any], memory_bytes: int) -> Figures:
+    """Return what an agent says of a stretch of time. Cells can make it lie: nothing may depend on these figures."""
+    return seconds(said.get("cpu_seconds")), count(said.get("memory_peak"), memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,6 @@ from ..plugins.api import (
 )
 from .agent_link import Link
 
-CHUNK_BYTES = 64 << 10
-"""What one frame carries at most. A `receive` may return several frames' worth."""
-
 AT_ONCE = 256 << 10
 """Bytes of several frames that are written together; a pipe of the engine's takes about as much."""
 OPENS_A_SECOND = 200.0
@@ -108,7 +105,7 @@ LINGER_SECONDS = 30.0
 class CellConnection:
     """See `Stream`."""
 
-    def __init__(self, outlet: Carrier, number: int) -> None:
+    def __init__(self, outlet: StreamCarrier, number: int) -> None:
         self.number = number
         self.flow = flow.Flow(number)
         self._outlet = outlet
@@ -184,12 +181,12 @@ class CellConnection:
         """How many bytes came and wait for the service, and in how many pieces."""
         return sum(map(len, self._came)), len(self._came)
 
-    def idles(self, seconds: float, rests: float) -> bool:
-        """Return whether a request has been waited for so long, or the service had the last word so long ago."""
+    def idles(self) -> bool:
+        """Return whether a request has been waited for long, or the service had the last word long ago."""
         now = asyncio.get_running_loop().time()
         return any(
             since is not None and now - since >= least
-            for since, least in ((self._idle_since, seconds), (self._rests_since, rests))
+            for since, least in ((self._idle_since, IDLE_SECONDS), (self._rests_since, REST_SECONDS))
         )
 
     def tear(self, code: str) -> None:
@@ -297,7 +294,7 @@ class Pace:
         return math.floor(self._left)
 
 
-class Carrier:
+class StreamCarrier:
     """The streams of one container."""
 
     def __init__(
@@ -409,7 +406,7 @@ class Carrier:
         if self._closed or self._allowed or self._owed:
             return
         for stream in list(self._streams.values()):
-            if stream.idles(IDLE_SECONDS, REST_SECONDS):
+            if stream.idles():
                 stream.reset(RESET_CROWDED)
         self._crowded = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._make_room)
 
@@ -499,5 +496,5 @@ class Carrier:
         return self._credit.may_send - (flow.PIPE_WINDOW * 3 // 4 if beside else 0)
 
 
-Streams = Carrier | NoStreams
+Streams = StreamCarrier | NoStreams
 """The connections of one container's cells."""

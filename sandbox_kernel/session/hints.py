@@ -11,7 +11,6 @@ import posixpath
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..core.codes import HintCode
 from ..core.model import Audience, Limits, format_bytes
@@ -33,15 +32,9 @@ MAX_PATH = 400
 SCRATCH = "/mnt/data/"
 
 
-class _Rule(NamedTuple):
-    """What exceptions a hint is for: by their names, and by the words of the system or the library in them."""
-
-    code: HintCode
-    pattern: re.Pattern[str]
-
-
-def _rule(code: HintCode, pattern: str) -> _Rule:
-    return _Rule(code, re.compile(pattern))
+def _rule(code: HintCode, pattern: str) -> tuple[HintCode, re.Pattern[str]]:
+    """Return a hint, and its exceptions: by their names, and by the words of the system or the library in them."""
+    return code, re.compile(pattern)
 
 
 _NETWORK = _rule(
@@ -185,7 +178,7 @@ class Hints:
 
     def _code(self, failure: CellFailure) -> HintCode | None:
         said = failure.said
-        code = next((rule.code for rule in _RULES if rule.pattern.search(said)), None)
+        code = next((code for code, pattern in _RULES if pattern.search(said)), None)
         pieces = (piece[:MAX_SEARCHED] for piece in failure.traceback[:MAX_PIECES] if isinstance(piece, str))
         if code is None and any(map(_CAUSE.search, pieces)):
             code = HintCode.STORAGE_FULL

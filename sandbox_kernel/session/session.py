@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxDied, SandboxError
-from ..core.events import SessionEvent
+from ..core.events import ContainersReaped, ReapFailed, SessionEvent
 from ..core.model import PYTHON_KERNEL, Audience, Inside, Message, SandboxSample, SandboxSpec, Settings
 from ..core.tasks import Tasks, noted_in
 from ..engines.abilities import Ability, demand
@@ -30,9 +30,8 @@ from ..policy import protocol
 from ..policy.handshake import KernelHandshake
 from ..policy.output_policy import OutputPolicy
 from .agent_link import Link
-from .agent_messages import Usage
-from .cell_streams import Carrier, NoStreams, RunningCells, Streams
-from .cell_usage import CellMeter
+from .agent_messages import SandboxUsage, figures_of, usage_of
+from .cell_streams import NoStreams, RunningCells, StreamCarrier, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, OPEN, TABLE, ContainerEvent, ContainerState
 from .hints import Hints
 from .lifecycle import Lifecycle
@@ -132,7 +131,9 @@ class Session:
         self.handshake = KernelHandshake(settings.kernel)
         self._tasks = Tasks(noted_in(self.emit))
         self._interrupting: asyncio.Task[None] | None = None
-        self.meter = CellMeter(self.ask, self._link, self.limits)
+        self._readings = Tasks()
+        """Readings of the meter end by themselves, with the sandbox at the latest, so each caller gets an answer."""
+        self._reading: tuple[str, asyncio.Task[Figures]] | None = None
         self._within = within
         self.beside: list[Session] = []
         """Those within this one."""
@@ -323,9 +324,17 @@ class Session:
                 await asyncio.shield(self._interrupting)
         self.requests.interrupted()
 
-    async def usage(self) -> Usage:
+    async def reap(self) -> None:
+        """Remove what others left that were killed between creating a container and starting it. Raises nothing."""
+        try:
+            if count := await self.engine.reap():
+                self.emit(ContainersReaped(containers=count))
+        except (SandboxError, TimeoutError, OSError) as error:
+            self.emit(ReapFailed(reason=str(error)))
+
+    async def usage(self) -> SandboxUsage:
         """Return what the sandbox uses of its limits, as it says. Raises `SandboxDied` when there is none."""
-        return Usage.of((await self.ask("usage", timeout=5.0))[0])
+        return usage_of((await self.ask("usage", timeout=5.0))[0])
 
     async def sample(self) -> SandboxSample:
         """Return what the host's kernel says of the sandbox. Raises `SandboxDied` when there is none."""
@@ -416,10 +425,20 @@ class Session:
         self.services.listen(listener)
 
     def measure(self) -> None:
-        self.meter.start()
+        with contextlib.suppress(SandboxDied):
+            self._link().tell("meter", start=True)
 
     def measured(self, cell: str) -> asyncio.Task[Figures]:
-        return self.meter.read(cell)
+        if self._reading is None or self._reading[0] != cell:
+            self._reading = cell, self._readings.hold(self._figures(), "reading the meter")
+        return self._reading[1]
+
+    async def _figures(self) -> Figures:
+        try:
+            reply, _ = await self.ask("meter", timeout=5.0)
+        except SandboxDied:
+            return None, None
+        return figures_of(reply, self.limits.memory)
 
     async def cpu_seconds(self) -> float | None:
         return (await self.usage()).cpu_seconds
@@ -544,7 +563,7 @@ class Session:
         if self.services.streams is None:
             return NoStreams()
         most = self.limits.network_connections
-        return Carrier(link, self.services.streams, self.cells, connections=most, report=noted_in(self.emit))
+        return StreamCarrier(link, self.services.streams, self.cells, connections=most, report=noted_in(self.emit))
 
     def _link(self) -> Link:
         """Return the way to the agent. Raises `SandboxDied` when there is none."""

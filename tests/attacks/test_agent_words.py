@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from sandbox_kernel.engines.docker.engine import DockerEngine
-from sandbox_kernel.session.agent_messages import Death, MeasuredUse, Oversized, Usage
+from sandbox_kernel.session.agent_messages import Death, Oversized, SandboxUsage, figures_of, usage_of
 from tests.support.kernels import Kernel
 
 NONSENSE = [
@@ -22,10 +22,10 @@ NONSENSE = [
 @pytest.mark.parametrize("value", NONSENSE, ids=lambda value: repr(value)[:20])
 def test_each_number_has_its_range_and_its_type(value: Any) -> None:
     """Everything in them can be said in JSON again, in few bytes."""
-    usage = Usage.of(dict.fromkeys(("memory_used", "cpu_seconds", "pids_used", "scratch_used"), value))
+    usage = usage_of(dict.fromkeys(("memory_used", "cpu_seconds", "pids_used", "scratch_used"), value))
     assert {usage.memory_bytes, usage.processes, usage.scratch_bytes} == {None}
     assert usage.cpu_seconds == (0.5 if value == 0.5 else None)
-    assert MeasuredUse.of({"cpu_seconds": value, "memory_peak": value}, 1 << 30).memory_peak_bytes is None
+    assert figures_of({"cpu_seconds": value, "memory_peak": value}, 1 << 30)[1] is None
     death = Death.of(dict.fromkeys(("code", "signal", "ooms", "tail"), value))
     assert (death.code, death.signal, death.ooms) == (None, None, 0)
     assert len(death.tail) <= 8192
@@ -36,8 +36,8 @@ def test_each_number_has_its_range_and_its_type(value: Any) -> None:
 
 def test_what_an_honest_agent_says_is_kept() -> None:
     said = {"memory_used": 1 << 20, "cpu_seconds": 1.5, "pids_used": 7, "scratch_used": 0, "more": 1}
-    assert Usage.of(said) == Usage(1 << 20, 1.5, 7, 0)
-    assert MeasuredUse.of({"cpu_seconds": 2, "memory_peak": 5}, 1 << 20) == MeasuredUse(2.0, 5)
+    assert usage_of(said) == SandboxUsage(memory_bytes=1 << 20, cpu_seconds=1.5, processes=7, scratch_bytes=0)
+    assert figures_of({"cpu_seconds": 2, "memory_peak": 5}, 1 << 20) == (2.0, 5)
     assert Death.of({"code": None, "signal": 9, "ooms": 1, "tail": "so"}) == Death(None, 9, 1, "so")
     assert Oversized.of({"bytes": 5, "parent": "{}"}) == Oversized(5, "{}")
 

@@ -19,7 +19,6 @@ from sandbox_kernel.core.codes import EndCode, FileCode
 from sandbox_kernel.files import scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES
 from sandbox_kernel.sdk.file_copies import Progress
-from sandbox_kernel.sdk.files import SandboxOfFiles
 from tests.support.kernels import containers_of
 
 MIB = 1 << 20
@@ -262,20 +261,15 @@ def test_a_download_goes_on_where_its_sandbox_was_lost(image: str, tmp_path: Pat
     with Sandbox(image=image, memory="512M") as sandbox:
         sandbox.files.write("a", os.urandom(9 * MIB))
         digest = hashlib.sha256(sandbox.files.read("a", "bytes")).hexdigest()
-        ask_of = SandboxOfFiles.ask
+        read = scratch_files.call
         with pytest.MonkeyPatch.context() as patch:
 
-            async def lost(self: SandboxOfFiles, *, fresh: bool) -> Any:
-                ask = await ask_of(self, fresh=fresh)
+            async def lost(ask: Any, op: str, data: bytes = b"", **fields: Any) -> Any:
+                if fields["offset"] >= 4 * MIB:
+                    raise SandboxDied(EndCode.SANDBOX_DIED)
+                return await read(ask, op, data, **fields)
 
-                async def asked(op: str, data: bytes = b"", **fields: Any) -> Any:
-                    if fields["offset"] >= 4 * MIB:
-                        raise SandboxDied(EndCode.SANDBOX_DIED)
-                    return await ask(op, data, **fields)
-
-                return asked
-
-            patch.setattr(SandboxOfFiles, "ask", lost)
+            patch.setattr(scratch_files, "call", lost)
             with pytest.raises(SandboxDied):
                 sandbox.files.download("a", out, resume=True)
         [part] = tmp_path.iterdir()

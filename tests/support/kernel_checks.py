@@ -15,7 +15,7 @@ import pytest
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.api import Transport
-from sandbox_kernel.session.agent_messages import Usage
+from sandbox_kernel.session.agent_messages import SandboxUsage
 from sandbox_kernel.session.serving.kernel_info import kernel_info
 from sandbox_kernel.session.serving.server import KernelServer
 from sandbox_kernel.session.session import Session
@@ -29,7 +29,7 @@ QUESTIONS = [
     "sandbox_file_list_request",
 ]
 MISPLACED = [("execute_request", "control"), ("usage_request", "shell"), ("debug_request", "shell")]
-USED = Usage(memory_bytes=1 << 20, scratch_bytes=0, processes=3, cpu_seconds=1.0)
+USED = SandboxUsage(memory_bytes=1 << 20, scratch_bytes=0, processes=3, cpu_seconds=1.0)
 
 
 @dataclass
@@ -190,7 +190,7 @@ class KernelChecks:
     async def test_usage_is_that_of_the_sandbox_and_its_limits(
         self, wired: Wired, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def usage() -> Usage:
+        async def usage() -> SandboxUsage:
             return USED
 
         unknown = await wired.answer("usage_request")

@@ -23,7 +23,7 @@ from sandbox_kernel.engines.demultiplexer import Demultiplexer
 from sandbox_kernel.engines.pipe import Pipe
 from sandbox_kernel.plugins.api import Cell, Identified, SessionService, Stream
 from sandbox_kernel.session.agent_link import Link
-from sandbox_kernel.session.cell_streams import Carrier, RunningCells
+from sandbox_kernel.session.cell_streams import RunningCells, StreamCarrier
 from tests.support.patience import within
 
 Serve = Callable[[Stream, Cell], Awaitable[None]]
@@ -82,7 +82,7 @@ class Host:
         self.link = Link(Pipes(sock), 1 << 22)  # type: ignore[arg-type]
         self.cells = RunningCells()
         self.defects: list[str] = []
-        self.carrier = Carrier(
+        self.carrier = StreamCarrier(
             self.link,
             service,
             self.cells,

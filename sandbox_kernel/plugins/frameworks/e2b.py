@@ -48,10 +48,8 @@ from ...core.errors import (
     SandboxError,
     wrong_argument,
 )
-from ...files.file_rules import FileLimits
 from ...sdk import blocking, client, values
 from ...sdk.blocking_base import Caller
-from ...sdk.files import SandboxOfFiles
 from ...sdk.folder_entries import AsyncWatchHandle, FileInfo
 from .e2b_arguments import hosted, opened, own, waited
 from .e2b_commands import (
@@ -188,7 +186,7 @@ class AsyncSandbox(_Hosted, client.AsyncSandbox):
     @cached_property
     def files(self) -> AsyncFilesystem:
         """Its files."""
-        return AsyncFilesystem(SandboxOfFiles(self._instance), FileLimits.of(self.settings.limits))
+        return AsyncFilesystem(self._instance)
 
     @cached_property
     def commands(self) -> AsyncHostedCommands:

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from ...core.codes import EndCode, FileCode, MessageCode, Survived
@@ -155,12 +156,12 @@ class FileMessages:
         self._waiting = 0
         self._closed = False
         self._tasks = Tasks(noted_in(emit))
-        self._operations = {
+        self._operations: dict[str, Callable[[Fields], Awaitable[Answer]]] = {
             "sandbox_file_write_request": self._write,
             "sandbox_file_read_request": self._read,
             "sandbox_file_list_request": self._list,
-            "sandbox_file_mkdir_request": self._mkdir,
-            "sandbox_file_remove_request": self._remove,
+            "sandbox_file_mkdir_request": partial(self._change, op="mkdir", change=scratch_files.make_folder),
+            "sandbox_file_remove_request": partial(self._change, op="remove", change=scratch_files.remove),
         }
 
     def described(self) -> dict[str, int]:
@@ -327,12 +328,6 @@ class FileMessages:
             for file in found[:limit]
         ]
         return {"files": page, "more": len(found) > limit, "complete": complete}, []
-
-    async def _mkdir(self, fields: Fields) -> Answer:
-        return await self._change(fields, "mkdir", scratch_files.make_folder)
-
-    async def _remove(self, fields: Fields) -> Answer:
-        return await self._change(fields, "remove", scratch_files.remove)
 
     async def _change(self, fields: Fields, op: str, change: Callable[[Ask, str], Awaitable[None]]) -> Answer:
         path = fields.path()

@@ -285,7 +285,7 @@ async def test_the_next_host_begins_with_no_connections_of_the_last() -> None:
         with pytest.raises(ConnectionResetError):
             await reader.read()
         await closed(writer)
-        host.carrier = cell_streams.Carrier(
+        host.carrier = cell_streams.StreamCarrier(
             host.link, service, host.cells, connections=8, report=lambda *error: host.defects.append(str(error))
         )
         host.carrier.begin()
