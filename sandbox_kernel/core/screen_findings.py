@@ -5,7 +5,7 @@ Frozen values: they are kept for cells that come again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 WEIGHTS = {"low": 20, "medium": 40, "high": 60, "critical": 80}
@@ -47,18 +47,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {
-            "code": self.code,
-            "family": self.family,
-            "weight": self.weight,
-            "line": self.line,
-            "reason": self.reason,
-            "remedy": self.remedy,
-            "detail": self.detail,
-            "cwe": self.cwe,
-            "allowed": self.allowed,
-            "places": [place._asdict() for place in self.places],
-        }
+        return asdict(self) | {"places": [place._asdict() for place in self.places]}
 
     def sentence(self) -> str:
         """Return it as a person reads it."""

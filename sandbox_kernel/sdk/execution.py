@@ -19,7 +19,7 @@ from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.line_ends import markup
 from ..policy.safe_text import PrintedStream, plain, tree
-from .output_text import JsonText, OutputMessage
+from .output_text import InJson, OutputMessage
 from .result import Result, short
 from .values import CellUsage, NetworkDenial
 
@@ -30,26 +30,18 @@ __all__ = ["Event", "Execution", "ExecutionError", "ExecutionRecorder", "Logs", 
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class Logs(InJson):
     """What a cell printed, in the pieces in which it came."""
 
     stdout: list[str] = field(default_factory=list)
     stderr: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return both as values of JSON."""
-        return asdict(self)
-
-    def to_json(self) -> JsonText:
-        """Return both as JSON."""
-        return JsonText.of(self.to_dict())
 
     def __repr__(self) -> str:
         return f"Logs(stdout={short(''.join(self.stdout))}, stderr={short(''.join(self.stderr))})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionError:
+class ExecutionError(InJson):
     """Why a cell did not succeed: its own exception, or the limit that ended it."""
 
     name: str
@@ -89,14 +81,6 @@ class ExecutionError:
             setting=error.setting,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as values of JSON."""
-        return asdict(self)
-
-    def to_json(self) -> JsonText:
-        """Return it as JSON."""
-        return JsonText.of(self.to_dict())
-
     def __str__(self) -> str:
         return f"{self.name}: {self.value}"
 
@@ -105,7 +89,7 @@ class ExecutionError:
 
 
 @dataclass(slots=True, kw_only=True)
-class Execution:
+class Execution(InJson):
     """What one cell brought."""
 
     code: str = ""
@@ -133,10 +117,6 @@ class Execution:
     def to_dict(self) -> dict[str, Any]:
         """Return it as values of JSON."""
         return {"text": self.text, **asdict(self)}
-
-    def to_json(self) -> JsonText:
-        """Return it as JSON."""
-        return JsonText.of(self.to_dict())
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         parts = [_pre("".join(self.logs.stdout)), _pre("".join(self.logs.stderr), "background:#fdd;color:#000")]

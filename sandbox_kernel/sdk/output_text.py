@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from dataclasses import asdict
+from typing import Any, ClassVar
 
 
 class OutputMessage(str):
@@ -46,3 +47,18 @@ class JsonText(str):
     def __getitem__(self, key: Any) -> Any:
         """Return the value of a key, or what any text has at an index."""
         return json.loads(self)[key] if isinstance(key, str) else str.__getitem__(self, key)
+
+
+class InJson:
+    """A dataclass that can be had as JSON."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as values of JSON."""
+        return asdict(self)
+
+    def to_json(self) -> JsonText:
+        """Return it as JSON."""
+        return JsonText.of(self.to_dict())

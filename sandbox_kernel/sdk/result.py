@@ -8,14 +8,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from ..policy import chart_data
 from ..policy.raster import MAGIC, image_type
 from .charts import Chart
-from .output_text import JsonText
+from .output_text import InJson
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMATS = {
@@ -39,7 +39,7 @@ _NAMES = {kind: name for name, kind in _FORMATS.items()} | {_PDF: "pdf", chart_d
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(InJson):
     """One thing that a cell displayed, or its last expression: a value in one or more representations."""
 
     data: Mapping[str, Any]
@@ -125,14 +125,6 @@ class Result:
         shown = {kind for kind, _ in self.pictures}
         known = [name for kind, name in _NAMES.items() if kind in self.data or kind in shown]
         return known + [kind for kind in self.data if kind not in _NAMES]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as values of JSON."""
-        return asdict(self)
-
-    def to_json(self) -> JsonText:
-        """Return it as JSON."""
-        return JsonText.of(self.to_dict())
 
     def __getitem__(self, name: str) -> Any:
         """Return an attribute by its name, as in `result["png"]`. Raises KeyError for another name."""
