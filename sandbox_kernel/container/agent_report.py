@@ -114,17 +114,13 @@ def knows_zone(name: str) -> bool:
 
 
 def usage() -> dict[str, object]:
-    """Return what the sandbox uses of what it may use: bytes, CPU seconds since its start, processes and threads."""
+    """Return what the sandbox uses: bytes, CPU seconds since its start, processes and threads."""
     space = os.statvfs(SCRATCH) if os.path.isdir(SCRATCH) else None
-    limits = _limits()
     return {
         "memory_used": memory_used(),
-        "memory_limit": limits["memory_bytes"],
         "cpu_seconds": cpu_seconds(),
         "pids_used": _number(_read((_v1("pids") or CGROUP) + "/pids.current")),
-        "pids_limit": limits["pids"],
         "scratch_used": (space.f_blocks - space.f_bfree) * space.f_frsize if space else None,
-        "scratch_limit": space.f_blocks * space.f_frsize if space else None,
     }
 
 
@@ -245,7 +241,6 @@ def _mounts() -> list[dict[str, object]]:
             continue
         path = fields[4].encode().decode("unicode_escape")
         mount: dict[str, object] = {"path": path, "type": rest[0], "options": fields[5].split(","), "root": fields[3]}
-        mount["super"] = rest[2].split(",")
         if rest[0] in ("tmpfs", "ext4"):
             try:
                 space = os.statvfs(path)

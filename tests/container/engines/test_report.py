@@ -51,10 +51,9 @@ def test_limits_and_use_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert (limits["pids"], limits["cpu_quota"], limits["cpu_period"]) == (256, 200_000, 100_000)
     usage = agent_report.usage()
     assert usage["memory_used"] == 40_000_000
-    assert usage["memory_limit"] == 2 << 30
     assert usage["cpu_seconds"] == 1.5
-    assert (usage["pids_used"], usage["pids_limit"]) == (12, 256)
-    assert isinstance(usage["scratch_limit"], int)
+    assert usage["pids_used"] == 12
+    assert isinstance(usage["scratch_used"], int)
     assert agent_report.oom_kills() == 3
 
 

@@ -37,7 +37,7 @@ SPEC = SandboxSpec(
 
 
 def mount(path: str, kind: str, options: str, **more: Any) -> dict[str, Any]:
-    return {"path": path, "type": kind, "options": options.split(","), "root": "/", "super": ["rw"], **more}
+    return {"path": path, "type": kind, "options": options.split(","), "root": "/", **more}
 
 
 def honest_report(spec: SandboxSpec = SPEC) -> dict[str, Any]:
@@ -178,7 +178,6 @@ NOT_NEEDED = {
     "kernel",
     "seccomp_filters",
     "counted",
-    "super",
     "environment",
     "devices",
     "groups",
