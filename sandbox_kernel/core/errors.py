@@ -176,10 +176,18 @@ class ScreenBlocked(CellError):
     usual = EndCode.SCREEN_BLOCKED
 
     def __init__(
-        self, findings: Sequence[str] = (), *, score: int = 0, threshold: int = 0, kept: Survived | None = None
+        self,
+        findings: Sequence[str] = (),
+        *,
+        score: int = 0,
+        threshold: int = 0,
+        kept: Survived | None = None,
+        why: str = "",
     ) -> None:
+        """`why` says why a person did not let it through, if one was to be asked."""
         limit, value = f"a score of {threshold}", f"a score of {score}"
-        super().__init__(EndCode.SCREEN_BLOCKED, limit=limit, value=value, setting="screen", kept=kept)
+        words = f"{EndCode.SCREEN_BLOCKED.text}; {why}" if why else None
+        super().__init__(EndCode.SCREEN_BLOCKED, words, limit=limit, value=value, setting="screen", kept=kept)
         self.findings = tuple(findings)
 
     def lines(self) -> list[str]:

@@ -179,6 +179,16 @@ class SessionService:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked before a request goes into the sandbox."""
+
+    text: str
+    """Plain lines. How to answer is added to them."""
+    decide: Callable[[str | None], SandboxError | None]
+    """Takes None for a yes, or the reason why there is none. Returns what ends the request; None lets it through."""
+
+
+@dataclass(frozen=True, slots=True)
 class Review:
     """What a guard says of a request."""
 
@@ -188,6 +198,8 @@ class Review:
     """Ends it: it never reaches the sandbox."""
     warning: str | None = None
     """One line for the person in front of it."""
+    question: Question | None = None
+    """It waits for the answer of the person in front of it. Where no person can be asked, the answer is no."""
 
 
 @runtime_checkable

@@ -78,8 +78,8 @@ def sdk(sandbox: SandboxHandle) -> Any:
 
 
 def no_snapshot(settings: Settings) -> str | None:
-    """Return why a screen that blocks has to have read all cells."""
-    if settings.of(ScreenSettings).screen != "block":
+    """Return why a screen that may block has to have read all cells."""
+    if settings.of(ScreenSettings).screen not in {"ask", "block"}:
         return None
     return "the screen knows what names mean in it, and would have to read all of its cells again"
 

@@ -1,4 +1,4 @@
-"""What the screen says of a request before it goes into the sandbox: let it pass, warn, or end it as `ScreenBlocked`.
+"""What the screen says of a request before it goes into the sandbox: let it pass, warn, ask, or block it.
 
 The rules are imported with the first request that is looked at. Knows no container and no socket.
 """
@@ -6,13 +6,14 @@ The rules are imported with the first request that is looked at. Knows no contai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.codes import Code, EndCode, Survived
 from ...core.errors import ScreenBlocked
-from ...core.events import SessionEvent
+from ...core.events import ABSENT, SessionEvent
 from ...core.model import Message, Settings
-from ..api import Review, SessionHandle, SessionService
+from ..api import Question, Review, SessionHandle, SessionService
 from .settings import ScreenSettings
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ MAX_EXPRESSIONS = 100
 """Of one request; one with more is not let through where the screen blocks."""
 MAX_NOTED = 50
 """CellFindings of one cell that the audit lists."""
+MAX_ASKED = 10
+"""Findings that a question lists; the gravest come first."""
 _RUNS = {"evaluate": "expression", "setExpression": "value", "setVariable": "value"}
 """Questions of a debugger that run code, and where it stands."""
 
@@ -36,6 +39,8 @@ class CellScreened(SessionEvent):
     score: int
     findings: list[dict[str, Any]]
     allowed: list[dict[str, Any]]
+    answer: str = ABSENT
+    """Of the person who was asked: yes, or why it is none."""
 
 
 class ScreenGuard(SessionService):
@@ -81,24 +86,36 @@ class ScreenGuard(SessionService):
         if reads is not None and reads.startswith("%%"):
             found = found.without_first(1)
         many = len(expressions) > MAX_EXPRESSIONS
-        blocked = self._settings.screen == "block" and (many or found.score >= self._settings.screen_threshold)
-        if not blocked:
+        grave = self._settings.screen != "warn" and (many or found.score >= self._settings.screen_threshold)
+        if grave and self._settings.screen == "ask":
+            text = _question(found, self._settings.screen_threshold, many=many)
+            return Review(found.findings, question=Question(text, partial(self._decide, code, found)))
+        if not grave:
             self._screen.ran(code)
         if found.findings or many:
-            self._note(found, blocked=blocked)
-        if blocked:
+            self._note(found, blocked=grave)
+        if grave:
             return Review(found.findings, self._error(found))
         return Review(found.findings, warning=_warning(found.findings))
 
-    def _error(self, found: Screened) -> ScreenBlocked:
+    def _decide(self, code: str, found: Screened, why: str | None) -> ScreenBlocked | None:
+        """Take a person's answer: None for a yes, or why it is none."""
+        self._note(found, blocked=why is not None, answer=why or "yes")
+        if why is not None:
+            return self._error(found, why)
+        self._screen.ran(code)
+        return None
+
+    def _error(self, found: Screened, why: str = "") -> ScreenBlocked:
         return ScreenBlocked(
             [one.sentence() for one in found.counted],
             score=found.score,
             threshold=self._settings.screen_threshold,
             kept=Survived.VARIABLES_AND_FILES,
+            why=why,
         )
 
-    def _note(self, found: Screened, *, blocked: bool) -> None:
+    def _note(self, found: Screened, *, blocked: bool, answer: str = ABSENT) -> None:
         self._emit(
             CellScreened(
                 code=EndCode.SCREEN_BLOCKED if blocked else None,
@@ -108,8 +125,19 @@ class ScreenGuard(SessionService):
                 allowed=[
                     {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
                 ],
+                answer=answer,
             )
         )
+
+
+def _question(found: Screened, threshold: int, *, many: bool) -> str:
+    """Return what a person is asked; the details of findings come from the code, and are short and printable."""
+    counted = sorted(found.counted, key=lambda one: -one.weight)
+    more = [f"  and {len(counted) - MAX_ASKED} more"] if len(counted) > MAX_ASKED else []
+    more += [f"  it comes with more than {MAX_EXPRESSIONS} expressions, which are not all read"] if many else []
+    lines = [f"  {one.sentence()}" for one in counted[:MAX_ASKED]]
+    head = f"[sandbox_kernel] This cell has not run. The screen gives it {found.score} points (threshold: {threshold}):"
+    return "\n".join([head, *lines, *more])
 
 
 def _warning(findings: tuple[Finding, ...]) -> str | None:

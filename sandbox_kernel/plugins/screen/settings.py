@@ -63,17 +63,19 @@ def _text(name: str, path: str) -> str:
 class ScreenSettings:
     """Whether cells are read before they run, and what comes of what is found."""
 
-    screen: Literal["off", "warn", "block"] = setting(
+    screen: Literal["off", "warn", "ask", "block"] = setting(
         "off",
-        choice("off", "warn", "block"),
+        choice("off", "warn", "ask", "block"),
         "Whether the code of a cell is checked before it runs. warn: findings are shown in one line and written to"
         " the audit. block: a cell that reaches screen_threshold ends with ScreenBlocked and never reaches the "
-        "sandbox. The screen is not a security boundary (docs/screen.md).",
+        "sandbox. ask: the person in front of the notebook is asked before such a cell runs; without a yes it is "
+        "blocked. The screen is not a security boundary (docs/screen.md).",
     )
     screen_threshold: int = setting(
         60,
         number(int, 1, 100),
-        "Points at which a cell is blocked. A finding has 20, 40, 60 or 80 points. They add up to at most 100.",
+        "Points at which a cell is blocked, or asked about. A finding has 20, 40, 60 or 80 points. They add up to at "
+        "most 100.",
     )
     screen_rules: str | None = setting(
         None,

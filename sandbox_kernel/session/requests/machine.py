@@ -71,6 +71,10 @@ MAX_NOTICES = 100
 """What waits to be said on stderr of the next cell."""
 MAX_TOLD_CHARACTERS = 1000
 """Of one line that the host says in a cell."""
+ASK_SECONDS = 300.0
+"""How long a question of the host's waits for its answer; a cell that waits holds up all behind it."""
+MAX_QUESTION = 4000
+"""Characters of a question of the host's."""
 
 OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 """What a cell shows: a person is told what is missing of it."""
@@ -248,7 +252,7 @@ class RequestMachine:
             return None
         found = self._kill_at
         for request in self.queue.flying.values():
-            for due in (request.limit_at, request.pause_at, request.rest_at, request.step_at):
+            for due in (request.limit_at, request.pause_at, request.rest_at, request.step_at, request.ask_at):
                 if due is not None and (found is None or due < found):
                     found = due
         return found
@@ -276,6 +280,8 @@ class RequestMachine:
             if request.rest_at is not None and request.rest_at <= self.now:
                 request.rest_at = None
                 self._give_up(request)
+            if request.ask_at is not None and request.ask_at <= self.now:
+                self._answered(request, f"there was no answer within {ASK_SECONDS:g} s")
 
     def freeze(self) -> None:
         """Let no time pass for any request, until `thaw`."""
@@ -290,7 +296,7 @@ class RequestMachine:
         if self._kill_at is not None:
             self._kill_at += frozen
         for request in self.queue.in_flight:
-            for name in ("limit_at", "pause_at", "rest_at", "step_at"):
+            for name in ("limit_at", "pause_at", "rest_at", "step_at", "ask_at"):
                 if (due := getattr(request, name)) is not None:
                     setattr(request, name, due + frozen)
 
@@ -365,10 +371,14 @@ class RequestMachine:
         """Send what may be sent now, to a kernel that is ready and not being killed."""
         for request in self.queue.take_sendable():
             if not self._guards or self._passes(request):
-                if request.is_execute:
-                    self.commands.append(PrepareCell(request))
-                else:
-                    self._transmit(request)
+                self._enter(request)
+
+    def _enter(self, request: PendingRequest) -> None:
+        """Begin with a request that may go into the sandbox."""
+        if request.is_execute:
+            self.commands.append(PrepareCell(request))
+        else:
+            self._transmit(request)
 
     def prepared(self, request: PendingRequest, notes: Sequence[str] = ()) -> None:
         """Send a cell for which all was done that comes before it, unless it has ended meanwhile."""
@@ -410,7 +420,9 @@ class RequestMachine:
     def take_back_questions(self) -> None:
         """Cancel open input requests: the kernel is about to be interrupted."""
         for request in self.queue.in_flight:
-            if request.awaiting_input:
+            if request.asks:
+                self._answered(request, "the question was interrupted")
+            elif request.awaiting_input:
                 request.awaiting_input = False
                 self._resume(request)
 
@@ -433,7 +445,7 @@ class RequestMachine:
             self._status("idle", refused)
 
     def _passes(self, request: PendingRequest) -> bool:
-        """Return whether all guards let a request through; one that they do not ends here."""
+        """Return whether all guards let a request through; else it ends here, or waits until a person has answered."""
         for guard in self._guards:
             try:
                 review = guard.review(request.message, request.reads)
@@ -446,7 +458,55 @@ class RequestMachine:
                 return False
             if review.warning is not None and request.is_execute and not request.message.content.get("silent"):
                 self.notice(review.warning)
+            if review.question is not None:
+                request.asks.append(review.question)
+        if request.asks:
+            self._ask(request)
+            return False
         return True
+
+    def _ask(self, request: PendingRequest) -> None:
+        """Ask the person in front of a request; where that cannot be done, the answer is no.
+
+        No cell may answer for the person. The yes has a number that a cell cannot know: a reply does not say which
+        question it answers, and one to a question of an earlier cell may come now. While this one is open, its front
+        end is asked nothing else.
+        """
+        request.yes = f"yes {secrets.randbelow(10_000):04}"
+        prompt = f"{request.asks[0].text[:MAX_QUESTION]}\nType {request.yes} to run it. Anything else blocks it: "
+        content = {"prompt": prompt, "password": False}
+        head, parent = {"msg_type": "input_request"}, dict(request.message.header)
+        message = self._own(Message(channel="stdin", header=head, parent=parent, content=content))
+        of_client = [one for one in self.queue.in_flight if one.client == request.client]
+        if not request.is_execute or not request.message.content.get("allow_stdin", False):
+            self._answered(request, "nobody can be asked here")
+        elif message is None or any(one.awaiting_input for one in of_client):
+            self._answered(request, "another question is open")
+        else:
+            request.awaiting_input = True
+            request.questions += 1
+            request.ask_at = self.now + ASK_SECONDS
+            self.commands.append(Deliver(message, request.client))
+
+    def _answered(self, request: PendingRequest, why: str | None) -> None:
+        """Go on with a request after its question, or end it; `why` says why the answer is not yes."""
+        request.awaiting_input, request.ask_at = False, None
+        error = self._decide(request, why)
+        if error is not None:
+            request.asks.clear()
+            self._condemn_and_settle(request, error)
+        elif request.asks:
+            self._ask(request)
+        else:
+            self._enter(request)
+
+    def _decide(self, request: PendingRequest, why: str | None) -> SandboxError | None:
+        """Tell the guard that asked, and return what ends the request; a guard that fails does not let it through."""
+        try:
+            return request.asks.pop(0).decide(why)
+        except Exception as defect:
+            self.commands.append(NoteDefect(f"a {request.message.type}", defect))
+            return _failed(request, defect)
 
     def _transmit(self, request: PendingRequest) -> None:
         request.started = self.now
@@ -459,6 +519,10 @@ class RequestMachine:
     def _input_reply(self, reply: Message, client: bytes) -> None:
         for request in self.queue.in_flight:
             if request.awaiting_input and request.client == client:
+                if request.asks:
+                    said = " ".join(str(reply.content.get("value")).split()).casefold()
+                    self._answered(request, None if said == request.yes else "the answer was not yes")
+                    return
                 request.awaiting_input = False
                 self._resume(request)
                 self.commands.append(Answer(reply, request))
@@ -674,7 +738,9 @@ class RequestMachine:
         return replace(passed, header={"msg_type": message.type}, content=content)
 
     def _asked_for_input(self, message: Message, request: PendingRequest, size: int) -> None:
-        if request.finished or request.awaiting_input or not request.message.content.get("allow_stdin", False):
+        allowed = request.message.content.get("allow_stdin", False)
+        asks = any(one.asks and one.client == request.client for one in self.queue.in_flight)
+        if request.finished or not allowed or request.awaiting_input or asks:
             self.drop(MessageCode.INPUT_NOT_ALLOWED, size, message.type)
             if not request.finished and not request.awaiting_input and request.pass_over() and self._answers_questions:
                 # An empty line, as a program gets it that has no terminal.
@@ -722,6 +788,8 @@ class RequestMachine:
             return
         self.ending.discard(request)
         self.queue.advance(request, RequestEvent.END)
+        while request.asks:
+            self._decide(request, "the cell ended before there was an answer")
         if not request.busy:
             self._status("busy", request)
         reply = self._last_reply(request)
@@ -760,8 +828,7 @@ class RequestMachine:
     def fail(self, request: PendingRequest, defect: BaseException) -> None:
         """End a request whose handling met a defect of ours: the caller must not wait for ever."""
         self.queue.take_waiting(request)
-        why = f"sandbox_kernel failed at this {request.message.type}: {defect!r}"
-        self._condemn_and_settle(request, SandboxError(EndCode.PLATFORM_FAILED, why))
+        self._condemn_and_settle(request, _failed(request, defect))
 
     def _met(self, request: PendingRequest, defect: Exception) -> None:
         self.commands.append(NoteDefect(f"a {request.message.type}", defect))
@@ -1084,3 +1151,7 @@ class RequestMachine:
 
     def _emit(self, event: SessionEvent) -> None:
         self.commands.append(EmitEvent(event))
+
+
+def _failed(request: PendingRequest, defect: BaseException) -> SandboxError:
+    return SandboxError(EndCode.PLATFORM_FAILED, f"sandbox_kernel failed at this {request.message.type}: {defect!r}")

@@ -22,6 +22,7 @@ from .request_states import TABLE, RequestEvent, RequestState, Step, following
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding
+    from ...plugins.api import Question
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""
@@ -83,6 +84,8 @@ class PendingRequest:
     """What it is still owed, reply or idle, does not come."""
     step_at: float | None = None
     """The next step of its end from outside is due."""
+    ask_at: float | None = None
+    """The host's own question about it is open no longer."""
     step: Step = Step.NONE
 
     # What came of it.
@@ -105,6 +108,10 @@ class PendingRequest:
     """Lines that the host has said in it while it ran."""
     findings: tuple[Finding, ...] = ()
     """What guards found in it before it was sent."""
+    asks: list[Question] = field(default_factory=list)
+    """What a person is asked before it is sent. The first one is open, and each needs a yes."""
+    yes: str = ""
+    """The answer to that which is a yes."""
     beside: str | None = None
     """A file beside the notebook that the cell did not find."""
     not_found: str | None = None
@@ -173,10 +180,11 @@ class PendingRequest:
         """Keep what a late output needs, the request's header, and nothing of what was asked, answered or said."""
         self.message = replace(self.message, metadata={}, content={}, buffers=())
         self.reply, self.traceback, self.held_bytes = None, (), 0
+        self.asks.clear()
 
     def forget_times(self) -> None:
         """Have no time count for it any more."""
-        self.limit_at = self.left = self.pause_at = self.rest_at = self.step_at = None
+        self.limit_at = self.left = self.pause_at = self.rest_at = self.step_at = self.ask_at = None
 
 
 Changed = Callable[[PendingRequest, RequestState], None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,13 +12,14 @@ import pytest
 
 from sandbox_kernel.config.sources import resolve
 from sandbox_kernel.core.codes import EndCode
-from sandbox_kernel.core.errors import ConfigurationError, KernelDied
+from sandbox_kernel.core.errors import ConfigurationError, KernelDied, SandboxDied
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.model import Channel, Limits, Message, Settings
 from sandbox_kernel.plugins.api import SessionHandle
 from sandbox_kernel.plugins.screen.request_guard import ScreenGuard
 from sandbox_kernel.plugins.screen.settings import ScreenSettings
 from sandbox_kernel.policy.output_policy import OutputPolicy
+from sandbox_kernel.session.requests import machine
 from sandbox_kernel.session.requests.driver import Requests
 
 GRAVE = "import os\nos.system('rm -rf /')"
@@ -74,13 +77,24 @@ class Front:
             self.say(request.message, "status", {"execution_state": "idle"})
 
     def say(self, to: Message, kind: str, content: dict[str, Any]) -> None:
-        channel: Channel = "shell" if kind.endswith("reply") else "iopub"
+        channel: Channel = "shell" if kind.endswith("reply") else "stdin" if kind == "input_request" else "iopub"
         header = {"msg_id": "k", "msg_type": kind}
         said = Message(channel=channel, header=header, parent=dict(to.header), content=content)
         self.requests.receive(said, 100)
 
     def said(self, kind: str) -> list[dict[str, Any]]:
         return [dict(message.content) for message in self.delivered if message.type == kind]
+
+    @property
+    def word(self) -> str:
+        """Return what the newest question takes for a yes."""
+        found = re.search("Type (yes [0-9]{4}) to run it", self.said("input_request")[-1]["prompt"])
+        assert found is not None
+        return found[1]
+
+    def answer(self, value: object, client: bytes = b"client") -> None:
+        header = {"msg_id": "a", "msg_type": "input_reply"}
+        self.requests.submit(Message(channel="stdin", header=header, content={"value": value}), client)
 
     @property
     def screened(self) -> list[dict[str, Any]]:
@@ -208,6 +222,186 @@ async def test_a_defect_of_the_screen_lets_nothing_through(monkeypatch: pytest.M
     front = Front(screen="block")
     monkeypatch.setattr(front.guard, "review", lambda request, reads: 1 / 0)
     front.ask("execute_request", code="x = 1")
+    assert front.sent == []
+    assert front.said("error")[0]["ename"] == "SandboxError"
+
+
+# --- a person is asked -----------------------------------------------------------------------------------------------
+
+
+async def test_a_person_is_asked_with_the_findings_and_a_yes_runs_the_cell() -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    assert front.sent == []
+    [question] = front.said("input_request")
+    assert question["password"] is False
+    head, *rest = question["prompt"].splitlines()
+    assert head == "[sandbox_kernel] This cell has not run. The screen gives it 100 points (threshold: 60):"
+    assert rest[0].startswith("  line 2: file-delete-system: it deletes")
+    front.answer(f" {front.word.upper()}\n")
+    assert len(front.sent) == 1
+    assert "rm -rf" in front.sent[0]
+    [line] = front.screened
+    assert (line["blocked"], line["answer"]) == (False, "yes")
+
+
+@pytest.mark.parametrize("value", ["no", "", "yes", "y", "yes 00000", None, ["yes"], "NUMBER", "yes NUMBER please"])
+async def test_anything_but_the_yes_with_its_number_blocks(value: Any) -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    front.answer(value.replace("NUMBER", front.word.split()[1]) if isinstance(value, str) else value)
+    assert front.sent == []
+    [error] = front.said("error")
+    assert error["ename"] == "ScreenBlocked"
+    assert "the answer was not yes" in error["evalue"]
+    assert "line 2: process-shell" in "\n".join(error["traceback"])
+    assert [one["answer"] for one in front.screened] == ["the answer was not yes"]
+    front.answer(front.word)  # it comes too late
+    assert front.sent == []
+    front.run("x = 1")
+    assert len(front.sent) == 1
+
+
+async def test_below_the_threshold_nobody_is_asked() -> None:
+    front = Front(screen="ask")
+    front.run(SLIGHT, allow_stdin=True)
+    assert len(front.sent) == 1
+    assert front.said("input_request") == []
+    assert front.said("stream")[0]["text"].startswith("[sandbox_kernel] screen: line 2: file-delete")
+
+
+@pytest.mark.parametrize("more", [{}, {"allow_stdin": False}])
+async def test_where_nobody_can_be_asked_it_is_blocked_and_says_so(more: dict[str, Any]) -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, **more)
+    assert (front.sent, front.said("input_request")) == ([], [])
+    assert "nobody can be asked here" in front.said("error")[0]["evalue"]
+
+
+async def test_nobody_is_asked_about_what_a_debugger_would_evaluate() -> None:
+    front = Front(screen="ask")
+    expression = {"expression": "__import__('os').system('id')"}
+    front.ask("debug_request", "control", command="evaluate", arguments=expression, allow_stdin=True)
+    assert (front.sent, front.said("input_request")) == ([], [])
+
+
+async def test_without_an_answer_in_time_it_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "ASK_SECONDS", 0.05)
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    ended = asyncio.Event()
+    monkeypatch.setattr(front, "drain", ended.set)
+    await asyncio.wait_for(ended.wait(), 10)
+    assert front.requests.queue.in_flight == []
+    assert front.sent == []
+    assert "there was no answer within 0.05 s" in front.said("error")[0]["evalue"]
+    front.answer(front.word)
+    assert front.sent == []
+
+
+async def test_an_interrupt_blocks_what_waits_for_an_answer() -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    front.requests.take_back_questions()
+    front.requests.interrupted()
+    [error] = front.said("error")
+    assert (error["ename"], "the question was interrupted" in error["evalue"]) == ("ScreenBlocked", True)
+    front.answer(front.word)
+    assert front.sent == []
+
+
+async def test_a_sandbox_that_ends_meanwhile_takes_the_question_with_it() -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    front.requests.sandbox_died(SandboxDied(EndCode.SANDBOX_DIED))
+    assert front.said("error")[0]["ename"] == "SandboxDied"
+    assert [one["answer"] for one in front.screened] == ["the cell ended before there was an answer"]
+    front.answer(front.word)
+    assert front.sent == []
+
+
+async def test_another_front_end_does_not_answer() -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    front.answer(front.word, b"another")
+    assert front.sent == []
+    front.answer(front.word)
+    assert len(front.sent) == 1
+
+
+async def test_the_answer_is_not_sent_to_the_kernel_and_its_number_is_another_each_time() -> None:
+    front = Front(screen="ask")
+    words = set()
+    for _ in range(20):
+        front.ask("execute_request", code=GRAVE, allow_stdin=True)
+        words.add(front.word)
+        front.answer("no")
+    assert len(words) > 10
+    assert front.sent == []
+
+
+async def test_a_late_answer_to_a_question_of_an_earlier_cell_is_no_yes() -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code="input('Show the results? ')", allow_stdin=True)
+    cell = front.requests.queue.in_flight[0].message
+    asked = {"prompt": "Type yes 1234 to run it: ", "password": False}
+    front.say(cell, "status", {"execution_state": "busy"})
+    front.say(cell, "input_request", asked)
+    front.say(cell, "execute_reply", {"status": "ok"})  # it does not wait for its answer
+    front.say(cell, "status", {"execution_state": "idle"})
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    assert len(front.said("input_request")) == 2
+    front.answer("yes")
+    assert len(front.sent) == 1
+
+
+def _in_subshell(front: Front, code: str) -> Message:
+    """Have the kernel run a cell beside the others, and return it."""
+    header = {"msg_id": f"m{code}", "msg_type": "execute_request", "subshell_id": "1"}
+    cell = Message(channel="shell", header=header, content={"code": code, "allow_stdin": True})
+    front.requests.submit(cell, b"client")
+    front.say(cell, "status", {"execution_state": "busy"})
+    return cell
+
+
+ASKED = {"prompt": "Type yes 1234 to run it: ", "password": False}
+
+
+async def test_a_cell_that_runs_beside_asks_nothing_while_the_question_is_open() -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    beside = _in_subshell(front, "input()")
+    front.say(beside, "input_request", ASKED)
+    assert len(front.said("input_request")) == 1
+    front.answer(front.word)
+    assert [("rm -rf" in one, "yes" in one) for one in front.sent[1:]] == [(True, False)]
+
+
+async def test_nobody_is_asked_while_a_cell_beside_asks() -> None:
+    front = Front(screen="ask")
+    beside = _in_subshell(front, "input()")
+    front.say(beside, "input_request", ASKED)
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    assert [one["prompt"] for one in front.said("input_request")] == [ASKED["prompt"]]
+    assert "another question is open" in front.said("error")[0]["evalue"]
+
+
+async def test_what_a_question_quotes_of_the_code_is_short_and_plain() -> None:
+    front = Front(screen="ask", screen_threshold=20)
+    names = "".join(f"/etc/{'x' * 300}\x1b[2J\u202e{number}" for number in range(3))
+    code = "import os\n" + "".join(f"os.system({('rm -rf / ' + names)!r})\n" for _ in range(300)) + GRAVE
+    front.ask("execute_request", code=code, allow_stdin=True)
+    prompt = front.said("input_request")[0]["prompt"]
+    assert len(prompt) < machine.MAX_QUESTION + 100
+    assert all(sign.isprintable() or sign == "\n" for sign in prompt)
+    assert len(prompt.splitlines()) < 15
+
+
+async def test_a_defect_at_the_answer_lets_nothing_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    front = Front(screen="ask")
+    front.ask("execute_request", code=GRAVE, allow_stdin=True)
+    monkeypatch.setattr(front.guard, "_note", lambda *_, **__: 1 / 0)
+    front.answer(front.word)
     assert front.sent == []
     assert front.said("error")[0]["ename"] == "SandboxError"
 
