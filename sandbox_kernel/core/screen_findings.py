@@ -42,6 +42,12 @@ class Finding:
     cwe: int | None = None
     allowed: str | None = None
     """The reason that a comment in the cell gives for it; it does not count then."""
+    by: str | None = None
+    """Who answers for that, as the comment says."""
+    until: str | None = None
+    """The last day on which it is allowed."""
+    override: str | None = None
+    """Why a comment that should allow it has no effect."""
     places: tuple[Place, ...] = ()
     """In their order; none overlaps another."""
 
@@ -52,7 +58,11 @@ class Finding:
     def sentence(self) -> str:
         """Return it as a person reads it."""
         what = f" ({self.detail})" if self.detail else ""
-        return f"line {self.line}: {self.code}: {self.reason}{what}"
+        return f"line {self.line}: {self.code}: {self.reason}{what}{self.failed_override()}"
+
+    def failed_override(self) -> str:
+        """Return, behind a sentence, why its override has no effect; empty if there is none."""
+        return f"; its override has no effect: {self.override}" if self.override else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +80,6 @@ class Screened:
     def score(self) -> int:
         """Points, from 0 to 100."""
         return min(MAX_SCORE, sum(one.weight for one in self.counted))
-
-    def allowing(self, reasons: dict[str, str]) -> Screened:
-        """Return it with what a cell's comments allow marked as allowed."""
-        if not reasons:
-            return self
-        return Screened(tuple(replace(one, allowed=reasons.get(one.code)) for one in self.findings))
 
     def without_first(self, lines: int) -> Screened:
         """Return it as it would be if so many lines at the beginning were not there."""

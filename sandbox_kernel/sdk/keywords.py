@@ -60,6 +60,7 @@ class SettingKeywords(TypedDict, total=False):
     screen_threshold: int | None
     screen_rules: str | None
     screen_overrides: str | None
+    screen_override_needs: str | None
     monitor: str | Mapping[str, object] | None
     monitor_webhook: str | None
     monitor_command: str | Sequence[str] | None

@@ -7,6 +7,8 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `codes`: What code that is about to run looks like it would do.
 - `request_guard`: What the screen says of a request before it goes into the sandbox.
 - `screen`: The screen of one session: cells in their order.
+- `overrides`: Comments by which a cell allows what is found in it: their form, owner and end.
+- `override_report`: All overrides of files, in force or not.
 - `python_reader`: The Python of a cell: names by imports and simple assignments, constant texts, and what is called.
 - `magic_reader`: Magics of IPython: which run a shell, run Python, write files, show pages.
 - `known_names`: What dotted names mean to the Python reader.

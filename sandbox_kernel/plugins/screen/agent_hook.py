@@ -63,7 +63,7 @@ def hook(settings_now: Callable[[], ScreenSettings], index_of: Callable[[ScreenS
         denies = settings.screen == "block"
         call = _object(_read(fetch("-"), "stdin"), "stdin")
         event = _event(call)
-        screen = CellScreen(index_of(settings), overrides=settings.screen_overrides == "allow")
+        screen = CellScreen.of(settings, index_of(settings))
         why = _findings(_input(call, event), screen, settings.screen_threshold)
     except Exception as error:  # whatever it is, the agent would go on
         why = str(error) if isinstance(error, ConfigurationError) else f"the screen failed: {error!r}"

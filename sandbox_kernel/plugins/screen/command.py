@@ -43,9 +43,12 @@ def document(places: Iterable[FileFinding], index: RuleIndex, version: str) -> d
     places = list(places)
     rows = [index.rows[code] for code in dict.fromkeys(place.finding.code for place in places) if code in index.rows]
     numbers = {row.code: number for number, row in enumerate(rows)}
-    driver = {"name": "sandbox-kernel screen", "version": version, "rules": [_rule(row) for row in rows]}
     before: Counter[tuple[str, str, str]] = Counter()
-    results = [_result(place, numbers, before) for place in places]
+    return _document(rows, [_result(place, numbers, before) for place in places], version)
+
+
+def _document(rows: list[RuleRow], results: list[dict[str, Any]], version: str) -> dict[str, Any]:
+    driver = {"name": "sandbox-kernel screen", "version": version, "rules": [_rule(row) for row in rows]}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -70,6 +73,7 @@ def _result(place: FileFinding, numbers: dict[str, int], before: Counter[tuple[s
 
     found, where = place.finding, f" in cell {place.cell}" if place.cell is not None else ""
     detail = f" ({found.detail})" if found.detail else ""
+    why = f" Its override has no effect: {found.override}." if found.override else ""
     same = (place.file, found.code, found.detail)
     mark = hashlib.sha256("\0".join((*same, str(before[same]))).encode(errors="replace")).hexdigest()
     before[same] += 1
@@ -77,21 +81,23 @@ def _result(place: FileFinding, numbers: dict[str, int], before: Counter[tuple[s
         "ruleId": found.code,
         "ruleIndex": numbers[found.code],
         "level": _level(found.weight),
-        "message": {"text": f"{_sentence(found.reason).rstrip('.')}{detail}{where}. {found.remedy}"},
-        "locations": [_location(place)],
+        "message": {"text": f"{_sentence(found.reason).rstrip('.')}{detail}{where}. {found.remedy}{why}"},
+        "locations": [_location(place.file, place.region, place.cell)],
         "partialFingerprints": {"sandboxKernelScreen/v1": mark[:32]},
         "properties": {"weight": found.weight, "name": level(found.weight)},
     }
     if found.allowed is not None:
-        result["suppressions"] = [{"kind": "inSource", "justification": found.allowed}]
+        about = {name: value for name, value in (("owner", found.by), ("until", found.until)) if value is not None}
+        more = {"properties": about} if about else {}
+        result["suppressions"] = [{"kind": "inSource", "justification": found.allowed, **more}]
     return result
 
 
-def _location(place: FileFinding) -> dict[str, Any]:
-    artifact = {"uri": _uri(place.file)}
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": place.region}}
-    if place.cell is not None:
-        location["logicalLocations"] = [{"name": f"cell {place.cell}", "kind": "cell"}]
+def _location(file: str, region: dict[str, int], cell: int | None) -> dict[str, Any]:
+    artifact = {"uri": _uri(file)}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+    if cell is not None:
+        location["logicalLocations"] = [{"name": f"cell {cell}", "kind": "cell"}]
     return location
 
 
@@ -109,7 +115,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-_OF_US = ("screen", "screen_threshold", "screen_rules", "screen_overrides")
+_OF_US = ("screen", "screen_threshold", "screen_rules", "screen_overrides", "screen_override_needs")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +123,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="notebooks (.ipynb), scripts (.py, .sh), or - for either from stdin")
     add("--format", choices=("text", "json", "sarif"), default="text", help="how it is printed (default: %(default)s)")
-    add("--strict", action="store_true", help="anything that is found gives exit code 1")
+    add(
+        "--strict",
+        action="store_true",
+        help="anything that is found gives exit code 1; with --overrides, each that is over or without effect",
+    )
+    add("--overrides", action="store_true", help="list the comments that allow something, in force or not")
     add(
         "--hook",
         action="store_true",
@@ -141,7 +152,7 @@ def screen(options: argparse.Namespace) -> int:
 
     Code without findings can still be harmful.
     """
-    if options.hook == bool(options.files):
+    if options.hook == bool(options.files) or (options.hook and options.overrides):
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "screen takes files, or --hook in place of them")
     if options.hook:
         from .agent_hook import hook
@@ -152,7 +163,7 @@ def screen(options: argparse.Namespace) -> int:
     found: list[ReadPart] = []
     unread: dict[str, ConfigurationError | None] = {}
     for file in options.files:
-        one = CellScreen(index, overrides=settings.screen_overrides == "allow")
+        one = CellScreen.of(settings, index)
         try:
             found += screened(file, screen=one)
         except ConfigurationError as error:
@@ -160,7 +171,9 @@ def screen(options: argparse.Namespace) -> int:
                 raise
             unread[file] = None if os.path.isdir(file) else error  # noqa: PTH112 (a name as it was typed)
     read = [file for file in options.files if file not in unread]
-    if options.format == "sarif":
+    if options.overrides:
+        grave = _say_overrides(found, read, settings, index, options.format)
+    elif options.format == "sarif":
         print(json.dumps(document(_places(found), index, __version__), indent=2))
     elif options.format == "json":
         print(json.dumps(_as_json(found, read, settings.screen_threshold), indent=2))
@@ -172,8 +185,33 @@ def screen(options: argparse.Namespace) -> int:
         print(f"sandbox-kernel: {ours(f'left out: {file} is a folder' if why is None else str(why))}", file=sys.stderr)
     if not read or any(why is not None for why in unread.values()):
         return 2
+    if options.overrides:
+        return 1 if grave and options.strict else 0
     grave = any(one.screened.score >= settings.screen_threshold for one in found)
     return 1 if grave or (options.strict and any(one.screened.counted for one in found)) else 0
+
+
+def _say_overrides(
+    found: list[ReadPart], files: list[str], settings: ScreenSettings, index: RuleIndex, form: str
+) -> bool:
+    """Print the report of overrides; return whether one is over, or without effect."""
+    from ...policy.safe_text import LogLines, ours
+    from .override_report import OverrideRow, as_json, as_results, lines, rows_of
+
+    def located(row: OverrideRow) -> dict[str, Any]:
+        return _location(row.read.file, {"startLine": row.line}, row.read.part.cell)
+
+    rows = rows_of(found, settings, index)
+    if form == "sarif":
+        rules = [index.rows[code] for code in dict.fromkeys(row.code for row in rows) if code in index.rows]
+        print(json.dumps(_document(rules, as_results(rows, located), __version__), indent=2))
+    elif form == "json":
+        print(json.dumps(as_json(rows, files, _named), indent=2))
+    else:
+        shown = LogLines()
+        for line in lines(rows):
+            print(shown.feed(ours(line)))
+    return any(row.state != "in-force" for row in rows)
 
 
 def lsp(options: argparse.Namespace) -> int:
@@ -187,7 +225,7 @@ def lsp(options: argparse.Namespace) -> int:
         raise ConfigurationError(UsageCode.PACKAGE_MISSING, words) from None
     settings = _settings(options)
     index = index_of(settings)
-    made = server(lambda: CellScreen(index, overrides=settings.screen_overrides == "allow"))
+    made = server(lambda: CellScreen.of(settings, index))
     made.start_io(stdout=os.fdopen(os.dup(sys.stdout.fileno()), "wb"))  # it closes what it is given
     return 0
 
@@ -234,10 +272,13 @@ def _as_json(found: list[ReadPart], files: list[str], threshold: int) -> dict[st
             if read.file == file and read.screened.findings
         ]
         score = max((int(str(cell["score"])) for cell in cells), default=0)
-        # A name need not be text, and a program that reads this strictly would stop at it.
-        name = os.fsencode(file).decode(errors="backslashreplace")
-        rows.append({"file": name, "score": score, "blocked": score >= threshold, "cells": cells})
+        rows.append({"file": _named(file), "score": score, "blocked": score >= threshold, "cells": cells})
     return {"version": 1, "threshold": threshold, "files": rows}
+
+
+def _named(file: str) -> str:
+    """Return a file's name: it need not be text, and a program that reads JSON strictly would stop at it."""
+    return os.fsencode(file).decode(errors="backslashreplace")
 
 
 def _say(found: list[ReadPart], threshold: int) -> None:
@@ -254,7 +295,7 @@ def _say(found: list[ReadPart], threshold: int) -> None:
                 also = [str(read.part.line(line)) for line in sorted({line for line, *_ in one.places} - {place.line})]
                 lines = f"; also on line{'s' * (len(also) > 1)} {', '.join(also)}" if also else ""
                 detail = f" ({one.detail})" if one.detail else ""
-                allowed = f" [allowed: {one.allowed}]" if one.allowed is not None else ""
+                allowed = f" [allowed: {one.allowed}]" if one.allowed is not None else one.failed_override()
                 where = f"{read.file}:{read.part.line(place.line)}:{cell}" if one is new[0] else "    with"
                 print(shown.feed(ours(f"{where} {one.code} ({one.weight}): {one.reason}{detail}{lines}{allowed}")))
                 if one is new[0]:

@@ -83,7 +83,7 @@ class ScreenServer(LanguageServer):
             types.Position(place.line - 1, place.column - 1),
             types.Position(place.end_line - 1, place.end_column - 1),
         )
-        lines = [f"{one.reason}{f' ({one.detail})' if one.detail else ''} [{one.code}]. {one.remedy}" for one in found]
+        lines = [f"{one.reason}{_detail(one)} [{one.code}]{one.failed_override()}. {one.remedy}" for one in found]
         return types.Diagnostic(
             range=document.position_codec.range_to_client_units(document.lines, types.Range(start, end)),
             severity=next(severity for weight, severity in _SEVERITIES if found[0].weight >= weight),
@@ -113,6 +113,10 @@ class ScreenServer(LanguageServer):
             diagnostics=found,
             edit=types.WorkspaceEdit(changes={uri: [edit]}),
         )
+
+
+def _detail(finding: Finding) -> str:
+    return f" ({finding.detail})" if finding.detail else ""
 
 
 def server(make_screen: Callable[[], CellScreen]) -> ScreenServer:

@@ -86,7 +86,7 @@ def no_snapshot(settings: Settings) -> str | None:
 
 EXIT_CODES = {
     "0": "no cell reaches the threshold",
-    "1": "a cell does, or with --strict anything was found",
+    "1": "a cell does, or with --strict anything was found; with --overrides --strict, one is over or without effect",
     "2": "a wrong argument or setting, or a file that cannot be read; with --hook, the agent takes it for a refusal",
 }
 PLUGIN = Plugin(
@@ -108,6 +108,7 @@ PLUGIN = Plugin(
             examples={
                 "sandbox-kernel screen analysis.ipynb": "findings for each cell, without running it",
                 "sandbox-kernel screen --format sarif notebooks/report.ipynb > screen.sarif": "for a code host",
+                "sandbox-kernel screen --overrides analysis.ipynb": "what its comments allow, in force or not",
                 "sandbox-kernel screen --hook --screen block": "as the hook of a coding agent, which denies",
             },
         ),

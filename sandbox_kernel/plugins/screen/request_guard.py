@@ -60,7 +60,7 @@ class ScreenGuard(SessionService):
 
             text = self._settings.screen_rules
             index = None if text is None else RuleIndex(changes(text))
-            self._made = CellScreen(index, overrides=self._settings.screen_overrides == "allow")
+            self._made = CellScreen.of(self._settings, index)
         return self._made
 
     def kernel_gone(self) -> None:
@@ -122,12 +122,16 @@ class ScreenGuard(SessionService):
                 blocked=blocked,
                 score=found.score,
                 findings=[{"code": one.code, "line": one.line} for one in found.counted[:MAX_NOTED]],
-                allowed=[
-                    {"code": one.code, "line": one.line, "reason": one.allowed} for one in found.findings if one.allowed
-                ],
+                allowed=[_allowed(one) for one in found.findings if one.allowed],
                 answer=answer,
             )
         )
+
+
+def _allowed(one: Finding) -> dict[str, Any]:
+    """Return what allowed a finding, with its owner and its end where it has them."""
+    named = {name: value for name, value in (("by", one.by), ("until", one.until)) if value is not None}
+    return {"code": one.code, "line": one.line, "reason": one.allowed, **named}
 
 
 def _question(found: Screened, threshold: int, *, many: bool) -> str:

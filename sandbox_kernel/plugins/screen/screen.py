@@ -1,33 +1,44 @@
-"""The screen of one session: cells in their order, and the names that each leaves for the next. No I/O and no clock."""
+"""The screen of one session: cells in their order, and the names that each leaves for the next.
+
+It does no I/O. The date decides about overrides alone.
+"""
 
 from __future__ import annotations
 
-import re
+from typing import TYPE_CHECKING
 
 from ...core.screen_findings import Screened
 from .python_reader import UNKNOWN, ExpressionValue, PythonReader
 from .rule_index import RuleIndex, default
 
+if TYPE_CHECKING:
+    from .overrides import Needs
+    from .settings import ScreenSettings
+
 MAX_NAMES = 3000
 """Names that are carried from cell to cell."""
 MAX_CARRIED = 4096
 """Characters of a text that is carried."""
-_ALLOWS = re.compile(
-    r"#\s*sandbox:\s*allow\s+([a-z0-9-]+(?:\s*,\s*[a-z0-9-]+)*)\s+(?:—|–|--|-)[^\S\n]*([^\s—–-][^\n]{0,200})",  # noqa: RUF001 (people's dashes)
-)
 
 
 class CellScreen:
     """Screens the cells of a session, or of a notebook, one after another."""
 
-    def __init__(self, index: RuleIndex | None = None, *, overrides: bool = True) -> None:
-        """`overrides`: whether a comment in a cell may allow what was found in it."""
+    def __init__(self, index: RuleIndex | None = None, *, overrides: bool = True, needs: Needs = "off") -> None:
+        """`overrides`: whether a comment in a cell may allow what was found in it; `needs`: what it has to name."""
         self._index = index or default()
         self._overrides = overrides
+        self._needs: Needs = needs
         self.names: dict[str, ExpressionValue] = {}
         """What is known of the names of the cells that ran; at most `MAX_NAMES`."""
         self._last: tuple[str, dict[str, ExpressionValue]] = "", {}
         """The cell that was read last, and the names that it leaves if it runs."""
+
+    @classmethod
+    def of(cls, settings: ScreenSettings, index: RuleIndex | None) -> CellScreen:
+        """Return one by the settings."""
+        allows = settings.screen_overrides == "allow"
+        return cls(index, overrides=allows, needs=settings.screen_override_needs)
 
     def forget(self) -> None:
         """Forget the names of the cells that ran: another kernel has none of them."""
@@ -47,8 +58,11 @@ class CellScreen:
         for expression in expressions:
             for one in PythonReader(self._index, known).read(expression).findings:
                 findings.setdefault(one.code, one)
-        whole = Screened(tuple(findings.values()))
-        return whole.allowing(allowed(code)) if self._overrides else whole
+        if not self._overrides or "sandbox:" not in code:
+            return Screened(tuple(findings.values()))
+        from .overrides import apply, overrides_in  # most cells have none
+
+        return Screened(apply(findings.values(), overrides_in(code), self._needs))
 
     def ran(self, code: str) -> None:
         """Note that a cell which was looked at runs now."""
@@ -60,10 +74,3 @@ class CellScreen:
         while len(self.names) > MAX_NAMES:
             plain = next((name for name, value in self.names.items() if value.ref is None), None)
             del self.names[plain if plain is not None else next(iter(self.names))]
-
-
-def allowed(code: str) -> dict[str, str]:
-    """Return what comments in a cell allow: the reason for each code."""
-    if "sandbox:" not in code:
-        return {}
-    return {one.strip(): match[2].strip() for match in _ALLOWS.finditer(code) for one in match[1].split(",")}

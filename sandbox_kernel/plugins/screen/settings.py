@@ -90,6 +90,12 @@ class ScreenSettings:
         "Whether a comment in a cell can allow a finding: `# sandbox: allow CODE — REASON`. Choose forbid if the "
         "author of the code is not trusted.",
     )
+    screen_override_needs: Literal["off", "owner", "end", "owner-and-end"] = setting(
+        "off",
+        choice("off", "owner", "end", "owner-and-end"),
+        "What such a comment has to name besides its reason: an owner (`by=NAME`), an end (`until=YYYY-MM-DD`), or "
+        "both. One that does not allows nothing.",
+    )
 
 
 GROUP = "Screen and monitor"
