@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .core.version import __version__ as __version__
     from .plugins.tools.tools import Tool as Tool  # type: ignore[import-not-found, unused-ignore]
     from .plugins.tools.tools import Tools as Tools  # type: ignore[import-not-found, unused-ignore]
+    from .sdk.behaviour import Behaviour as Behaviour
+    from .sdk.behaviour import BehaviourRow as BehaviourRow
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
     from .sdk.charts import BarChart as BarChart
@@ -84,6 +86,7 @@ _PLACES = {
     ),
     "core.version": ("__version__",),
     "plugins.tools.tools": ("Tool", "Tools"),
+    "sdk.behaviour": ("Behaviour", "BehaviourRow"),
     "sdk.blocking": ("Sandbox",),
     "sdk.callbacks": ("Prompt",),
     "sdk.charts": (

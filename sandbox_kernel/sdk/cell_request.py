@@ -11,10 +11,12 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
+from ..core.events import ConnectionEnded, SessionEvent
 from ..core.model import Message
 from ..core.tasks import Tasks
 from ..session.requests.queue import PendingRequest
 from ..session.session import Session, request_header
+from .behaviour import THRESHOLD, Behaviour, Observation, Observations, observed
 from .callbacks import Callbacks, Prompt
 from .execution import Event, Execution, ExecutionRecorder
 from .values import CellUsage, NetworkDenial
@@ -35,6 +37,16 @@ class CellFront:
         cell = self._cells.get(str(message.parent.get("msg_id")))
         if cell is not None and client in {None, cell.client}:  # another front's client chooses its ids itself
             cell.take(message)
+
+    def hear(self, event: SessionEvent) -> None:
+        """Have an event be one of the cells that run now, or of the cell that it names; from any thread."""
+        seen = observed(event)
+        if seen is None:
+            return
+        named = event.cell if isinstance(event, ConnectionEnded) else None
+        for cell in list(self._cells.values()):
+            if named in {None, cell.id}:
+                cell.note(seen)
 
     def drain(self) -> None:
         """Nothing waits to be read: a call is submitted at once."""
@@ -68,6 +80,7 @@ class CellCall:
         self._questions: deque[int] = deque()
         """The numbers of those for which nobody was asked yet."""
         self._denied: list[NetworkDenial] = []
+        self._observations = Observations()
         self._ended = False
         self._seconds = 0.0
 
@@ -194,6 +207,12 @@ class CellCall:
         if len(self._denied) < MAX_DENIALS:
             self._denied.append(denial)
 
+    def note(self, seen: Observation) -> None:
+        """Note what it does, from when it is sent until it has ended."""
+        pending = self.pending
+        if pending is not None and pending.sent and not self._ended:
+            self._observations.add(seen)
+
     def give_up(self) -> None:
         """End the cell, for which nobody waits any more."""
         pending = self.pending
@@ -210,6 +229,13 @@ class CellCall:
             cpu, peak = await asyncio.shield(self._metering)
             execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)
         verdict = pending.verdict if pending is not None else None
+        execution.behaviour = Behaviour(
+            rows=self._observations.rows(execution.findings, verdict, execution.execution_count),
+            threshold=self._session.settings.get("screen_threshold", THRESHOLD),
+            seconds=execution.seconds,
+            cpu_seconds=execution.usage.cpu_seconds,
+            memory_peak_bytes=execution.usage.memory_peak_bytes,
+        )
         if isinstance(verdict, (EngineError, ConfigurationError)):
             raise verdict
         return execution

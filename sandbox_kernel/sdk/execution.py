@@ -19,6 +19,7 @@ from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.line_ends import markup
 from ..policy.safe_text import PrintedStream, plain, tree
+from .behaviour import Behaviour
 from .output_text import InJson, OutputMessage
 from .result import Result, short
 from .values import CellUsage, NetworkDenial
@@ -104,6 +105,8 @@ class Execution(InJson):
     """What its connections were denied; the first 100."""
     findings: list[Finding] = field(default_factory=list)
     """What the screen found in its code before it ran, if the setting `screen` is on."""
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    """What it did that matters, with one score: what was found, refused, met and noticed."""
 
     @property
     def text(self) -> str | None:
@@ -116,7 +119,7 @@ class Execution(InJson):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values of JSON."""
-        return {"text": self.text, **asdict(self)}
+        return {"text": self.text, **asdict(self), "behaviour": self.behaviour.to_json()}
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         parts = [_pre("".join(self.logs.stdout)), _pre("".join(self.logs.stderr), "background:#fdd;color:#000")]

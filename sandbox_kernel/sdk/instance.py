@@ -87,6 +87,7 @@ class Instance:
         self.ownership = options.ownership()
         self.lifetime = self.ownership.lifetime
         self.cells: dict[str, CellCall] = {}
+        front = CellFront(self.cells)
         self._parts: dict[str, Any] = {}
         given = {**options.given, "network": partial(_denied, self.cells)}
         state = options.detached.prepared if isinstance(options.detached, AttachedSandbox) else None
@@ -94,10 +95,11 @@ class Instance:
         self.session = Session(
             self.settings,
             self.ownership.engine,
-            CellFront(self.cells),
+            front,
             prepared=self.prepared,
             identity=self.ownership.name,
         )
+        self.session.listen(front)
         self.origin: Origin | None = None
         """Where it goes on from, until it has started."""
         self._resumed: CellCall | None = None

@@ -15,6 +15,7 @@ from ...core.events import FileTransferred, OutputRemoved, SandboxAttested, Sess
 from ...core.model import Audience, Message, Settings
 from ...files.host_paths import Folder
 from ...policy.safe_text import PrintedStream
+from ...sdk.behaviour import THRESHOLD, Observation
 from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.execution import Execution
 from .codes import BatchCode
@@ -22,7 +23,7 @@ from .executed_notebook import Outputs, sizes
 from .exit_codes import End, Kind, kind_of, of_error
 from .input_files import InputFile, Inputs, produced
 from .output_stream import OutputStream
-from .policy_events import Events, FailOn, PolicyEvent, classify
+from .policy_events import Events, FailOn, classify
 from .progress import RunProgress
 from .run_report import CellRecord, NetworkRecord, OutputFile, RunFailure, RunReport, now
 from .source_notebook import SourceNotebook, is_run
@@ -80,6 +81,7 @@ class Run:
         self.outputs = Outputs(plan.source.notebook)
         report.cells = _records(plan.source)
         settings = plan.settings
+        report.threshold = settings.get("screen_threshold", THRESHOLD)
         if settings.has_way_out:
             secrets = tuple(secret.name for secret in settings.get("secrets", ()))
             report.network = NetworkRecord(settings.get("network", ()), secrets)
@@ -213,7 +215,7 @@ class Run:
         """Note how a cell has ended and what that means for the run."""
         record.cpu_seconds = execution.usage.cpu_seconds
         record.memory_peak_bytes = execution.usage.memory_peak_bytes
-        record.findings = execution.findings
+        record.findings, record.behaviour = execution.findings, execution.behaviour.of_cell(record.number)
         record.status = "ok"
         error = execution.error
         if error is None:
@@ -268,7 +270,7 @@ class Run:
     def _judge(self, events: Events, record: CellRecord | None = None) -> None:
         """Note what the events of a cell, or of no cell, mean for the run."""
         broken, limit = events.worst(self.plan.fail_on), events.limit()
-        found: tuple[tuple[Kind, PolicyEvent | None], ...] = (("policy broken", broken), ("limit reached", limit))
+        found: tuple[tuple[Kind, Observation | None], ...] = (("policy broken", broken), ("limit reached", limit))
         for kind, event in found:
             if event is None:
                 continue

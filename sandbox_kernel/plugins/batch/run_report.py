@@ -18,6 +18,7 @@ from typing import Any
 from ...core.codes import Survived, UsageCode
 from ...core.screen_findings import Finding
 from ...files.host_paths import Folder, open_parent, usable
+from ...sdk.behaviour import THRESHOLD, Behaviour, BehaviourRow
 from ...sdk.values import NetworkUsage
 from .exit_codes import End
 from .policy_events import Events
@@ -90,6 +91,8 @@ class CellRecord:
     events: Events = field(default_factory=Events)
     findings: list[Finding] = field(default_factory=list)
     """What the screen found in its source."""
+    behaviour: Behaviour | None = None
+    """None for one that did not run to an end."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -110,6 +113,7 @@ class CellRecord:
             "reason": _cut(self.reason),
             "policy_events": self.events.to_json(),
             **({"findings": [one.to_json() for one in self.findings]} if self.findings else {}),
+            "behaviour": None if self.behaviour is None else self.behaviour.to_json(),
         }
 
 
@@ -162,6 +166,14 @@ class RunReport:
     """The last line that the run has in the audit; None without one."""
     network: NetworkRecord | None = None
     """None if cells could reach nothing."""
+    threshold: int = THRESHOLD
+    """Points of behaviour from which a run is not safe."""
+
+    def behaviour(self, seconds: float) -> Behaviour:
+        """Return what the run did that matters, in so many seconds until now."""
+        cells = [cell.behaviour for cell in self.cells if cell.behaviour is not None]
+        beside = [BehaviourRow.of(seen, count) for seen, count in self.events.counts.items()]
+        return Behaviour.joined(cells, beside, threshold=self.threshold, seconds=seconds)
 
     def to_json(self) -> dict[str, Any]:
         ended = self.ended or now()
@@ -185,6 +197,7 @@ class RunReport:
             "inputs": {"files": self.inputs, "refused": self.inputs_refused},
             "cells": [cell.to_json() for cell in self.cells],
             "policy_events": self.events.to_json(),
+            "behaviour": self.behaviour((ended - self.started).total_seconds()).to_json(),
             "notebook": self.notebook,
             "output": {"folder": self.output, "files": self.files},
             **({} if self.network is None else {"network": self.network.to_json()}),

@@ -185,6 +185,7 @@ def figures(execution: Execution, session: str) -> dict[str, Any]:
             "code": error.code,
             "setting": error.setting,
         },
+        "behaviour": execution.behaviour.to_json(),
         **({"denied": [asdict(denial) for denial in execution.denied]} if execution.denied else {}),
         **({"findings": [finding.to_json() for finding in execution.findings]} if execution.findings else {}),
     }

@@ -258,6 +258,10 @@ def test_policy_events_need_not_fail_a_run(start: Callable[..., Done]) -> None:
     assert done.code == 0, done.stderr
     (event,) = done.report["cells"][0]["policy_events"]
     assert event["severity"] == "violation"
+    (row,) = done.report["behaviour"]["rows"]
+    assert (row["kind"], row["code"], row["first_cell"]) == ("output", event["code"], 1)
+    assert done.report["cells"][0]["behaviour"]["rows"] == [row]
+    assert (done.report["behaviour"]["risk_score"], done.report["behaviour"]["is_safe"]) == (60, False)
 
 
 def test_files_that_no_input_brings_are_said_before_the_run_and_how_to_bring_them(

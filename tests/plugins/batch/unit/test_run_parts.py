@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,16 +34,17 @@ from sandbox_kernel.core.events import FileNotTransferred, MessageDropped, Outpu
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.files.file_rules import FileLimits, check_downloaded_name
 from sandbox_kernel.files.host_paths import fetch, open_folder
-from sandbox_kernel.plugins.batch import input_files, policy_events, source_notebook
+from sandbox_kernel.plugins.batch import input_files, policy_events, run_report, source_notebook
 from sandbox_kernel.plugins.batch.command import Stopped, Stopper
 from sandbox_kernel.plugins.batch.executed_notebook import Outputs, sizes
 from sandbox_kernel.plugins.batch.exit_codes import End, decide, kind_of, of_error
 from sandbox_kernel.plugins.batch.output_stream import MAX_KEPT, OutputStream
-from sandbox_kernel.plugins.batch.policy_events import Events, PolicyEvent, classify
+from sandbox_kernel.plugins.batch.policy_events import Events, classify
 from sandbox_kernel.plugins.batch.progress import RunProgress
 from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, RunFailure, RunReport
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.policy.output_policy import OutputPolicy
+from sandbox_kernel.sdk.behaviour import Observation
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
 from tests.support.cases import each
@@ -95,7 +97,7 @@ def test_a_fault_of_the_code_is_no_limit_by_its_name_alone() -> None:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def judged(note: Note, kind: str = "display_data") -> PolicyEvent | None:
+def judged(note: Note, kind: str = "display_data") -> Observation | None:
     """Classify a note of the policy as it stands in the audit."""
     return classify(OutputRemoved(type=kind, code=note.code, reason=note.text))
 
@@ -702,3 +704,8 @@ async def test_a_run_that_does_not_stop_is_left_behind(monkeypatch: pytest.Monke
             await stopper.until_stopped(Hanging())
     assert codes == [143]
     assert finished == [True]
+
+
+def test_the_schema_of_behaviour_is_the_one_of_the_page() -> None:
+    [shown] = re.findall(r"```json\n(.*?)```", (ROOT / "docs/behaviour.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert run_report.schema()["$defs"]["behaviour"] == json.loads(shown)

@@ -47,6 +47,24 @@ def test_findings_are_data_for_programs(sandbox: Sandbox) -> None:
     assert "".join(execution.logs.stderr).startswith("[sandbox_kernel] screen: line 2: file-read-system")
 
 
+def test_the_report_of_behaviour_has_findings_and_the_block(sandbox: Sandbox) -> None:
+    execution = sandbox.run_code("import os\nos.path.exists('/etc/passwd')")
+    [row] = execution.behaviour.rows
+    assert (row.kind, row.code, row.score, row.first_cell) == (
+        "finding",
+        "file-read-system",
+        40,
+        execution.execution_count,
+    )
+    assert execution.behaviour.is_safe
+    blocked = sandbox.run_code("import os\nos.system('rm -rf /')").behaviour
+    assert {("end", "screen-blocked"), ("finding", "file-delete-system")} <= {
+        (one.kind, one.code) for one in blocked.rows
+    }
+    assert (blocked.risk_score, blocked.is_safe) == (80, False)
+    assert figures(execution, "main")["behaviour"] == execution.behaviour.to_json()
+
+
 def test_code_is_screened_without_being_run(sandbox: Sandbox) -> None:
     found = sandbox.screen("import os\nos.system('rm -rf /')")
     assert (found.score, found.findings[0].code) == (100, "file-delete-system")

@@ -21,6 +21,7 @@ from sandbox_kernel.plugins.screen.settings import ScreenSettings
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.session.requests import machine
 from sandbox_kernel.session.requests.driver import Requests
+from tests.support.patience import within
 
 GRAVE = "import os\nos.system('rm -rf /')"
 SLIGHT = "import os\nos.remove(name)"
@@ -291,7 +292,8 @@ async def test_without_an_answer_in_time_it_is_blocked(monkeypatch: pytest.Monke
     front.ask("execute_request", code=GRAVE, allow_stdin=True)
     ended = asyncio.Event()
     monkeypatch.setattr(front, "drain", ended.set)
-    await asyncio.wait_for(ended.wait(), 10)
+    async with within(10):
+        await ended.wait()
     assert front.requests.queue.in_flight == []
     assert front.sent == []
     assert "there was no answer within 0.05 s" in front.said("error")[0]["evalue"]
