@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
-from ..core.events import ConnectionEnded, SessionEvent
+from ..core.events import ConnectionEnded, RuleMet, SessionEvent
 from ..core.model import Message
 from ..core.tasks import Tasks
 from ..session.requests.queue import PendingRequest
@@ -30,8 +30,13 @@ MAX_DENIALS = 100
 class CellFront:
     """The session's front: each message goes to its cell. It must not hold the sandbox, which people may drop."""
 
+    own_events = True
+    """It hears no events of the sessions within its own, which have a front of theirs."""
+
     def __init__(self, cells: dict[str, CellCall]) -> None:
         self._cells = cells
+        self.session = ""
+        """The id of the session that it is the front of, once it hears its events."""
 
     def deliver(self, message: Message, client: bytes | None) -> None:
         cell = self._cells.get(str(message.parent.get("msg_id")))
@@ -39,13 +44,19 @@ class CellFront:
             cell.take(message)
 
     def hear(self, event: SessionEvent) -> None:
-        """Have an event be one of the cells that run now, or of the cell that it names; from any thread."""
+        """Note an event for the cell that it names, or for those that run now; from any thread.
+
+        A rule of the monitor is about the whole sandbox, and any other event about the kernel of this session.
+        """
         seen = observed(event)
         if seen is None:
             return
-        named = event.cell if isinstance(event, ConnectionEnded) else None
         for cell in list(self._cells.values()):
-            if named in {None, cell.id}:
+            if isinstance(event, ConnectionEnded):
+                noted = event.cell == cell.id
+            else:
+                noted = isinstance(event, RuleMet) or cell.session_id == self.session
+            if noted:
                 cell.note(seen)
 
     def drain(self) -> None:
@@ -95,6 +106,10 @@ class CellCall:
         }
         head = request_header("execute_request", self._session.id, self.id)
         return Message(channel="shell", header=head, content=content, metadata=self._metadata)
+
+    @property
+    def session_id(self) -> str:
+        return self._session.id
 
     @property
     def pending(self) -> PendingRequest | None:

@@ -66,6 +66,12 @@ async def _ignore(kind: str, value: object) -> None:
     """Hear nothing of a cell before its end."""
 
 
+def _hears(session: Session, front: CellFront) -> None:
+    """Have a front hear the events of its session."""
+    front.session = session.id
+    session.listen(front)
+
+
 class Handle(Protocol):
     """What people hold of a sandbox."""
 
@@ -99,7 +105,7 @@ class Instance:
             prepared=self.prepared,
             identity=self.ownership.name,
         )
-        self.session.listen(front)
+        _hears(self.session, front)
         self.origin: Origin | None = None
         """Where it goes on from, until it has started."""
         self._resumed: CellCall | None = None
@@ -231,7 +237,10 @@ class Instance:
     def session_within(self, settings: Settings, folder: str) -> Session:
         """Return a session for one more kernel in this sandbox, which begins in `folder`; it is started later."""
         engine = NestedEngine(self.session.open_nested, folder)
-        return Session(settings, engine, CellFront(self.cells), within=self.session)
+        front = CellFront(self.cells)
+        session = Session(settings, engine, front, within=self.session)
+        _hears(session, front)
+        return session
 
     def resume_cell(
         self,

@@ -204,7 +204,8 @@ class Services:
 
     def hear_beside(self, event: SessionEvent) -> None:
         """Take an event of a session within this one."""
-        self._hear(event, [one for one in self._listeners if not isinstance(one, CellRecorder)])
+        others = (one for one in self._listeners if not isinstance(one, CellRecorder))
+        self._hear(event, [one for one in others if not getattr(one, "own_events", False)])
 
     def _hear(self, event: SessionEvent, listeners: Iterable[EventListener]) -> None:
         for one in listeners:

@@ -121,6 +121,6 @@ def apply(findings: Iterable[Finding], overrides: list[Override], needs: Needs) 
         if (last := next((one for one, fault in reversed(mine) if not fault), None)) is not None:
             return replace(finding, allowed=last.reason, by=last.by, until=last.until)
         faults = mine or [pair for pair in judged if not pair[0].codes]
-        return replace(finding, override=f"line {faults[-1][0].line}: {faults[-1][1]}") if faults else finding
+        return replace(finding, override=faults[-1][1]) if faults else finding
 
     return tuple(map(one, findings)) if judged else tuple(findings)
