@@ -24,7 +24,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session.session import Session
 from tests.support.fronts import WRITE, Front
 from tests.support.kernels import Kernel, containers_of, eventually
-from tests.support.patience import Stopwatch, within
+from tests.support.patience import Stopwatch, until
 
 Start = Callable[..., Kernel]
 MIB = 1 << 20
@@ -390,9 +390,7 @@ async def weak_sessions(monkeypatch: pytest.MonkeyPatch, image: str, audit: Path
         await front.session.close()
     await asyncio.to_thread(eventually, lambda: not containers_of(os.getpid()), 5, "the containers are gone")
     assert process.num_fds() <= files
-    async with within(20):
-        while len(asyncio.all_tasks()) > tasks:  # noqa: ASYNC110 (tasks have no common event)
-            await asyncio.sleep(0.01)
+    await until(lambda: len(asyncio.all_tasks()) <= tasks, 20)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from sandbox_kernel.engines.inspectable import Listed
 from sandbox_kernel.sdk.instance import STARTS_PER_CPU
 from sandbox_kernel.session.session import Session
 from tests.support.kernels import containers_of
-from tests.support.patience import Stopwatch, within
+from tests.support.patience import Stopwatch, until, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -387,9 +387,7 @@ async def test_starts_take_turns(image: str, monkeypatch: pytest.MonkeyPatch) ->
 async def until_idle(sandbox: AsyncSandbox) -> float:
     """Return for how many seconds it goes on living."""
     begin = time.monotonic()
-    async with within(SOON):
-        while sandbox.is_alive:  # noqa: ASYNC110 (a sandbox has no event for its end)
-            await asyncio.sleep(0.02)
+    await until(lambda: not sandbox.is_alive, SOON)
     return time.monotonic() - begin
 
 

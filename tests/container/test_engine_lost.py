@@ -24,7 +24,7 @@ from tests.plugins.broker.brokers import a_broker
 from tests.support.batch import Started, run, write
 from tests.support.kernels import Kernel, eventually
 from tests.support.own_engine import IMAGE, OwnEngine, an_own_engine
-from tests.support.patience import Stopwatch, within
+from tests.support.patience import Stopwatch, until
 
 Start = Callable[..., Kernel]
 
@@ -126,9 +126,7 @@ async def test_an_engine_that_starts_again_leaves_no_detached_sandbox_half_there
         assert sorted(await there()) == sorted(names), "the control: while the engine is there, so are they"
         getattr(running, how)()
         await asyncio.to_thread(running.ended)
-        async with within(20):
-            while await there():  # noqa: ASYNC110 (it happens in another process)
-                await asyncio.sleep(0.02)
+        await until(there, 20, holds=False)
         with pytest.raises(SandboxError):
             await owned.run_code("1")
         await owned.kill()

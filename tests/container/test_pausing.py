@@ -17,7 +17,7 @@ from sandbox_kernel.plugins.broker.client import container as broker_container
 from sandbox_kernel.plugins.bubblewrap import cgroups
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from tests.plugins.broker.brokers import shared
-from tests.support.patience import within
+from tests.support.patience import until, within
 from tests.support.roots import root_of_tests
 
 WITHOUT = pytest.mark.skipif(
@@ -138,9 +138,7 @@ async def test_its_lifetime_counts_on(keywords: dict[str, Any]) -> None:
         await sandbox.run_code("1")
         await sandbox.set_timeout(2)
         await sandbox.pause()
-        async with within(20):
-            while sandbox.info.state != "ended" or sandbox.is_alive:  # noqa: ASYNC110 (a timer of the sandbox's does it)
-                await asyncio.sleep(0.02)
+        await until(lambda: sandbox.info.state == "ended" and not sandbox.is_alive, 20)
 
 
 async def test_it_is_killed_while_it_is_paused(keywords: dict[str, Any]) -> None:

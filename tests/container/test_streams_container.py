@@ -27,7 +27,7 @@ from sandbox_kernel.plugins.api import Cell, Plugin, Preparation, SessionHandle,
 from sandbox_kernel.session import cell_streams
 from sandbox_kernel.session.session import Session
 from tests.support.fronts import WRITE, Front
-from tests.support.patience import within
+from tests.support.patience import until
 from tests.support.relays import Served
 
 HAS_GVISOR = "runsc" in asyncio.run(DockerEngine().info()).runtimes
@@ -151,12 +151,6 @@ async def opens(request: pytest.FixtureRequest, image: str, tmp_path: Path, serv
     assert [row for row in await DockerEngine().list() if row.owner_pid == os.getpid()] == []
 
 
-async def wait_for(condition: Callable[[], object]) -> None:
-    async with within(30):
-        while not condition():  # noqa: ASYNC110 (what it looks at is a sandbox's)
-            await asyncio.sleep(0.01)
-
-
 async def test_a_connection_reaches_the_service_and_nothing_else(opens: Open) -> None:
     one = await opens()
     said = await one.run(
@@ -170,7 +164,7 @@ async def test_a_connection_reaches_the_service_and_nothing_else(opens: Open) ->
     unreachable = errno.EHOSTUNREACH if one.settings.runtime == "runsc" else errno.ENETUNREACH
     expected = f"b'hello'\nb''\nhttp://127.0.0.1:3128\nConnectionRefusedError 111\nOSError {unreachable}\n"
     assert said == expected
-    await wait_for(lambda: ("ended", "cell-2") in one.service.events)
+    await until(lambda: ("ended", "cell-2") in one.service.events)
     assert one.service.events == [
         *(("began", "cell-1"), ("ended", "cell-1")),
         *(("began", "cell-2"), ("serve", "cell-2"), ("ended", "cell-2")),
@@ -208,9 +202,9 @@ async def test_a_connection_outlives_its_cell_and_not_its_kernel(opens: Open) ->
     one = await opens()
     await one.run("s = order('echo')")
     assert await one.run("s.sendall(b'again'); print(s.recv(10))") == "b'again'\n"
-    await wait_for(lambda: one.service.now == 1)
+    await until(lambda: one.service.now == 1)
     assert (await one.front.run("os._exit(1)"))["ename"] == "KernelDied"
-    await wait_for(lambda: one.service.now == 0)
+    await until(lambda: one.service.now == 0)
     await one.run(CONNECT)
     assert await one.run("s = order('echo'); s.sendall(b'new'); print(s.recv(10))") == "b'new'\n"
     assert [event for event in one.service.events if event[0] == "serve"] == [("serve", "cell-2"), ("serve", "cell-6")]
@@ -244,7 +238,7 @@ async def test_a_cell_that_opens_and_opens_and_never_reads_holds_up_nobody(opens
     # gVisor needs a thread of the host's for each of a program's, and these are limited too.
     programs, least = (3, 400) if one.settings.runtime == "runsc" else (12, 900)
     await one.run(HOARD.replace("{programs}", str(programs)).replace("{least}", str(least)))
-    await wait_for(lambda: one.service.now == 16)
+    await until(lambda: one.service.now == 16)
     for _ in range(3):
         assert await one.run("print(1 + 1)", 30) == "2\n"
     said = await one.run("open('enough', 'w').close(); print(sum(int(one.communicate()[0]) for one in programs))")

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import ipaddress
 import random
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any, Self
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.core.codes import Note
 from sandbox_kernel.core.events import ConnectionEnded, SessionEvent, ToolCalled, ToolRefused
@@ -28,6 +21,7 @@ from sandbox_kernel.plugins.network.dial import SocketDuplex
 from sandbox_kernel.plugins.network.egress import Egress
 from sandbox_kernel.plugins.network.policy import Address, NetworkPolicy, RefusedConnection
 from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
+from tests.support.loopback import Handler, listening
 from tests.support.patience import within
 
 CELL = Cell("cell-1")
@@ -115,7 +109,7 @@ async def proxy(egress: Egress, cell: Cell = CELL) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
     numbers = count(1)
     tasks: set[asyncio.Task[None]] = set()
-    with listening() as listener, contextlib.ExitStack() as held:  # also what is cancelled before it begins
+    with listener_of_proxy() as listener, contextlib.ExitStack() as held:  # also what is cancelled before it begins
 
         async def serve(accepted: socket.socket) -> None:
             stream = CellEnd(accepted, next(numbers))
@@ -152,7 +146,7 @@ class CellEnd(SocketDuplex):
     def idle(self, *, idle: bool) -> None: ...
 
 
-def listening() -> socket.socket:
+def listener_of_proxy() -> socket.socket:
     """Return a listener at a port that the system gives to nobody.
 
     Clients of kernels that have ended knock for a while at ports that the system gave to those, and may give again.
@@ -162,10 +156,6 @@ def listening() -> socket.socket:
             listener = socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000)), backlog=128)
             listener.setblocking(False)
             return listener
-
-
-Both = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Origin:
@@ -180,29 +170,16 @@ class Origin:
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._served, "127.0.0.1", 0, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._serving = listening(self._served, self._tls)
+        self.port = await self._serving.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    _tasks: set[asyncio.Task[None]] = set()  # noqa: RUF012 (replaced by each instance that serves)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._serving.__aexit__(*error)
 
     async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks = self._tasks | {task}
-        try:
-            await self._handler(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
+        await self._handler(reader, writer)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer each request with its method and path."""
@@ -252,27 +229,6 @@ async def say(port: int, *pieces: bytes, finish: bool = False) -> bytes:
             await writer.wait_closed()
 
 
-@contextlib.asynccontextmanager
-async def opened(
-    port: int, *, limit: int = 1 << 16
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Yield a connection to a port of the loopback, which is closed afterwards."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
-    try:
-        yield reader, writer
-    finally:
-        writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition of this loop's; fails if it takes 20 s."""
-    async with within(30):
-        while not condition():  # noqa: ASYNC110 (what is waited for tells nobody)
-            await asyncio.sleep(0.005)
-
-
 class Way:
     """An egress that allows `api.example.test` at some ports of the loopback, and a proxy in front of it."""
 
@@ -301,60 +257,3 @@ def get(port: int, path: str = "/", *, last: bool = True, method: str = "GET") -
 
 def connect(port: int, host: str = API) -> bytes:
     return f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
-
-
-class TestAuthority:
-    """A certificate authority of one test run."""
-
-    __test__ = False
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of the tests")])
-        self._certificate = self._signed(self._name, self._key, None)
-        self.bundle = folder / "authority.pem"
-        self.bundle.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
-
-    def server(self, *hosts: str) -> ssl.SSLContext:
-        """Return the context of a server with these names."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-        certificate = self._signed(name, key, hosts)
-        path = self._folder / f"{hosts[0]}.pem"
-        path.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
-
-    def client(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.bundle))
-
-    def _signed(
-        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, hosts: Sequence[str] | None
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=hosts is None, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-        )
-        if hosts is not None:
-            names: list[x509.GeneralName] = [
-                x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
-                for host in hosts
-            ]
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return builder.sign(self._key, hashes.SHA256())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -49,14 +49,6 @@ def blob_of(result: CallToolResult) -> bytes:
     (block,) = (block for block in result.content if isinstance(block, EmbeddedResource))
     assert isinstance(block.resource, BlobResourceContents)
     return base64.b64decode(block.resource.blob)
-
-
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait until something that has to be asked for holds. Fails when it does not in time."""
-    end = asyncio.get_running_loop().time() + 30
-    while not await condition():
-        assert asyncio.get_running_loop().time() < end, f"not in time: {what}"
-        await asyncio.sleep(0.05)  # the step of a bounded wait, not a wait itself
 
 
 async def soon(condition: Callable[[], object], seconds: float, what: str) -> float:

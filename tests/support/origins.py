@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import datetime
 import hashlib
 import ipaddress
 import json
@@ -19,19 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.plugins.network import egress
 from sandbox_kernel.plugins.network.codes import NetworkCode
 from sandbox_kernel.plugins.network.policy import Address, RefusedConnection
+from tests.support.authority import Authority
 
 ROWS = [{"region": "north", "sales": 3}, {"region": "south", "sales": 5}]
 CSV = "region,sales\nnorth,3\nsouth,5\n"
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
-DAY = datetime.timedelta(days=1)
 
 
 class Origin:
@@ -121,8 +116,9 @@ class Origins:
     """A plain server and one with TLS, and how sandboxes may reach both."""
 
     def __init__(self, folder: Path) -> None:
-        self.certificates = folder / "authority.pem"
-        context = make_certificates(folder, self.certificates)
+        authority = Authority(folder)
+        self.certificates = authority.bundle
+        context = authority.server("api.example.test", "*.example.test")
         self.plain, self.tls = Origin(folder), Origin(folder, context)
 
     @property
@@ -183,54 +179,3 @@ def _range(header: str | None, size: int) -> tuple[int, int]:
     if not first:
         return max(0, size - int(last)), size - 1
     return int(first), min(int(last) if last else size - 1, size - 1)
-
-
-def make_certificates(folder: Path, authority: Path) -> ssl.SSLContext:
-    """Make an authority, whose certificate goes to `authority`, and return the server side of its one host."""
-    chain = folder / "server.pem"
-    write_certificates(authority, chain, "api.example.test", "*.example.test")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain)
-    chain.unlink()
-    return context
-
-
-def write_certificates(authority: Path, chain: Path, *names: str) -> None:
-    """Make an authority, whose certificate goes to `authority`, and one host with `names`: its key and its certificate.
-
-    Both go to `chain`.
-    """
-    now = datetime.datetime.now(datetime.UTC)
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    ours = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the tests")])
-    theirs = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-
-    def begin(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(ours)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[0].public_key()), critical=False)
-        )
-
-    usage = x509.KeyUsage(
-        digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
-        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-    root = (
-        begin(ours, keys[0])
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-        .sign(keys[0], hashes.SHA256())
-    )
-    others = x509.SubjectAlternativeName([x509.DNSName(one) for one in names])
-    leaf = begin(theirs, keys[1]).add_extension(others, critical=False).sign(keys[0], hashes.SHA256())
-    pem = serialization.Encoding.PEM
-    authority.write_bytes(root.public_bytes(pem))
-    private = keys[1].private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    chain.write_bytes(private + leaf.public_bytes(pem))

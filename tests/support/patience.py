@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import threading
 import time
@@ -69,6 +70,16 @@ async def within(seconds: float) -> AsyncIterator[None]:
             yield
         finally:
             looking.cancel()
+
+
+async def until(condition: Callable[[], object], seconds: float = 30, *, holds: bool = True) -> None:
+    """Wait until a condition holds, or holds no more; it may be one to await. Fails when it does not in time."""
+    async with within(seconds):
+        while True:
+            found = condition()
+            if bool(await found if inspect.isawaitable(found) else found) is holds:
+                return
+            await asyncio.sleep(0.005)  # the step of a bounded wait, not a wait itself
 
 
 class Stopwatch:

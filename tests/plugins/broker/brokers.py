@@ -29,6 +29,7 @@ import psutil
 from sandbox_kernel.config.sources import LIMITS_OF_A_SANDBOX
 from sandbox_kernel.core.model import Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import broker_sockets
+from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.select import make_own_engine
 from sandbox_kernel.plugins.broker import create_request
 from sandbox_kernel.plugins.broker.ceilings import Ceiling, Policy, load
@@ -39,6 +40,7 @@ from sandbox_kernel.plugins.broker.create_request import CreateRequest
 from sandbox_kernel.plugins.broker.daemon import Broker, bound, on_signals
 from sandbox_kernel.plugins.broker.pool import Pool
 from tests.support import ROOT
+from tests.support.patience import until
 
 UP = b"up\n"
 
@@ -129,6 +131,19 @@ class Daemon:
     def engine(self) -> BrokerEngine:
         return BrokerEngine(self.address)
 
+    async def until(self, **wanted: int) -> None:
+        """Wait until the broker says so of itself."""
+
+        async def says() -> bool:
+            return wanted.items() <= (await self.engine().status()).items()
+
+        await until(says, 60)
+
+    async def waiting(self) -> list[str]:
+        """Return the container that waits, once there is one; somebody has to have asked for one."""
+        await self.until(ready=1)
+        return [row.container for row in await self.engine().list() if row.state == "ready"]
+
     def kill(self) -> None:
         """End it as nobody can ask it to."""
         self.process.send_signal(signal.SIGKILL)
@@ -138,6 +153,15 @@ class Daemon:
         told_to_end(self.process, self.process.stdout)
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def gone(*containers: str) -> None:
+    """Wait until Docker, whose list has the beginnings of numbers, has none of these containers."""
+
+    async def left() -> set[str]:
+        return {row.container for row in await DockerEngine().list()} & {one[:12] for one in containers}
+
+    await until(left, 20, holds=False)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import os
 import socket
-from typing import Any
 
 import pytest
 
@@ -30,6 +29,7 @@ from sandbox_kernel.session.cell_streams import (
     NoStreams,
     RunningCells,
 )
+from tests.support.patience import until
 from tests.support.relays import HostileAgent, Served, hosted, related
 
 MIB = 1 << 20
@@ -39,12 +39,6 @@ async def echo(stream: Stream, cell: Cell) -> None:
     while data := await stream.receive():
         await stream.send(data)
     await stream.finish()
-
-
-async def wait_for(condition: Any) -> None:
-    """Wait until something is so; the bound is that of the whole test."""
-    while not condition():  # noqa: ASYNC110 (what it looks at is another thread's)
-        await asyncio.sleep(0.001)
 
 
 async def opened(address: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -85,7 +79,7 @@ async def test_bytes_go_both_ways_and_each_end_is_told() -> None:
         writer.write_eof()
         assert await reader.read() == b""
         await closed(writer)
-        await wait_for(lambda: not agent.relay.numbers and not agent.relay.files)
+        await until(lambda: not agent.relay.numbers and not agent.relay.files)
         assert service.events == [("began", "cell"), ("serve", "cell")]
         assert host.defects == []
 
@@ -110,7 +104,7 @@ async def test_much_arrives_whole_both_ways_at_once() -> None:
             await closed(writer)
 
         await asyncio.gather(*(one(size) for size in (0, 1, flow.WINDOW, 3 * MIB + 1, 5 * MIB)))
-        await wait_for(lambda: not agent.relay.numbers)
+        await until(lambda: not agent.relay.numbers)
 
 
 async def test_what_was_sent_before_the_end_is_read_after_it() -> None:
@@ -129,7 +123,7 @@ async def test_what_was_sent_before_the_end_is_read_after_it() -> None:
             await asyncio.sleep(0)
         assert received == data
         await closed(writer)
-        await wait_for(lambda: not agent.relay.numbers)
+        await until(lambda: not agent.relay.numbers)
 
 
 async def test_a_connection_that_a_service_left_open_is_reset() -> None:
@@ -157,7 +151,7 @@ async def test_a_service_that_fails_costs_one_connection_and_is_reported() -> No
         with pytest.raises(ConnectionResetError):
             await reader.read()
         await closed(writer)
-        await wait_for(lambda: host.defects)
+        await until(lambda: host.defects)
         assert host.defects == ["a connection: LookupError('no such thing')"]
         assert not host.garbage.done()
 
@@ -177,8 +171,8 @@ async def test_a_cell_that_breaks_a_connection_breaks_the_stream() -> None:
         reader, writer = await opened(agent.address)
         await reader.readexactly(10)
         writer.transport.abort()
-        await wait_for(lambda: broken)
-        await wait_for(lambda: not agent.relay.numbers)
+        await until(lambda: broken)
+        await until(lambda: not agent.relay.numbers)
         assert (broken, host.defects) == ([RESET_BY_CELL], [])
 
 
@@ -189,7 +183,7 @@ async def test_nothing_is_sent_after_an_end() -> None:
 
     async with related(Served(serve)) as (host, agent):
         _, writer = await opened(agent.address)
-        await wait_for(lambda: host.defects)
+        await until(lambda: host.defects)
         await closed(writer)
         assert host.defects == ["a connection: RuntimeError('nothing is sent after the end of a stream')"]
 
@@ -236,14 +230,14 @@ async def test_all_end_with_their_kernel_and_the_next_one_s_begin_anew() -> None
     service = Served(serve)
     async with related(service) as (host, agent):
         one, two = await opened(agent.address), await opened(agent.address)
-        await wait_for(lambda: len(service.streams) == 2)
+        await until(lambda: len(service.streams) == 2)
         agent.order(agent.relay.kernel_ended)
         host.carrier.reset_all(RESET_BY_KERNEL)
         for reader, writer in (one, two):
             with pytest.raises(ConnectionResetError):
                 await reader.read()
             await closed(writer)
-        await wait_for(lambda: not agent.relay.numbers)
+        await until(lambda: not agent.relay.numbers)
         assert len(codes) == 2
         reader, writer = await opened(agent.address)
         writer.write(b"again")
@@ -257,7 +251,7 @@ async def test_what_waits_in_the_system_s_queue_ends_with_its_kernel() -> None:
     service = Served(echo)
     async with related(service, connections=1) as (_, agent):
         first = await opened(agent.address)
-        await wait_for(lambda: len(service.streams) == 1)
+        await until(lambda: len(service.streams) == 1)
         waiting = await opened(agent.address)  # the system takes it, and the agent does not
         agent.order(agent.relay.kernel_ended)
         for reader, writer in (first, waiting):
@@ -348,10 +342,10 @@ async def test_a_service_that_does_not_read_makes_its_cell_wait_and_nobody_else(
         _, flood = await opened(agent.address)
         flood.write(bytes(20 * MIB))
         stream = None
-        await wait_for(lambda: held)
+        await until(lambda: held)
         stream = held[0]
         assert isinstance(stream, CellConnection)
-        await wait_for(lambda: stream.flow.credit.may_come == 0)
+        await until(lambda: stream.flow.credit.may_come == 0)
         reader, writer = await opened(agent.address)
         turns = agent.turns
         writer.write(b"x")
@@ -422,7 +416,7 @@ async def test_small_frames_come_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> N
             await agent.say(data(1))
             room -= flow.MIN_COST
             sent += 1
-        await wait_for(lambda: received == sent)
+        await until(lambda: received == sent)
         # 1000 at once, and what the pipe may hold without a word of the host.
         assert asyncio.get_running_loop().time() - began >= (sent - 1000 - flow.PIPE_WINDOW // flow.MIN_COST) / 1000
 
@@ -514,7 +508,7 @@ async def test_what_no_agent_of_ours_sends_ends_the_sandbox(what: str, monkeypat
         agent = HostileAgent(theirs)
         *before, last = GARBAGE[what]
         await agent.say(*before)
-        await wait_for(lambda: not before or host.seen == len(before) or host.garbage.done())
+        await until(lambda: not before or host.seen == len(before) or host.garbage.done())
         assert not host.garbage.done(), "the control: all but the last frame is in order"
         await agent.say(last)
         assert (await host.garbage).startswith("the sandbox sent what is no frame of a stream: ")
@@ -545,13 +539,13 @@ async def test_bytes_one_at_a_time_are_held_as_few_pieces() -> None:
         host.carrier.begin()
         agent = HostileAgent(theirs)
         await agent.say(OPEN_1, *[data(1)] * 20_000)
-        await wait_for(lambda: service.streams)
+        await until(lambda: service.streams)
         stream = service.streams[0]
         assert isinstance(stream, CellConnection)
-        await wait_for(lambda: stream.flow.credit.may_come == flow.WINDOW - 20_000)
+        await until(lambda: stream.flow.credit.may_come == flow.WINDOW - 20_000)
         assert stream.held[1] <= 20_000 // cell_streams.SMALL + 1
         received.set()
-        await wait_for(lambda: found)
+        await until(lambda: found)
         assert found == [20_000]
 
 

@@ -26,7 +26,6 @@ from tests.plugins.broker.brokers import Daemon, a_broker
 from tests.plugins.broker.container.test_broker import as_nobody, asking, spec
 from tests.plugins.broker.container.test_detached_threats import ask
 from tests.support.engines import IMAGE
-from tests.support.patience import within
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 DISKS = pytest.mark.skipif(disk_images.available() is not None, reason=str(disk_images.available()))
@@ -132,10 +131,7 @@ async def test_a_broker_of_one_s_own_takes_folders(folders: Path) -> None:
 async def test_a_sandbox_with_a_dataset_is_none_that_waited(for_all: Daemon) -> None:
     async with AsyncSandbox(engine=for_all.address, image=IMAGE):
         pass
-    async with within(60):
-        while not (await for_all.engine().status())["ready"]:  # noqa: ASYNC110 (it happens in another process)
-            await asyncio.sleep(0.05)
-    [waiting] = [row.container for row in await for_all.engine().list() if row.state == "ready"]
+    [waiting] = await for_all.waiting()
     async with AsyncSandbox(engine=for_all.address, image=IMAGE, datasets="open") as sandbox:
         assert await word(sandbox, "open") == "open"
         running = {row.container for row in await for_all.engine().list() if row.state == "running"}
@@ -191,9 +187,7 @@ async def test_disks_are_counted_for_each_user(for_all: Daemon) -> None:
                 await AsyncSandbox(scratch_size=60 * MIB, **disk).start()
             assert (caught.value.limit, caught.value.setting) == ("100.0 MiB", "scratch_size")
             assert caught.value.set_by.endswith("[all]")
-        async with within(30):
-            while (await for_all.engine().status())["yours"]:  # noqa: ASYNC110 (it happens in another process)
-                await asyncio.sleep(0.02)
+        await for_all.until(yours=0)
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------

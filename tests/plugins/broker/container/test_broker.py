@@ -31,11 +31,11 @@ from sandbox_kernel.plugins.broker.client import listener_trust, packets
 from sandbox_kernel.plugins.broker.client.container import BrokerContainer
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
-from tests.plugins.broker.brokers import Daemon, a_broker
+from tests.plugins.broker.brokers import Daemon, a_broker, gone
 from tests.support import ROOT
 from tests.support.engines import IMAGE
 from tests.support.kernels import Kernel
-from tests.support.patience import within
+from tests.support.patience import until, within
 from tests.support.process_lines import check_kernels
 
 DRAWS = """
@@ -64,27 +64,6 @@ def spec() -> Any:
     return new_spec(Settings(image=IMAGE))
 
 
-async def until_ready(engine: BrokerEngine, count: int = 1) -> list[str]:
-    """Return the containers that wait, once there are as many; somebody has to have asked for one."""
-    async with within(60):
-        while (await engine.status())["ready"] < count:  # noqa: ASYNC110 (it happens in another process)
-            await asyncio.sleep(0.05)
-    return [row.container for row in await engine.list() if row.state == "ready"]
-
-
-async def until_unused(engine: BrokerEngine) -> None:
-    async with within(30):
-        while (await engine.status())["all"]:  # noqa: ASYNC110 (it happens in another process)
-            await asyncio.sleep(0.02)
-
-
-async def until_gone(containers: list[str], seconds: float = 10) -> None:
-    docker = DockerEngine()
-    async with within(seconds):
-        while {row.container for row in await docker.list()} & {one[:12] for one in containers}:  # noqa: ASYNC110 (as above)
-            await asyncio.sleep(0.02)
-
-
 async def warm_one(daemon: Daemon, *, plain: bool = False) -> list[str]:
     """Have a sandbox made ahead, of the SDK's kind or of that of `spec`; return its container."""
     engine = daemon.engine()
@@ -95,7 +74,7 @@ async def warm_one(daemon: Daemon, *, plain: bool = False) -> list[str]:
         async with sandbox(daemon):
             pass
     async with within(60):
-        while not (waiting := await until_ready(engine)) or before & set(waiting):  # noqa: ASYNC110 (as above)
+        while not (waiting := await daemon.waiting()) or before & set(waiting):  # noqa: ASYNC110 (as above)
             await asyncio.sleep(0.05)
     return waiting
 
@@ -107,12 +86,12 @@ async def test_the_second_sandbox_was_ready_and_is_like_the_first(daemon: Daemon
     seen = []
     async with sandbox(daemon) as cold:
         seen.append((await cold.run_code("print(sorted(dir()), In[-2:])")).text)
-    waiting = await until_ready(engine)
+    waiting = await daemon.waiting()
     async with sandbox(daemon) as warm:
         assert [row.container for row in await engine.list() if row.state == "running"] == waiting
         seen.append((await warm.run_code("print(sorted(dir()), In[-2:])")).text)
     assert seen[0] == seen[1]
-    await until_gone(waiting)
+    await gone(*waiting)
 
 
 async def test_words_of_processes_say_what_each_is_where_a_sandbox_waited(daemon: Daemon, engine: BrokerEngine) -> None:
@@ -139,12 +118,12 @@ async def test_nothing_of_one_session_reaches_the_next(daemon: Daemon, engine: B
     async with sandbox(daemon) as one:
         code = "left = [open(path, 'w').write('x') for path in ('/tmp/left', '/mnt/data/left')]"
         assert (await one.run_code(code)).error is None
-        second = await until_ready(engine)
+        second = await daemon.waiting()
     async with sandbox(daemon) as other:
         look = "import os; print(os.path.exists('/tmp/left'), os.path.exists('/mnt/data/left'), 'left' in dir())"
         assert "".join((await other.run_code(look)).logs.stdout) == "False False False\n"
     assert not set(first) & set(second)
-    await until_gone([*first, *second])
+    await gone(*first, *second)
 
 
 async def test_a_claim_is_attested_again_with_a_nonce_of_the_caller_s(daemon: Daemon, engine: BrokerEngine) -> None:
@@ -216,7 +195,7 @@ async def test_a_kernel_that_has_imported_modules_behaves_as_one_that_has_not() 
                 plot = await one.run_code("%matplotlib inline\nplt.plot([1, 2]);")
                 assert [result.png is not None for result in plot.results] == [True]
             if step < 1:
-                await until_ready(daemon.engine())
+                await daemon.waiting()
     assert said[0] == said[1]
     assert [row[2] for row in drawn] == ["2.0"] * 2
     assert len({row[0] for row in drawn}) == len({row[1] for row in drawn}) == 2
@@ -257,10 +236,10 @@ async def test_a_broker_that_is_killed_takes_nobody_s_sandbox_along() -> None:
     with a_broker("--pool", "1") as daemon:
         async with sandbox(daemon) as running:
             await running.run_code("kept = 41")
-            waiting = await until_ready(daemon.engine())
+            waiting = await daemon.waiting()
             daemon.kill()
             begin = time.monotonic()
-            await until_gone(waiting)
+            await gone(*waiting)
             print(f"what was ready is gone after {time.monotonic() - begin:.2f} s")
             assert (await running.run_code("kept + 1")).text == "42"
             with pytest.raises(EngineUnavailable) as caught:
@@ -268,17 +247,17 @@ async def test_a_broker_that_is_killed_takes_nobody_s_sandbox_along() -> None:
             assert caught.value.code is BrokerCode.BROKER_UNAVAILABLE
             mine = [row for row in await DockerEngine().list() if row.owner_pid == os.getpid()]
             assert len(mine) == 1
-        await until_gone([mine[0].container])
+        await gone(mine[0].container)
 
 
 async def test_a_broker_that_stops_leaves_what_callers_have() -> None:
     with a_broker("--pool", "1") as daemon:
         async with sandbox(daemon) as running:
             await running.run_code("kept = 41")
-            waiting = await until_ready(daemon.engine())
+            waiting = await daemon.waiting()
             daemon.process.terminate()
             assert await asyncio.to_thread(daemon.process.wait, 20) == 0
-            await until_gone(waiting)
+            await gone(*waiting)
             assert (await running.run_code("kept + 1")).text == "42"
 
 
@@ -296,7 +275,7 @@ def test_a_kernel_keeps_its_files_over_a_restart_and_leaves_nothing(
     assert after.container == before.container
     assert after.owner_pid == kernel.pid != before.owner_pid
     os.kill(kernel.pid, signal.SIGKILL)
-    asyncio.run(until_gone([after.container]))
+    asyncio.run(gone(after.container))
 
 
 async def test_what_was_handed_over_can_be_paused_as_before(engine: BrokerEngine) -> None:
@@ -381,7 +360,7 @@ async def started(daemon: Daemon) -> tuple[socket.socket, dict[str, Any], int]:
 
 async def test_a_caller_over_its_ceiling_is_told_the_limit_and_who_set_it(daemon: Daemon, engine: BrokerEngine) -> None:
     """One that holds claims and never uses them stands in nobody's way but its own."""
-    await until_unused(engine)
+    await daemon.until(all=0)
     held = [await engine.start(spec()) for _ in range(3)]
     try:
         with pytest.raises(QuotaExceeded, match="3 sandboxes at once") as caught:
@@ -445,10 +424,8 @@ async def test_files_that_a_caller_sends_along_are_not_taken(daemon: Daemon) -> 
             fds = array.array("i", [sock.fileno()] * 100)
             sock.sendmsg([asking(op="status")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
             assert await asyncio.to_thread(sock.recv, packets.MAX_BYTES) == b""
-    async with within(10):
-        # A sandbox that is made ahead meanwhile has some; one of each that was sent would be twenty.
-        while len(os.listdir(place)) > before + 10:  # noqa: ASYNC110, PTH208 (it happens in another process)
-            await asyncio.sleep(0.02)
+    # A sandbox that is made ahead meanwhile has some; one of each that was sent would be twenty.
+    await until(lambda: len(os.listdir(place)) <= before + 10, 10)  # noqa: PTH208 (as above)
 
 
 async def test_a_thousand_connections_are_too_many_and_others_are_served_then(
@@ -474,20 +451,18 @@ async def test_a_thousand_connections_are_too_many_and_others_are_served_then(
 
 @pytest.mark.parametrize("step", ["asked", "made", "told"])
 async def test_a_caller_that_dies_in_the_midst_leaves_nothing(daemon: Daemon, engine: BrokerEngine, step: str) -> None:
-    await until_unused(engine)
+    await daemon.until(all=0)
     sock = connected(daemon.path)
     with sock:
         sock.send(asking())
         if step == "asked":
             sock.close()
         elif step == "made":
-            async with within(30):
-                while not (await engine.status())["yours"]:  # noqa: ASYNC110 (it happens in another process)
-                    await asyncio.sleep(0.005)
+            await daemon.until(yours=1)
         else:
             _, fds, _, _ = await asyncio.to_thread(socket.recv_fds, sock, packets.MAX_BYTES, 1)
             os.close(fds[0])
-    await until_unused(engine)
+    await daemon.until(all=0)
     docker = DockerEngine()
     async with within(20):
         while any(row.owner_pid == os.getpid() for row in await docker.list()):  # noqa: ASYNC110 (as above)
@@ -498,10 +473,10 @@ async def test_a_caller_that_keeps_the_pipe_and_hangs_up_has_no_sandbox(daemon: 
     sock, said, fd = await started(daemon)
     sock.close()
     try:
-        await until_gone([said["id"]])
+        await gone(said["id"])
     finally:
         os.close(fd)
-    await until_unused(engine)
+    await daemon.until(all=0)
 
 
 async def test_a_sandbox_is_adopted_by_who_was_given_its_connection_alone(daemon: Daemon) -> None:
@@ -518,7 +493,7 @@ async def test_a_sandbox_is_adopted_by_who_was_given_its_connection_alone(daemon
         [row] = [row for row in await daemon.engine().list() if row.container == said["id"]]
         assert row.owner_pid == given.pid != os.getpid()
     os.close(fd)
-    await until_gone([said["id"]])
+    await gone(said["id"])
 
 
 # --- other users ------------------------------------------------------------------------------------------------------

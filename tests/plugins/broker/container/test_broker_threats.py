@@ -22,26 +22,11 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.engines.shipping import new_spec
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.client.packets import digest
-from tests.plugins.broker.brokers import Daemon, a_broker
+from tests.plugins.broker.brokers import a_broker, gone
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
-from tests.support.patience import within
 
 REPOSITORY = "sandbox-kernel-test"
-
-
-async def until_gone(container: str) -> None:
-    docker = DockerEngine()
-    async with within(20):
-        while container[:12] in {row.container for row in await docker.list()}:  # noqa: ASYNC110 (it is the engine that knows)
-            await asyncio.sleep(0.02)
-
-
-async def until(daemon: Daemon, **wanted: int) -> None:
-    """Return once the broker says so of itself."""
-    async with within(60):
-        while not wanted.items() <= (await daemon.engine().status()).items():  # noqa: ASYNC110 (as above)
-            await asyncio.sleep(0.05)
 
 
 # --- an image that is built again -------------------------------------------------------------------------------------
@@ -71,13 +56,11 @@ async def test_what_was_made_of_the_image_before_is_not_handed_out(tagged: str) 
                 assert "".join((await one.run_code(has_pandas)).logs.stdout) == found
                 mine = {row.container for row in await daemon.engine().list() if row.state == "running"}
             if image == IMAGE:
-                await until(daemon, ready=1)
-                [waiting] = [row.container for row in await daemon.engine().list() if row.state == "ready"]
+                [waiting] = await daemon.waiting()
             else:
                 assert waiting not in mine
-                await until_gone(waiting)
-                await until(daemon, ready=1)  # and the next one that waits is of the new image, and is claimed
-                [waiting] = [row.container for row in await daemon.engine().list() if row.state == "ready"]
+                await gone(waiting)
+                [waiting] = await daemon.waiting()  # the next one that waits is of the new image, and is claimed
                 async with AsyncSandbox(engine=daemon.address, image=tagged) as two:
                     assert "".join((await two.run_code(has_pandas)).logs.stdout) == found
                     mine = {row.container for row in await daemon.engine().list() if row.state == "running"}
@@ -160,8 +143,8 @@ async def test_a_process_that_dies_between_two_owners_leaves_nothing(step: str) 
         assert holder.stdout is not None
         assert await holder.stdout.readline() == b"held\n"
         sock.close()
-        await until(daemon, all=1)
+        await daemon.until(all=1)
         holder.kill()
         await holder.wait()
-        await until_gone(said["id"])
-        await until(daemon, all=0)
+        await gone(said["id"])
+        await daemon.until(all=0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel import AsyncSandbox, Progress, Sandbox
+from sandbox_kernel import AsyncSandbox, Progress, Sandbox, SandboxInfo
 from sandbox_kernel.cli.subcommands import for_people
 from sandbox_kernel.core.codes import EndCode
 from sandbox_kernel.core.errors import ConfigurationError, EngineError, QuotaExceeded, SandboxDied, SandboxError
@@ -22,10 +22,10 @@ from sandbox_kernel.core.model import SandboxSample
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.bubblewrap.process_labels import sandboxes
-from tests.plugins.broker.brokers import Daemon, a_broker
+from tests.plugins.broker.brokers import Daemon, a_broker, gone
 from tests.support import ROOT
 from tests.support.engines import IMAGE, Bubblewrap
-from tests.support.patience import within
+from tests.support.patience import until, within
 from tests.support.roots import root_of_tests
 
 
@@ -43,24 +43,32 @@ async def ids(daemon: Daemon, **query: Any) -> list[str]:
     return [info.id for info in await AsyncSandbox.list(engine=daemon.address, **query)]
 
 
+async def info_of(daemon: Daemon, name: str) -> SandboxInfo | None:
+    return next((info for info in await AsyncSandbox.list(engine=daemon.address) if info.id == name), None)
+
+
 async def until_free(daemon: Daemon, name: str) -> None:
     """Wait until the owner's end has been noticed."""
-    async with within(20):
-        while [info.owned for info in await AsyncSandbox.list(engine=daemon.address) if info.id == name] != [False]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def is_free() -> bool:
+        info = await info_of(daemon, name)
+        return info is not None and not info.owned
+
+    await until(is_free, 20)
 
 
 async def until_done(daemon: Daemon, name: str) -> None:
     """Wait until its cell has ended."""
-    async with within(60):
-        while [info.busy for info in await AsyncSandbox.list(engine=daemon.address) if info.id == name] != [False]:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def is_done() -> bool:
+        info = await info_of(daemon, name)
+        return info is not None and not info.busy
+
+    await until(is_done, 60)
 
 
 async def until_ended(daemon: Daemon, name: str, seconds: float = 20) -> None:
-    async with within(seconds):
-        while name in await ids(daemon):  # noqa: ASYNC110 (it happens in another process)
-            await asyncio.sleep(0.02)
+    await until(lambda: info_of(daemon, name), seconds, holds=False)
 
 
 async def test_one_goes_on_with_the_next_owner_where_the_last_one_left_it(daemon: Daemon) -> None:
@@ -332,9 +340,7 @@ async def test_a_sandbox_that_is_not_detached_ends_with_its_caller(daemon: Daemo
     containers = {row.container for row in await docker.list()} & set(rows)
     assert len(containers) == len(rows) == 1
     process.kill()
-    async with within(20):
-        while {row.container for row in await docker.list()} & containers:  # noqa: ASYNC110 (as above)
-            await asyncio.sleep(0.05)
+    await gone(*containers)
 
 
 async def used_up(sandbox: AsyncSandbox) -> None:
@@ -360,9 +366,7 @@ async def test_detached_sandboxes_end_with_their_broker(how: str) -> None:
             await used_up(sandbox)
         if how == "stops":
             assert caught.value.code is EndCode.BROKER_ENDED
-        async with within(20):
-            while {row.container for row in await docker.list()} & containers:  # noqa: ASYNC110 (as above)
-                await asyncio.sleep(0.05)
+        await gone(*containers)
         await sandbox.detach()
 
 
@@ -508,9 +512,7 @@ async def test_bubblewrap_s_outlive_their_caller_as_docker_s() -> None:
         assert mine
         assert mine <= there
         daemon.kill()
-        async with within(20):
-            while mine & {found.name for found in sandboxes()}:  # noqa: ASYNC110 (it happens in another process)
-                await asyncio.sleep(0.05)
+        await until(lambda: not mine & {found.name for found in sandboxes()}, 20)
         await again.kill()
 
 
@@ -519,9 +521,7 @@ async def test_one_that_was_ready_can_be_kept() -> None:
     with a_broker("--pool", "1") as daemon:
         engine = daemon.engine()
         await (await AsyncSandbox.create(engine=daemon.address, image=IMAGE)).kill()
-        async with within(60):
-            while not (ready := [row.container for row in await engine.list() if row.state == "ready"]):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        ready = await daemon.waiting()
         sandbox = await kept(daemon)
         assert [row.container for row in await engine.list() if row.session == sandbox.id] == ready
         await sandbox.run_code("kept = 1")

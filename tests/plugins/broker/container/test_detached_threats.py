@@ -33,6 +33,7 @@ from tests.plugins.broker.container.test_detached import (
     CALLER,
     Elsewhere,
     ids,
+    info_of,
     kept,
     killed_in_a_cell,
     resident,
@@ -41,7 +42,7 @@ from tests.plugins.broker.container.test_detached import (
     until_free,
 )
 from tests.support.engines import IMAGE
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 
 @pytest.fixture(scope="module")
@@ -396,9 +397,7 @@ async def test_whom_the_operator_s_file_names_may_take_over_another_s(for_all: D
     process = await asyncio.to_thread(owner_of_another_user, for_all, said)
     try:
         name = said["kept"]["name"]
-        async with within(30):
-            while name not in await ids(for_all):  # noqa: ASYNC110 (it happens in another process)
-                await asyncio.sleep(0.05)
+        await until(lambda: info_of(for_all, name), 30)
         assert (await ask(for_all, op="described", name=name))["own"] is False
         sock, pipe = await ask_for_pipe(for_all, name, take=True)
         with sock, pipe:

@@ -22,7 +22,7 @@ from sandbox_kernel.plugins.broker.ceilings import OWN, Policy
 from sandbox_kernel.plugins.broker.client.ahead import PendingCreate, ask_ahead
 from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.daemon import Broker, bound
-from tests.support.patience import within
+from tests.support.patience import until
 
 FULL = "the engine of this test is full"
 
@@ -56,9 +56,7 @@ async def there() -> AsyncIterator[tuple[Broker, Full, str]]:
 
 
 async def until_left(broker: Broker) -> None:
-    async with within(10):
-        while broker.connections:  # noqa: ASYNC110 (a state of another's, within a bound)
-            await asyncio.sleep(0.01)
+    await until(lambda: not broker.connections, 10)
 
 
 async def test_a_request_that_was_made_ahead_is_not_made_again(there: tuple[Broker, Full, str]) -> None:
@@ -66,9 +64,7 @@ async def test_a_request_that_was_made_ahead_is_not_made_again(there: tuple[Brok
     broker, engine, path = there
     spec = new_spec(Settings())
     ahead = await asyncio.to_thread(ask_ahead, path, spec)
-    async with within(10):
-        while not engine.asked:  # noqa: ASYNC110 (as above)
-            await asyncio.sleep(0.01)
+    await until(lambda: engine.asked, 10)
     made = select.make_engine(Settings(engine="docker"), ahead)  # which was asked says who is to go on
     assert made.address == f"broker://{path}"
     with pytest.raises(EngineError, match=FULL):
@@ -87,9 +83,7 @@ async def test_one_that_nobody_wants_any_more_is_given_up(there: tuple[Broker, F
     with pytest.raises(EngineError, match=FULL):
         await BrokerEngine(f"broker://{path}", ahead).start(new_spec(Settings(image="other:tag")))
     assert ahead.socket.fileno() < 0
-    async with within(10):
-        while len(engine.asked) < 2:  # noqa: ASYNC110 (as above)
-            await asyncio.sleep(0.01)
+    await until(lambda: len(engine.asked) >= 2, 10)
     assert {one.image for one in engine.asked} == {spec.image, "other:tag"}
     await until_left(broker)
 

@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -35,7 +34,7 @@ from sandbox_kernel.plugins.broker.detached_sandbox import (
     noted,
 )
 from tests.support.cases import each
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 NAME, IMAGE = "0" * 32, "sandbox-kernel:data"
 ME = Peer(1, 1000, 1000)
@@ -54,12 +53,6 @@ class Deaf(OverPipe):
     async def kill(self) -> None:
         self._pipe.close()
         self.inside.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with within(10):
-        while not condition():  # noqa: ASYNC110 (turns of this loop are what brings it about)
-            await asyncio.sleep(0)
 
 
 def asked() -> dict[str, Any]:

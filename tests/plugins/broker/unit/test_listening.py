@@ -23,7 +23,7 @@ from sandbox_kernel.kernel import pipe_holder
 from sandbox_kernel.plugins.broker.daemon import Listener
 from tests.support.cases import each
 from tests.support.kernels import WAIT
-from tests.support.patience import within
+from tests.support.patience import until
 
 NO_ROOM = [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM]
 WATCHED_SECONDS = 1.0
@@ -59,15 +59,11 @@ def test_a_loop_without_room_for_a_connection_is_not_woken_for_it_again_and_agai
             listener.open()
             peer.connect(place)
             begin = time.monotonic()
-            async with within(10):
-                while sock.tries < 3:  # noqa: ASYNC110 (turns of this loop are what brings it about)
-                    await asyncio.sleep(0)
+            await until(lambda: sock.tries >= 3, 10)
             assert time.monotonic() - begin > 0.03
             assert heard == [number] * 3
             sock.fails = None
-            async with within(10):
-                while not taken:  # noqa: ASYNC110 (as above)
-                    await asyncio.sleep(0)
+            await until(lambda: taken, 10)
             taken[0].close()
             sock.fails = number
             peer.close()

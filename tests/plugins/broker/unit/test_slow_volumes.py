@@ -26,7 +26,7 @@ from sandbox_kernel.plugins.broker.create_request import CreateRequest
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.user_volumes import UserVolumes
 from sandbox_kernel.plugins.data import disk_images
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=str(disk_images.available()))
 
@@ -77,17 +77,11 @@ async def start(broker: Broker, whose: Peer, *volumes: str) -> None:
         await broker._cold(order_of(broker, whose, *volumes), whose, None)  # noqa: SLF001 (the part that waits)
 
 
-async def gone_on(condition: Any) -> None:
-    async with within(20):
-        while not condition():  # noqa: ASYNC110 (it happens in threads)
-            await asyncio.sleep(0.01)
-
-
 async def test_a_slow_volume_leaves_starts_to_others(broker: Broker) -> None:
     broker.volumes.of(SLOW.uid).create("models", 32 * MIB)
     with made_slow(broker, SLOW):
         waiting = [asyncio.create_task(start(broker, SLOW, "models")) for _ in range(4)]
-        await gone_on(lambda: broker.volumes._starting[SLOW.uid] == 4)  # noqa: SLF001 (as above)
+        await until(lambda: broker.volumes._starting[SLOW.uid] == 4)  # noqa: SLF001 (as above)
         async with within(10):
             await start(broker, OTHER)
         assert not any(one.done() for one in waiting)
@@ -106,7 +100,7 @@ async def test_control_without_turns_it_takes_all_that_there_are(
     with made_slow(broker, SLOW):
         waiting = [asyncio.create_task(start(broker, SLOW, "models")) for _ in range(4)]
         other = asyncio.create_task(start(broker, OTHER))
-        await gone_on(lambda: len(broker._slots) == 3)  # noqa: SLF001 (two of the first, and this one)
+        await until(lambda: len(broker._slots) == 3)  # noqa: SLF001 (two of the first, and this one)
         assert not any(one.done() for one in (*waiting, other))
     await asyncio.gather(*waiting, other)
 

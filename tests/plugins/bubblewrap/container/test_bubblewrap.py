@@ -37,7 +37,7 @@ from sandbox_kernel.plugins.bubblewrap.process_labels import holders, sandboxes
 from tests.support import ROOT
 from tests.support.descriptors import open_files
 from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
-from tests.support.patience import within
+from tests.support.patience import until, within
 from tests.support.process_lines import check_kernels
 from tests.support.roots import let_others_in, root_of_tests
 
@@ -75,9 +75,7 @@ async def report_of(container: BubblewrapContainer) -> Any:
 
 async def until_gone(session: str, seconds: float = 10) -> float:
     began = time.monotonic()
-    async with within(seconds):
-        while await UNDER.left(session):  # noqa: ASYNC110 (it happens in other processes)
-            await asyncio.sleep(0.005)
+    await until(lambda: UNDER.left(session), seconds, holds=False)
     return time.monotonic() - began
 
 
@@ -240,9 +238,7 @@ async def test_reap_removes_the_cgroups_that_a_killed_owner_and_its_warden_left(
         os.kill(found.pid, signal.SIGKILL)
         if left == "empty":
             first.kill()
-        async with within(10):
-            while runs(found.pid) or (left == "empty" and runs(first.pid)):  # noqa: ASYNC110 (as above)
-                await asyncio.sleep(0.005)
+        await until(lambda: not runs(found.pid) and (left != "empty" or not runs(first.pid)), 10)
         for folder in groups_of(session) if left == "paused" else []:
             for name, word in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1")):
                 if (folder / name).exists():
@@ -562,8 +558,7 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
         assert await receive_line(container) == b"forked\n"
         async with within(10):
             found.clear()
-            while sum(weighed for weighed, _ in found) < 4:  # noqa: ASYNC110 (it looks by itself)
-                await asyncio.sleep(0.01)
+            await until(lambda: sum(weighed for weighed, _ in found) >= 4)
         while not found.pop(0)[0]:  # the first may have begun while it forked, which changes what a process' share is
             pass
         await container.send(b"still there\n")

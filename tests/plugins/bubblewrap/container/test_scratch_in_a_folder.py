@@ -32,7 +32,7 @@ from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.plugins.bubblewrap.scratch_folder import INSIDE, PLACE, Room
 from tests.support import ROOT, ordinary
 from tests.support.engines import REPORT, SMALL, Bubblewrap, receive_all, receive_line, report_sources
-from tests.support.patience import Stopwatch, within
+from tests.support.patience import Stopwatch, until, within
 
 HERE = "tests/plugins/bubblewrap"
 CONTRACT = "tests/container/engines/test_contract.py"
@@ -81,9 +81,7 @@ def folders() -> set[str]:
 
 async def removed(name: str) -> None:
     """Wait for the end of a folder: where the disk is slow, another process does what takes longer than an end may."""
-    async with within(30):
-        while name in folders():  # noqa: ASYNC110 (as it says)
-            await asyncio.sleep(0.02)
+    await until(lambda: name not in folders(), 30)
 
 
 def mode_of(container: BubblewrapContainer, *names: str) -> int:
@@ -358,9 +356,7 @@ async def test_it_is_reaped_when_its_owner_and_its_reaper_were_killed() -> None:
         assert name in folders()
         reaper.kill()
         owner.kill()
-        async with within(30):
-            while owner.is_running() and owner.status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: not owner.is_running() or owner.status() == psutil.STATUS_ZOMBIE, 30)
         async with within(30):
             while name in folders():
                 await engine.reap()

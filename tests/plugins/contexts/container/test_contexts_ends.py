@@ -16,7 +16,7 @@ from sandbox_kernel.engines.base import Container
 from sandbox_kernel.session import pauses
 from sandbox_kernel.session.lifecycle import Lifecycle
 from sandbox_kernel.session.nested_agents import NestedEngine
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
 DEAF = """
@@ -36,9 +36,7 @@ def pipes(sandbox: AsyncSandbox) -> dict[int, Any]:
 
 async def no_pipe(sandbox: AsyncSandbox) -> None:
     """Wait until no further agent is left."""
-    async with within(30):
-        while pipes(sandbox):  # noqa: ASYNC110 (nothing tells of it)
-            await asyncio.sleep(0.01)
+    await until(lambda: not pipes(sandbox), 30)
 
 
 async def begun(sandbox: AsyncSandbox, context: Context, code: str, **named: Any) -> asyncio.Task[Any]:

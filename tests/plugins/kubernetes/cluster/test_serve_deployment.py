@@ -16,9 +16,9 @@ import pytest
 from tests.plugins.kubernetes.charts import CHART, RELEASE, Installed, helm, manifests, rendered, uninstall
 from tests.plugins.kubernetes.checkout_in_pods import PYTHON, mounts, variables, volumes
 from tests.plugins.kubernetes.engine import kubectl
+from tests.support.authority import Authority
 from tests.support.engines import IMAGE
 from tests.support.kernels import eventually
-from tests.support.origins import write_certificates
 
 NAMESPACE, USERS, RELEASED = "serve-sandboxes", "serve-users", "serve-sandboxes-callers"
 NAME, REPLICAS = f"sandbox-serve.{RELEASED}", f"sandbox-serve-replicas.{RELEASED}"
@@ -58,15 +58,15 @@ except OSError as error:
 def ips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Install the chart, and return an address of each replica: a service for each, as the cluster has no names."""
     folder = tmp_path_factory.mktemp("serve")
-    authority, chain, found = folder / "ca.crt", folder / "server.pem", Installed(NAMESPACE, RELEASED)
+    authority, found = Authority(folder), Installed(NAMESPACE, RELEASED)
     remove()
     try:
         kubectl("create", "namespace", RELEASED)
-        write_certificates(authority, chain, NAME, REPLICAS)
+        chain = authority.chain(NAME, REPLICAS)
         kubectl(
             *(f"--namespace={RELEASED}", "create", "secret", "generic", "serve"),
             *(f"--from-file={name}={chain}" for name in ("tls.crt", "tls.key")),
-            f"--from-file=ca.crt={authority}",
+            f"--from-file=ca.crt={authority.bundle}",
         )
         kubectl(
             f"--namespace={RELEASED}", "create", "secret", "generic", "tokens", f"--from-literal=tokens=alice {TOKEN}"
@@ -80,7 +80,7 @@ def ips(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         )
         kubectl(f"--namespace={RELEASED}", "scale", "statefulset", "sandbox-serve", "--replicas=2")
         kubectl("create", "namespace", USERS)
-        kubectl(f"--namespace={USERS}", "create", "configmap", "authority", f"--from-file=ca.crt={authority}")
+        kubectl(f"--namespace={USERS}", "create", "configmap", "authority", f"--from-file=ca.crt={authority.bundle}")
         for name, labels in (("client", {"uses": "the-server"}), ("stranger", {})):
             kubectl("apply", "-f", "-", given=json.dumps(client_s_pod(name, labels)))
         kubectl(f"--namespace={USERS}", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import socket
-import ssl
 import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -28,7 +27,7 @@ from sandbox_kernel.plugins.kubernetes.cluster_namespace import Cluster
 from sandbox_kernel.plugins.kubernetes.codes import KubernetesCode
 from sandbox_kernel.plugins.kubernetes.settings import KubernetesSettings
 from tests.plugins.kubernetes.scripted_api import ScriptedApi, refused
-from tests.support.origins import write_certificates
+from tests.support.authority import Authority
 from tests.support.patience import within
 
 NOWHERE = "http://127.0.0.1:9"
@@ -282,10 +281,7 @@ def test_what_is_no_list_says_of_no_pod_that_it_is_gone(answer: Mapping[str, Any
 @contextlib.contextmanager
 def silent_server(folder: Path) -> Iterator[tuple[int, threading.Event]]:
     """Serve TLS to one client: take what it asks, and never answer, nor say goodbye. Yields its port."""
-    authority, chain, asked, over = folder / "authority.pem", folder / "chain.pem", threading.Event(), threading.Event()
-    write_certificates(authority, chain, "localhost")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain)
+    context, asked, over = Authority(folder).server("localhost"), threading.Event(), threading.Event()
 
     def serve() -> None:
         with listener.accept()[0] as raw, context.wrap_socket(raw, server_side=True) as wire:

@@ -22,7 +22,7 @@ from sandbox_kernel.plugins.kubernetes.pod_watch import PodWatch
 from sandbox_kernel.session.lifecycle import of_sandbox
 from tests.plugins.kubernetes.scripted_api import RUNNING, ScriptedApi, refused, refusing
 from tests.support.engines import ECHO, SMALL, new_spec, receive_line
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 Metadata = Mapping[str, Any]
 NOW = "2026-01-01T00:00:01Z"
@@ -212,8 +212,7 @@ async def test_a_pod_that_is_deleted_before_it_runs_is_not_waited_for(api: Scrip
     starting = asyncio.create_task(KubernetesEngine().start(a_spec()))
     await api.until("make")
     async with within(4):
-        while not api.pods:  # noqa: ASYNC110 (the server tells of requests, and not of answers)
-            await asyncio.sleep(0.01)
+        await until(lambda: api.pods)
         api.delete(next(iter(api.pods)))
         with pytest.raises(EngineError) as caught:
             await starting

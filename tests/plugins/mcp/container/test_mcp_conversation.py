@@ -13,7 +13,8 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from tests.support import ROOT
-from tests.support.mcp_hosts import images_of, links_of, over_stdio, text_of, until
+from tests.support.mcp_hosts import images_of, links_of, over_stdio, text_of
+from tests.support.patience import until
 
 DATA = ROOT / "notebooks" / "data"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -139,7 +140,7 @@ async def test_thirty_calls_on_the_demo_s_data() -> None:
         async def runs() -> bool:
             return "began" in text_of(await client.call_tool("list_files"))
 
-        await until(runs, "the cell runs")
+        await until(runs)
         await talk.call("interrupt")
         await call
 

@@ -31,9 +31,8 @@ from tests.support.mcp_hosts import (
     run,
     soon,
     text_of,
-    until,
 )
-from tests.support.patience import Stopwatch, within
+from tests.support.patience import Stopwatch, until, within
 
 SMALL = ("--memory", "512M")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -184,7 +183,7 @@ async def running(client: Client, file: str) -> None:
         found = await client.call_tool("list_files")
         return not found.is_error and file in text_of(found)
 
-    await until(made, "the cell runs")
+    await until(made)
 
 
 async def test_an_error_of_the_code_is_an_answer_and_a_wrong_argument_is_an_error_of_the_protocol() -> None:
@@ -320,7 +319,7 @@ async def test_what_a_limit_took_is_said_and_the_next_call_tells_the_truth() -> 
         async def ended() -> bool:
             return not (await client.call_tool("list_sessions")).structured_content["sessions"]
 
-        await until(ended, "the idle session has ended")
+        await until(ended)
         told = text_of(await run(client, "import os; os.path.exists('f')"))
         assert "is new: the one before it ended because" in told
         assert told.startswith("False")

@@ -17,8 +17,10 @@ import pytest
 from sandbox_kernel.plugins.network import client_hello as hello_module
 from sandbox_kernel.plugins.network import egress as tunnel
 from sandbox_kernel.plugins.network.policy import NetworkPolicy
-from tests.support.gateway import API, LIMITS, Origin, TestAuthority, Way, connect, get, opened, say, until
-from tests.support.patience import within
+from tests.support.authority import Authority
+from tests.support.gateway import API, LIMITS, Origin, Way, connect, get, say
+from tests.support.loopback import opened
+from tests.support.patience import until, within
 from tests.support.tls_words import client_hello, extension, record, server_name
 
 OTHER = "other.example.test"
@@ -26,8 +28,8 @@ RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("authority"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 class Listener(Origin):
@@ -47,14 +49,14 @@ class Listener(Origin):
 
 
 @contextlib.asynccontextmanager
-async def two_sites(authority: TestAuthority) -> AsyncIterator[Origin]:
+async def two_sites(authority: Authority) -> AsyncIterator[Origin]:
     """Yield one machine with two sites, told apart by the name in TLS: one is allowed, one is not."""
     context = authority.server(API, OTHER)
     async with Origin(tls=context) as origin:
         yield origin
 
 
-async def reach(way: Way, authority: TestAuthority, port: int, name: str | None) -> bytes:
+async def reach(way: Way, authority: Authority, port: int, name: str | None) -> bytes:
     """Open a tunnel to the allowed host, and say `name` in TLS; return what comes back."""
     async with opened(way.port) as (reader, writer):
         writer.write(connect(port))
@@ -77,7 +79,7 @@ async def reach(way: Way, authority: TestAuthority, port: int, name: str | None)
     ("name", "code"),
     [(OTHER, "server-name-other"), (None, "server-name-missing"), (f"sub.{API}", "server-name-other")],
 )
-async def test_tls_to_another_site_of_the_same_machine(authority: TestAuthority, name: str | None, code: str) -> None:
+async def test_tls_to_another_site_of_the_same_machine(authority: Authority, name: str | None, code: str) -> None:
     async with two_sites(authority) as origin, Way(origin.port).open() as way:
         assert b"/reached" in await reach(way, authority, origin.port, API)
         assert b"ACCESS_DENIED" in await reach(way, authority, origin.port, name)
@@ -86,7 +88,7 @@ async def test_tls_to_another_site_of_the_same_machine(authority: TestAuthority,
 
 
 async def test_control_without_the_check_the_other_site_answers(
-    authority: TestAuthority, monkeypatch: pytest.MonkeyPatch
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(NetworkPolicy, "check_server_name", lambda *_: None)
     async with two_sites(authority) as origin, Way(origin.port).open() as way:
@@ -157,7 +159,7 @@ async def test_control_a_second_hello_that_nobody_reads_goes_out(
         assert origin.got.endswith(SECOND)
 
 
-async def test_an_honest_client_may_be_asked_again(authority: TestAuthority) -> None:
+async def test_an_honest_client_may_be_asked_again(authority: Authority) -> None:
     """A server that takes another curve than the one that the client begins with: both mean the same host."""
     context = authority.server(API)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

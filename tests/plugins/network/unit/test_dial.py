@@ -16,7 +16,8 @@ from sandbox_kernel.plugins.network.dial import Dialler
 from sandbox_kernel.plugins.network.dns_lookup import Lookups, is_own
 from sandbox_kernel.plugins.network.operator_proxy import OperatorProxy, Proxies
 from sandbox_kernel.plugins.network.policy import NetworkPolicy, RefusedConnection
-from tests.support.gateway import Names, Origin, until
+from tests.support.gateway import Names, Origin
+from tests.support.patience import until
 
 API = "api.example.test"
 

@@ -16,27 +16,27 @@ import requests
 
 from sandbox_kernel.plugins.api import Cell
 from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
+from tests.support.authority import Authority
 from tests.support.gateway import (
     API,
     CELL,
     LIMITS,
     Origin,
-    TestAuthority,
     Way,
     connect,
     get,
-    listening,
-    opened,
+    listener_of_proxy,
     proxy,
     say,
-    until,
 )
+from tests.support.loopback import opened
+from tests.support.patience import until
 from tests.support.tls_words import client_hello, record, server_name
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("authority"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 # --- real clients --------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def by_urllib(proxy: str, url: str, bundle: str) -> str:
 
 @pytest.mark.parametrize("client", [by_requests, by_httpx, by_urllib])
 async def test_clients_reach_what_is_allowed_plain_and_over_tls(
-    client: Callable[[str, str, str], str], authority: TestAuthority
+    client: Callable[[str, str, str], str], authority: Authority
 ) -> None:
     async with Origin() as plain, Origin(tls=authority.server(API)) as tls, Way(plain.port, tls.port).open() as way:
         for scheme, origin in (("http", plain), ("https", tls)):
@@ -414,7 +414,7 @@ async def test_traffic_is_counted() -> None:
 
 
 async def test_nothing_listens_at_the_host() -> None:
-    with listening() as closed:
+    with listener_of_proxy() as closed:
         port = closed.getsockname()[1]
     async with Way(port).open() as way:
         assert b"dial-failed" in await way.ask(connect(port))

@@ -23,9 +23,11 @@ from sandbox_kernel.plugins.network.egress import Egress
 from sandbox_kernel.plugins.network.policy import NetworkPolicy
 from sandbox_kernel.plugins.network.secrets import Secrets
 from sandbox_kernel.plugins.network.traffic_limits import EgressLimits
+from tests.support.authority import Authority
 from tests.support.codings import CODINGS, is_read, written
-from tests.support.gateway import CELL, Heard, Names, Origin, TestAuthority, body_of, opened, proxy, until
-from tests.support.patience import within
+from tests.support.gateway import CELL, Heard, Names, Origin, body_of, proxy
+from tests.support.loopback import opened
+from tests.support.patience import until, within
 from tests.support.spellings import SPELLINGS
 
 from .hosts import HOST, KEY, Source
@@ -133,12 +135,12 @@ class Way:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("authority"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @contextlib.asynccontextmanager
-async def way_to(authority: TestAuthority, say: Answer, *others: Origin) -> AsyncIterator[tuple[Way, Host]]:
+async def way_to(authority: Authority, say: Answer, *others: Origin) -> AsyncIterator[tuple[Way, Host]]:
     async with Host(say, authority.server(HOST)) as host, Way(authority.bundle, host, *others).open() as way:
         yield way, host
     assert KEY not in way.said
@@ -153,7 +155,7 @@ def seen(response: requests.Response) -> bytes:
 # --- what a host echoes --------------------------------------------------------------------------------------------
 
 
-async def test_a_host_that_echoes_the_request_shows_a_placeholder(authority: TestAuthority) -> None:
+async def test_a_host_that_echoes_the_request_shows_a_placeholder(authority: Authority) -> None:
     async with way_to(authority, answer) as (way, host):
         response = await way.ask()
         assert host.had_the_value
@@ -163,7 +165,7 @@ async def test_a_host_that_echoes_the_request_shows_a_placeholder(authority: Tes
 
 
 @pytest.mark.slow
-async def test_a_host_that_echoes_in_any_spelling_shows_nothing(authority: TestAuthority) -> None:
+async def test_a_host_that_echoes_in_any_spelling_shows_nothing(authority: Authority) -> None:
     """Over one connection, as clients keep it."""
     written = {f"/{number}": one.write(VALUE) for number, one in enumerate(SPELLINGS.values())}
 
@@ -182,7 +184,7 @@ async def test_a_host_that_echoes_in_any_spelling_shows_nothing(authority: TestA
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
-async def test_a_host_that_echoes_in_two_codings_shows_nothing(authority: TestAuthority, packed: bool) -> None:
+async def test_a_host_that_echoes_in_two_codings_shows_nothing(authority: Authority, packed: bool) -> None:
     """In the body of an error, also in gzip, in a header and in the reason; the cell says words beside the value."""
     pairs = random.sample([(one, two) for one in CODINGS for two in CODINGS], 50)
     texts = [written(names, VALUE, b"id=", b";%") for names in pairs]
@@ -207,7 +209,7 @@ async def test_a_host_that_echoes_in_two_codings_shows_nothing(authority: TestAu
                     assert not is_read(names, shown, VALUE, b"id=", b";%"), names
 
 
-async def test_a_page_that_repeats_a_wrong_address_shows_nothing(authority: TestAuthority) -> None:
+async def test_a_page_that_repeats_a_wrong_address_shows_nothing(authority: Authority) -> None:
     """The cell put half an escape before the value, in an address and in a header: it reads as the start of another."""
     value = "ab3+cdEFghij/klMNopqr=="
 
@@ -227,7 +229,7 @@ async def test_a_page_that_repeats_a_wrong_address_shows_nothing(authority: Test
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-async def test_the_length_of_a_packed_answer_is_not_said(authority: TestAuthority, method: str) -> None:
+async def test_the_length_of_a_packed_answer_is_not_said(authority: Authority, method: str) -> None:
     """It says how much a cell's guess in the same answer is like the value: letter by letter."""
 
     def packs(head: bytes) -> bytes:
@@ -242,12 +244,12 @@ async def test_the_length_of_a_packed_answer_is_not_said(authority: TestAuthorit
         assert "content-length" not in response.headers
 
 
-async def test_control_the_length_of_an_answer_that_is_not_packed_is_said(authority: TestAuthority) -> None:
+async def test_control_the_length_of_an_answer_that_is_not_packed_is_said(authority: Authority) -> None:
     async with way_to(authority, lambda _: b"HTTP/1.1 200 OK\r\nContent-Length: 70\r\n\r\n") as (way, _):
         assert (await way.ask("HEAD")).headers["content-length"] == "70"
 
 
-async def test_headers_of_an_answer_show_nothing(authority: TestAuthority) -> None:
+async def test_headers_of_an_answer_show_nothing(authority: Authority) -> None:
     """Names, values, the reason, cookies, and where a redirect leads."""
     headers = (b"X-Echo: " + VALUE, VALUE + b": 1", b"Set-Cookie: k=" + VALUE, b"Location: /?k=" + VALUE)
     async with way_to(authority, lambda _: answer(b"", *headers, status=b"200 " + VALUE)) as (way, host):
@@ -257,7 +259,7 @@ async def test_headers_of_an_answer_show_nothing(authority: TestAuthority) -> No
         assert VALUE.lower() not in seen(response).lower()
 
 
-async def test_the_host_is_spoken_to_while_the_cell_still_begins(authority: TestAuthority) -> None:
+async def test_the_host_is_spoken_to_while_the_cell_still_begins(authority: Authority) -> None:
     """TLS with both takes as long as TLS with the slower one; and a cell that says no more has sent nothing."""
     came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
@@ -272,7 +274,7 @@ async def test_the_host_is_spoken_to_while_the_cell_still_begins(authority: Test
         assert host.requests == []
 
 
-async def test_an_interim_answer_and_trailers_are_not_passed_on(authority: TestAuthority) -> None:
+async def test_an_interim_answer_and_trailers_are_not_passed_on(authority: Authority) -> None:
     chunks = b"5\r\nhello\r\n0\r\nX-Trailer: " + VALUE + b"\r\n\r\n"
     early = b"HTTP/1.1 103 Early Hints\r\nLink: <" + VALUE + b">\r\n\r\n"
     last = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Trailer\r\n\r\n"
@@ -287,7 +289,7 @@ async def test_an_interim_answer_and_trailers_are_not_passed_on(authority: TestA
 
 
 @pytest.mark.parametrize("cut", [1, 7, 14, 27])
-async def test_a_value_in_two_pieces_of_the_network_is_found(authority: TestAuthority, cut: int) -> None:
+async def test_a_value_in_two_pieces_of_the_network_is_found(authority: Authority, cut: int) -> None:
     body = b"." * 1000 + VALUE[:cut] + b"<cut>" + VALUE[cut:] + b"." * 1000
     length = len(body) - len(b"<cut>")
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length
@@ -297,7 +299,7 @@ async def test_a_value_in_two_pieces_of_the_network_is_found(authority: TestAuth
         assert response.content == body.replace(b"<cut>", b"").replace(VALUE, way.own.encode())
 
 
-async def test_a_value_in_gzip_is_found(authority: TestAuthority) -> None:
+async def test_a_value_in_gzip_is_found(authority: Authority) -> None:
     body = gzip.compress((b"<" + VALUE + b"> and other words ") * 50)
     async with way_to(authority, lambda _: answer(body, b"Content-Encoding: gzip")) as (way, host):
         response = await way.ask()
@@ -307,7 +309,7 @@ async def test_a_value_in_gzip_is_found(authority: TestAuthority) -> None:
         assert b"accept-encoding: identity" in host.requests[0].lower()
 
 
-async def test_an_answer_in_a_coding_that_cannot_be_read_is_refused(authority: TestAuthority) -> None:
+async def test_an_answer_in_a_coding_that_cannot_be_read_is_refused(authority: Authority) -> None:
     async with way_to(authority, lambda _: answer(VALUE[::-1], b"Content-Encoding: br")) as (way, host):
         response = await way.ask()
         assert (response.status_code, host.had_the_value) == (403, True)
@@ -316,7 +318,7 @@ async def test_an_answer_in_a_coding_that_cannot_be_read_is_refused(authority: T
 
 
 @pytest.mark.slow
-async def test_an_answer_that_unpacks_without_end_breaks_off(authority: TestAuthority) -> None:
+async def test_an_answer_that_unpacks_without_end_breaks_off(authority: Authority) -> None:
     bomb = gzip.compress(bytes(64 << 20))
     async with way_to(authority, lambda _: answer(bomb, b"Content-Encoding: gzip")) as (way, _):
         with pytest.raises(requests.RequestException):
@@ -324,7 +326,7 @@ async def test_an_answer_that_unpacks_without_end_breaks_off(authority: TestAuth
         assert "secret-coding-expands" in way.heard.codes
 
 
-async def test_a_part_of_an_answer_is_not_to_be_had(authority: TestAuthority) -> None:
+async def test_a_part_of_an_answer_is_not_to_be_had(authority: Authority) -> None:
     """Two halves of a value in two answers would pass each; so the whole is asked for, and a part refused."""
 
     def parts(head: bytes) -> bytes:
@@ -339,14 +341,14 @@ async def test_a_part_of_an_answer_is_not_to_be_had(authority: TestAuthority) ->
 
 
 @pytest.mark.parametrize("method", ["TRACE", "TRACK"])
-async def test_a_method_that_echoes_does_not_reach_the_host(authority: TestAuthority, method: str) -> None:
+async def test_a_method_that_echoes_does_not_reach_the_host(authority: Authority, method: str) -> None:
     async with way_to(authority, answer) as (way, host):
         response = await way.ask(method)
         assert (response.status_code, host.requests) == (403, [])
         assert "secret-method" in response.text
 
 
-async def test_another_protocol_cannot_be_switched_to(authority: TestAuthority) -> None:
+async def test_another_protocol_cannot_be_switched_to(authority: Authority) -> None:
     """What would follow is looked through by nobody."""
     switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n" + VALUE
     async with way_to(authority, lambda _: switching) as (way, host):
@@ -357,7 +359,7 @@ async def test_another_protocol_cannot_be_switched_to(authority: TestAuthority) 
         assert b"upgrade:" not in b"".join(host.requests).lower()
 
 
-async def test_the_second_protocol_of_the_web_is_not_spoken(authority: TestAuthority) -> None:
+async def test_the_second_protocol_of_the_web_is_not_spoken(authority: Authority) -> None:
     async with way_to(authority, lambda _: answer(b"")) as (way, host):
         came = await way.say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))
         assert host.requests == []
@@ -367,7 +369,7 @@ async def test_the_second_protocol_of_the_web_is_not_spoken(authority: TestAutho
 # --- where a value goes --------------------------------------------------------------------------------------------
 
 
-async def test_another_host_gets_a_placeholder(authority: TestAuthority) -> None:
+async def test_another_host_gets_a_placeholder(authority: Authority) -> None:
     """It is allowed, and the TLS to it is the cell's own."""
     other = Host(answer, authority.server(OTHER))
     async with other, way_to(authority, lambda _: answer(b""), other) as (way, _):
@@ -376,7 +378,7 @@ async def test_another_host_gets_a_placeholder(authority: TestAuthority) -> None
         assert not other.had_the_value
 
 
-async def test_a_redirect_carries_nothing_to_another_host(authority: TestAuthority) -> None:
+async def test_a_redirect_carries_nothing_to_another_host(authority: Authority) -> None:
     """The client follows by itself; what it knows is a placeholder, in the header and in the place it is sent to."""
     other = Host(answer, authority.server(OTHER))
 
@@ -392,14 +394,14 @@ async def test_a_redirect_carries_nothing_to_another_host(authority: TestAuthori
         assert not other.had_the_value
 
 
-async def test_plain_http_to_the_host_carries_nothing(authority: TestAuthority) -> None:
+async def test_plain_http_to_the_host_carries_nothing(authority: Authority) -> None:
     async with way_to(authority, lambda _: answer(b"")) as (way, host):
         response = await way.ask(url=f"http://{HOST}:{way.host_port}/?k={way.own}")
         assert (response.status_code, host.connections, host.requests) == (403, 0, [])
         assert "secret-needs-tls" in response.text
 
 
-async def test_a_body_carries_a_placeholder(authority: TestAuthority) -> None:
+async def test_a_body_carries_a_placeholder(authority: Authority) -> None:
     """A cell chooses what is done with a body, and so who reads it later."""
     async with way_to(authority, lambda _: answer(b"")) as (way, host):
         await way.ask("POST", data=json.dumps({"note": way.own}))
@@ -408,7 +410,7 @@ async def test_a_body_carries_a_placeholder(authority: TestAuthority) -> None:
         assert body == json.dumps({"note": way.own}).encode()
 
 
-async def test_a_host_that_cannot_show_who_it_is_gets_nothing(authority: TestAuthority) -> None:
+async def test_a_host_that_cannot_show_who_it_is_gets_nothing(authority: Authority) -> None:
     forged = Host(lambda _: answer(b""), authority.server(OTHER))
     async with forged, Way(authority.bundle, forged).open() as way:
         response = await way.ask()
@@ -417,14 +419,14 @@ async def test_a_host_that_cannot_show_who_it_is_gets_nothing(authority: TestAut
         assert KEY not in way.said + response.text
 
 
-async def test_a_request_within_tls_is_for_the_host_of_the_tunnel(authority: TestAuthority) -> None:
+async def test_a_request_within_tls_is_for_the_host_of_the_tunnel(authority: Authority) -> None:
     async with way_to(authority, lambda _: answer(b"")) as (way, host):
         came = await way.say(f"GET / HTTP/1.1\r\nHost: {OTHER}\r\nX: {way.own}\r\n\r\n".encode())
         assert (b" 403 " in came, host.requests) == (True, [])
 
 
 @pytest.mark.parametrize("size", [1000, 60_000])
-async def test_a_request_that_the_host_finds_too_long_says_nothing_of_it(authority: TestAuthority, size: int) -> None:
+async def test_a_request_that_the_host_finds_too_long_says_nothing_of_it(authority: Authority, size: int) -> None:
     """A cell may repeat a placeholder as often as a head can hold it."""
     async with way_to(authority, lambda head: answer(head[:9000], status=b"431 Too Large")) as (way, host):
         response = await way.ask(headers={"X-Many": way.own * (size // len(way.own))})
@@ -433,7 +435,7 @@ async def test_a_request_that_the_host_finds_too_long_says_nothing_of_it(authori
         assert VALUE not in seen(response)
 
 
-async def test_a_cookie_that_holds_the_value_works_and_shows_nothing(authority: TestAuthority) -> None:
+async def test_a_cookie_that_holds_the_value_works_and_shows_nothing(authority: Authority) -> None:
     def remembers(head: bytes) -> bytes:
         return answer(b"yes" if b"Cookie: k=" + VALUE in head else b"no", b"Set-Cookie: k=" + VALUE)
 

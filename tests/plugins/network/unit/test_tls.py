@@ -16,19 +16,21 @@ from sandbox_kernel.plugins.network.codes import SecretCode
 from sandbox_kernel.plugins.network.interfaces import Duplex
 from sandbox_kernel.plugins.network.policy import RefusedConnection
 from sandbox_kernel.plugins.network.secrets import Secrets
+from tests.support.authority import Authority
+from tests.support.loopback import listening, opened
 from tests.support.patience import within
 
-from .hosts import HOST, KEY, Connection, Source, World, client, connected, listening, trusting
+from .hosts import HOST, KEY, Connection, Source, trusting
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
 
 
 @pytest.fixture
-def secrets(world: World) -> Secrets:
-    return Secrets.load([Source()], environment={"GIVEN": KEY}, certificates=str(world.file))
+def secrets(world: Authority) -> Secrets:
+    return Secrets.load([Source()], environment={"GIVEN": KEY}, certificates=str(world.bundle))
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,8 +54,8 @@ async def gateway(secrets: Secrets, host_port: int, ends: asyncio.Queue[BaseExce
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             cell = await secrets.towards_cell(Connection(reader, writer), HOST, 443)
-            async with connected(host_port) as connection:
-                host = await secrets.towards_host(connection, HOST, 443)
+            async with opened(host_port) as both:
+                host = await secrets.towards_host(Connection(*both), HOST, 443)
                 await asyncio.gather(copied(cell, host), copied(host, cell))
         except Exception as error:
             ends.put_nowait(error)
@@ -64,13 +66,13 @@ async def gateway(secrets: Secrets, host_port: int, ends: asyncio.Queue[BaseExce
 
 
 async def test_bytes_pass_both_ways_and_each_side_sees_a_certificate_that_it_trusts(
-    world: World, secrets: Secrets
+    world: Authority, secrets: Secrets
 ) -> None:
     data = os.urandom(3_000_000)
     async with (
-        listening(echo, world.context()) as host,
+        listening(echo, world.server(HOST)) as host,
         gateway(secrets, host, asyncio.Queue()) as port,
-        client(port, trusting(secrets.certificates)) as (reader, writer),
+        opened(port, context=trusting(secrets.certificates), host=HOST) as (reader, writer),
     ):
         connection = writer.get_extra_info("ssl_object")
         assert connection.selected_alpn_protocol() == "http/1.1"
@@ -85,12 +87,14 @@ async def sent(writer: asyncio.StreamWriter, data: bytes) -> None:
     await writer.drain()
 
 
-async def test_a_client_that_does_not_trust_the_authority_is_told_what_to_trust(world: World, secrets: Secrets) -> None:
+async def test_a_client_that_does_not_trust_the_authority_is_told_what_to_trust(
+    world: Authority, secrets: Secrets
+) -> None:
     ends: asyncio.Queue[BaseException] = asyncio.Queue()
     other = Secrets.load([Source()], environment={"GIVEN": KEY})
-    async with listening(echo, world.context()) as host, gateway(secrets, host, ends) as port:
+    async with listening(echo, world.server(HOST)) as host, gateway(secrets, host, ends) as port:
         with pytest.raises(ssl.SSLCertVerificationError):
-            async with client(port, trusting(other.certificates)):
+            async with opened(port, context=trusting(other.certificates), host=HOST):
                 pass
         async with within(30):
             end = await ends.get()
@@ -99,24 +103,24 @@ async def test_a_client_that_does_not_trust_the_authority_is_told_what_to_trust(
     assert "SSL_CERT_FILE" in end.code.remedy
 
 
-async def test_a_tunnel_is_for_one_host(world: World, secrets: Secrets) -> None:
+async def test_a_tunnel_is_for_one_host(world: Authority, secrets: Secrets) -> None:
     """The server name was checked before; it is checked again where the certificate is chosen."""
     ends: asyncio.Queue[BaseException] = asyncio.Queue()
-    async with listening(echo, world.context()) as host, gateway(secrets, host, ends) as port:
+    async with listening(echo, world.server(HOST)) as host, gateway(secrets, host, ends) as port:
         with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
-            async with client(port, trusting(secrets.certificates), "other.example.test"):
+            async with opened(port, context=trusting(secrets.certificates), host="other.example.test"):
                 pass
 
 
 @pytest.mark.parametrize("old", [ssl.TLSVersion.TLSv1_1])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-async def test_old_versions_are_not_spoken(world: World, secrets: Secrets, old: ssl.TLSVersion) -> None:
+async def test_old_versions_are_not_spoken(world: Authority, secrets: Secrets, old: ssl.TLSVersion) -> None:
     context = trusting(secrets.certificates)
     context.minimum_version = context.maximum_version = old
     context.set_ciphers("ALL:@SECLEVEL=0")
-    async with listening(echo, world.context()) as host, gateway(secrets, host, asyncio.Queue()) as port:
+    async with listening(echo, world.server(HOST)) as host, gateway(secrets, host, asyncio.Queue()) as port:
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            async with client(port, context):
+            async with opened(port, context=context, host=HOST):
                 pass
 
 
@@ -125,18 +129,18 @@ async def test_old_versions_are_not_spoken(world: World, secrets: Secrets, old: 
     [
         ("another name", "Hostname mismatch"),
         ("expired", "certificate has expired"),
-        ("another authority", "certificate signature failure"),
+        ("another authority", "unable to get local issuer certificate"),
         ("no TLS", "wrong version number|record layer failure|packet length too long"),
     ],
 )
 async def test_a_host_that_cannot_show_who_it_is_gets_nothing(
-    world: World, secrets: Secrets, fault: str, why: str, tmp_path: Path
+    world: Authority, secrets: Secrets, fault: str, why: str, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
     contexts = {
-        "another name": world.context("other.example.test"),
-        "expired": world.context(days=-1),
-        "another authority": World(tmp_path / "other").context(),
+        "another name": world.server("other.example.test"),
+        "expired": world.server(HOST, days=-1),
+        "another authority": Authority(tmp_path / "other").server(HOST),
         "no TLS": None,
     }
 
@@ -146,17 +150,17 @@ async def test_a_host_that_cannot_show_who_it_is_gets_nothing(
         await reader.read()
 
     server = listening(echo if contexts[fault] else plain, contexts[fault])
-    async with server as port, connected(port) as connection:
+    async with server as port, opened(port) as both:
         with pytest.raises(RefusedConnection) as raised:
-            await secrets.towards_host(connection, HOST, 443)
+            await secrets.towards_host(Connection(*both), HOST, 443)
     assert raised.value.code is SecretCode.SECRET_HOST_TLS
     assert raised.match(why)
     assert KEY not in str(raised.value)
 
 
-async def test_control_the_same_host_with_its_certificate_is_talked_to(world: World, secrets: Secrets) -> None:
-    async with listening(echo, world.context()) as port, connected(port) as connection:
-        host = await secrets.towards_host(connection, HOST, 443)
+async def test_control_the_same_host_with_its_certificate_is_talked_to(world: Authority, secrets: Secrets) -> None:
+    async with listening(echo, world.server(HOST)) as port, opened(port) as both:
+        host = await secrets.towards_host(Connection(*both), HOST, 443)
         await host.send(b"hello")
         assert await host.receive() == b"hello"
         await host.finish()
@@ -193,9 +197,9 @@ class Script:
 
 
 async def test_records_that_come_together_are_received_together_and_what_is_wrong_behind_them_is_heard_of(
-    world: World, secrets: Secrets
+    world: Authority, secrets: Secrets
 ) -> None:
-    script = Script(world.context())
+    script = Script(world.server(HOST))
     host = await secrets.towards_host(script, HOST, 443)
     records = [script.record(bytes((65 + number,)) * 1000) for number in range(3)]
     script.said = [b"".join(records[:2]) + records[2][:500], records[2][500:]]
@@ -210,7 +214,7 @@ async def test_records_that_come_together_are_received_together_and_what_is_wron
             await host.receive()
 
 
-async def test_an_answer_that_is_cut_is_no_end(world: World, secrets: Secrets) -> None:
+async def test_an_answer_that_is_cut_is_no_end(world: Authority, secrets: Secrets) -> None:
     """Whoever sits between could end it: TLS has a farewell of its own."""
 
     async def cuts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -219,8 +223,8 @@ async def test_an_answer_that_is_cut_is_no_end(world: World, secrets: Secrets) -
         await reader.read(1)
         writer.transport.abort()
 
-    async with listening(cuts, world.context()) as port, connected(port) as connection:
-        host = await secrets.towards_host(connection, HOST, 443)
+    async with listening(cuts, world.server(HOST)) as port, opened(port) as both:
+        host = await secrets.towards_host(Connection(*both), HOST, 443)
         assert await host.receive() == b"half"
         await host.send(b"x")
         with pytest.raises((ssl.SSLEOFError, ConnectionError)):
@@ -234,21 +238,21 @@ async def test_a_handshake_takes_bounded_time(secrets: Secrets, side: str, monke
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with listening(silent) as port, connected(port) as connection:
+    async with listening(silent) as port, opened(port) as both:
         with pytest.raises(RefusedConnection) as raised:
-            await (secrets.towards_cell if side == "cell" else secrets.towards_host)(connection, HOST, 443)
+            await (secrets.towards_cell if side == "cell" else secrets.towards_host)(Connection(*both), HOST, 443)
     assert raised.value.code is SecretCode.SECRET_TLS_SLOW
 
 
 async def test_no_keys_are_written_where_a_variable_says(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "keys"
     monkeypatch.setenv("SSLKEYLOGFILE", str(log))
     assert ssl.create_default_context().keylog_filename == str(log)  # the control: what the library does
     log.unlink()
-    secrets = Secrets.load([Source()], environment={"GIVEN": KEY}, certificates=str(world.file))
-    async with listening(echo, world.context()) as port, connected(port) as connection:
-        host = await secrets.towards_host(connection, HOST, 443)
+    secrets = Secrets.load([Source()], environment={"GIVEN": KEY}, certificates=str(world.bundle))
+    async with listening(echo, world.server(HOST)) as port, opened(port) as both:
+        host = await secrets.towards_host(Connection(*both), HOST, 443)
         host.reset("done")
     assert not log.exists()

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
 from tests.support import ROOT
 from tests.support.engines import ONLY, receive_line
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -308,9 +308,7 @@ async def test_one_that_rests_ends_with_its_owner(tmp_path: Path) -> None:
         assert await QEMU.left(spec.session_id)
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-        async with within(10):
-            while await QEMU.left(spec.session_id):  # noqa: ASYNC110 (it happens in another process)
-                await asyncio.sleep(0.02)
+        await until(lambda: QEMU.left(spec.session_id), 10, holds=False)
 
 
 # --- the session's part -----------------------------------------------------------------------------------------------
@@ -323,12 +321,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(saved_states, "folder_of_user", lambda: tmp_path / "states")
     monkeypatch.setattr(state_capture, "take_in_background", lambda *_, **__: None)  # it would go on into the next test
     return there
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with within(60):
-        while not condition():  # noqa: ASYNC110 (it happens in other processes)
-            await asyncio.sleep(0.05)
 
 
 async def test_a_long_pause_has_no_memory_and_a_cell_goes_on(folder: Path) -> None:

@@ -19,6 +19,7 @@ from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from tests.container.engines.test_contract import an_owner
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.support.engines import DEAF, ONLY, REPORT, receive_line, report_sources
+from tests.support.patience import until
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -121,8 +122,7 @@ async def test_a_machine_that_is_another_one_than_asked_for_is_refused() -> None
 async def test_a_machine_that_was_killed_within_its_start_says_so() -> None:
     spec = QEMU.spec()
     starting = asyncio.create_task(QemuEngine().start(spec))
-    while not list(QEMU.found()):  # noqa: ASYNC110 (another process's)
-        await asyncio.sleep(0.01)
+    await until(lambda: list(QEMU.found()))
     await asyncio.sleep(0.3)
     machine_of(spec.session_id).kill()
     with pytest.raises(EngineError, match="QEMU ended"):

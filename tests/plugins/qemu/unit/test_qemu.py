@@ -38,7 +38,7 @@ from sandbox_kernel.plugins.qemu.container import QemuContainer
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from sandbox_kernel.plugins.qemu.line_protocol import LINE_BYTES, LineChannel
 from tests.support import ROOT
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 SPEC = SandboxSpec(session_id="s", image="x", limits=Limits(memory=1 << 30), command=("python3",), uid=300_000_001)
 MACHINE = artifacts.MachineParts("/there/machine", "sha256:0", "6.1", "1")
@@ -536,8 +536,7 @@ async def test_lines_go_both_ways() -> None:
         theirs.sendall(b'{"op": "up"}\n{"op"')
         theirs.sendall(b': "started"}\n')
         async with within(10):
-            while len(heard.said) < 2:  # noqa: ASYNC110 (the loop's own turn)
-                await asyncio.sleep(0)
+            await until(lambda: len(heard.said) >= 2)
             await heard.lines.send({"op": "start"})
         assert [said["op"] for said in heard.said] == ["up", "started"]
         assert theirs.recv(100) == b'{"op": "start"}\n'

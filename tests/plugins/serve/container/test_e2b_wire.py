@@ -10,23 +10,19 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sandbox_kernel.core.codes import EndCode
 from tests.plugins.serve.container.conftest import TOKENS, options
 from tests.plugins.serve.container.server import Server
+from tests.support.authority import Authority
 from tests.support.kernels import containers_of
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 
 @asynccontextmanager
@@ -385,10 +381,8 @@ async def test_tokens_come_and_go_while_sandboxes_live(tmp_path: Path) -> None:
         new.chmod(0o600)
         new.replace(path)
 
-    async def until(words: str) -> None:
-        async with within(20):
-            while not any(words in line for line in server.log):  # noqa: ASYNC110 (a thread reads what it says)
-                await asyncio.sleep(0.01)
+    async def logged(words: str) -> None:
+        await until(lambda: any(words in line for line in server.log), 20)
 
     write("ann")
     server = Server("--token-file", str(path), "--memory", "512M")
@@ -398,19 +392,19 @@ async def test_tokens_come_and_go_while_sandboxes_live(tmp_path: Path) -> None:
             assert await texts(client, "x = 5; x") == ["5"]
             assert (await other.get("/sandboxes")).status_code == 401
             write("ann", "bob")
-            await until("new: bob")
+            await logged("new: bob")
             assert (await other.get("/sandboxes")).status_code == 200
             write("ann", "bob", more="no line of a name and a token\n")
-            await until("the tokens stay as they were")
+            await logged("the tokens stay as they were")
             assert (await other.get("/sandboxes")).status_code == 200
             write("bob")
-            await until("gone: ann")
+            await logged("gone: ann")
             assert (await client.get("/sandboxes")).status_code == 401
             answer = await client.post("/execute", json={"code": "x"})
             assert answer.status_code == 401, "the tokens of a sandbox are its tenant's too"
             assert len(await asyncio.to_thread(containers_of, server.process.pid)) == 1, "it lives"
             write("bob", "ann")
-            await until("new: ann")
+            await logged("new: ann")
             assert await texts(client, "x") == ["5"]
             assert (await client.get(f"/sandboxes/{said['sandboxID']}")).status_code == 200
     finally:
@@ -418,13 +412,12 @@ async def test_tokens_come_and_go_while_sandboxes_live(tmp_path: Path) -> None:
 
 
 def test_over_tls_as_over_http(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make_certificate(certificate, key)
-    tls = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    authority = Authority(tmp_path)
+    chain = str(authority.chain("127.0.0.1"))  # the key and the certificate
+    tls = ("--tls-cert", chain, "--tls-key", chain)
     server = Server("--token-file", str(tmp_path / "tokens"), *tls)
     try:
-        trusting = ssl.create_default_context(cafile=certificate)
-        with httpx2.Client(verify=trusting, base_url=server.url) as client:
+        with httpx2.Client(verify=authority.client(), base_url=server.url) as client:
             assert server.url.startswith("https://127.0.0.1:")
             assert client.get("/healthz").json() == {"status": "ok"}
             assert client.get("/sandboxes").status_code == 401
@@ -455,26 +448,6 @@ def test_by_names_with_certificates_of_its_own(tmp_path: Path) -> None:
                 other.get(f"{server.url}/healthz", extensions={"sni_hostname": "example.org"})
     finally:
         server.close()
-
-
-def make_certificate(certificate: Path, key: Path) -> None:
-    """Write a certificate for 127.0.0.1 that is its own authority."""
-    private, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the tests")])
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .sign(private, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    certificate.write_bytes(built.public_bytes(pem))
-    key.write_bytes(private.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
 
 
 def test_a_sandbox_that_does_not_start_says_why(tmp_path: Path) -> None:

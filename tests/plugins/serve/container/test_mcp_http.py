@@ -17,7 +17,8 @@ from mcp import MCPError
 from tests.plugins.serve.container.conftest import TOKENS, token_file
 from tests.plugins.serve.container.server import McpServer
 from tests.support.kernels import containers_of
-from tests.support.mcp_hosts import blob_of, images_of, links_of, run, soon, text_of, until
+from tests.support.mcp_hosts import blob_of, images_of, links_of, run, soon, text_of
+from tests.support.patience import until
 
 SMALL = ("--memory", "512M")
 
@@ -154,7 +155,7 @@ async def test_all_clients_together_have_a_limit_and_one_that_leaves_makes_room(
         async def room() -> bool:
             return not (await run(one, "1", session="c")).is_error
 
-        await until(room, "the session of the client that left has ended")
+        await until(room)
 
 
 async def test_progress_and_cancelling_work_as_over_stdio(server: McpServer) -> None:
@@ -170,7 +171,7 @@ async def test_progress_and_cancelling_work_as_over_stdio(server: McpServer) -> 
         async def told() -> bool:
             return any("hello" in message for message in heard)
 
-        await until(told, "progress is told")
+        await until(told)
         call.cancel()
         await asyncio.wait({call})
         assert text_of(await run(client, "why")) == "'it'"
@@ -228,7 +229,7 @@ async def test_the_end_of_the_server_is_the_end_of_all_containers(how: signal.Si
             async def began() -> bool:
                 return "began" in text_of(await two.call_tool("list_files"))
 
-            await until(began, "a cell runs")
+            await until(began)
             assert len(await asyncio.to_thread(containers_of, server.pid)) == 2
             os.kill(server.pid, how)
             gone = asyncio.create_task(soon(lambda: not containers_of(server.pid), 10, "its containers are gone"))

@@ -22,7 +22,7 @@ from tests.plugins.serve.container.server import McpServer
 from tests.plugins.serve.container.test_mcp_http import INITIALIZE, SMALL, post
 from tests.support.kernels import containers_of
 from tests.support.mcp_hosts import run, text_of
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Half: "
 WHOLE = b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -63,12 +63,6 @@ async def serving(config: type[uvicorn.Config] = Config, **options: Any) -> Asyn
 @contextmanager
 def _nothing() -> Iterator[None]:
     yield
-
-
-async def until(condition: Any, seconds: float = BOUND) -> None:
-    async with within(seconds):
-        while not condition():  # noqa: ASYNC110 (nothing tells of it)
-            await asyncio.sleep(0.01)  # the step of a bounded wait
 
 
 async def connect(port: int, said: bytes = b"") -> Streams:

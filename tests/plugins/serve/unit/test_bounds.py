@@ -9,7 +9,7 @@ import json
 import re
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from sandbox_kernel.plugins.serve import mcp_wire, replicas, web_server
 from sandbox_kernel.plugins.serve.replicas import Locus, Replicas, asking
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
+from tests.plugins.serve.stand_ins import MINE, THEIRS, Served, files_of
 from tests.plugins.serve.unit.test_replicas import peer, scope
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, files_of
 from tests.plugins.serve.unit.test_turns import envelope, serving
 from tests.support import ROOT
-from tests.support.patience import within
+from tests.support.loopback import listening, opened
+from tests.support.patience import until, within
 
 FORM = "multipart/form-data; boundary=x"
 
@@ -43,12 +44,6 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with within(20):
-        while not condition():  # noqa: ASYNC110 (nothing tells of it)
-            await asyncio.sleep(0.01)
-
-
 async def test_a_form_of_many_files_has_one_descriptor_and_little_memory() -> None:
     """There were as many descriptors as files over 1 MiB, and 1 MiB of memory for each that is smaller."""
     size, count = 1_100_000, 40
@@ -56,18 +51,14 @@ async def test_a_form_of_many_files_has_one_descriptor_and_little_memory() -> No
     async with serving() as (port, _, lease):
         before, memory = descriptors(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         headers = files_of(lease, **{"Content-Type": FORM})
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        try:
-            async with within(30):
-                writer.write(head("POST", "/files", count * len(part) + 7, headers))
-                for _ in range(count):
-                    writer.write(part)
-                    await writer.drain()
-                during = descriptors()
-                writer.write(b"--x--\r\n")
-                said = await reader.read()
-        finally:
-            writer.transport.abort()
+        async with within(30), opened(port) as (reader, writer):
+            writer.write(head("POST", "/files", count * len(part) + 7, headers))
+            for _ in range(count):
+                writer.write(part)
+                await writer.drain()
+            during = descriptors()
+            writer.write(b"--x--\r\n")
+            said = await reader.read()
     assert b" 200 " in said
     assert said.count(b"/home/user/") == count
     assert during - before <= 4
@@ -128,15 +119,11 @@ async def mcp(port: int, token: str, said: dict[str, Any], key: str = "", method
         "Accept": "application/json, text/event-stream",
         **({"Mcp-Session-Id": key} if key else {}),
     }
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
+    async with within(20), opened(port) as (reader, writer):
         writer.write(head(method, "/mcp", len(body), headers) + body)
-        async with within(20):
-            lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-        found = [line.split()[1] for line in lines if line.lower().startswith("mcp-session-id:")]
-        return int(lines[0].split()[1]), found[0] if found else ""
-    finally:
-        writer.transport.abort()
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+    found = [line.split()[1] for line in lines if line.lower().startswith("mcp-session-id:")]
+    return int(lines[0].split()[1]), found[0] if found else ""
 
 
 LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
@@ -250,11 +237,9 @@ async def test_of_two_that_make_the_last_one_in_the_same_moment_one_is_refused()
         await reader.readuntil(b"\r\n\r\n")
         seen.append(tenants.tenant("mine").starting)
         writer.write(counts(1))
-        writer.close()
 
-    server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    async with within(20), server:
-        of_peers(tenants, server.sockets[0].getsockname()[1])
+    async with within(20), listening(speak) as port:
+        of_peers(tenants, port)
         assert await makes_one(tenants) == 429
     assert seen == [1]
 
@@ -292,39 +277,24 @@ async def test_a_lookup_that_fails_leaves_the_peers_that_were_known(monkeypatch:
 async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
     """Give the port of a peer that answers questions about the path `/good` alone, and what it was asked."""
     came: list[bytes] = []
-    writers: list[asyncio.StreamWriter] = []
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        try:
-            came.append(await reader.readuntil(b"\r\n\r\n"))
-            if b"/good" in came[-1]:
-                writer.write(counts(0))
-                await writer.drain()
-            await reader.read()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+        if b"/good" in came[-1]:
+            writer.write(counts(0))
+            await writer.drain()
+        await reader.read()
 
-    server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1], came
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
+    async with listening(speak) as port:
+        yield port, came
 
 
 async def status_of(port: int, path: str, **headers: str) -> int:
     """Return the status of an answer; 0 if there is none."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
+    async with opened(port) as (reader, writer):
         writer.write(head("GET", path, 0, {name.replace("_", "-"): value for name, value in headers.items()}))
         line = await reader.readline()
         return int(line.split()[1]) if line else 0
-    finally:
-        writer.transport.abort()
 
 
 async def test_what_is_asked_of_a_peer_that_hangs_counts_and_is_in_no_other_s_way(

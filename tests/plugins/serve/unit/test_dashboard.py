@@ -16,13 +16,11 @@ from sandbox_kernel.core.errors import SandboxDied
 from sandbox_kernel.core.model import MIB, Limits, SandboxSample
 from sandbox_kernel.engines.inspectable import CrowdInfo, CrowdUser, Listed
 from sandbox_kernel.plugins.serve import dashboard, metrics
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.dashboard import Rates, trouble, within
 from sandbox_kernel.plugins.serve.dashboard_command import OfEngine
 from sandbox_kernel.plugins.serve.tenants import Tenant
 from sandbox_kernel.plugins.serve.token_file import METRICS, Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served
+from tests.plugins.serve.stand_ins import MINE, THEIRS, Served
 from tests.support.grafana import declared, figures
 
 OPERATOR = "e2b_" + "c" * 40
@@ -30,8 +28,7 @@ OPERATOR = "e2b_" + "c" * 40
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
-    one = Served()
-    one.app = application(one.tenants, Tokens([("mine", MINE), ("theirs", THEIRS), (METRICS, OPERATOR)]), Names())
+    one = Served(tokens=Tokens([("mine", MINE), ("theirs", THEIRS), (METRICS, OPERATOR)]))
     full = {"s1": SandboxSample(cpu_seconds=3.5, memory_bytes=Limits().memory), "s2": SandboxSample()}
 
     class Handle:

@@ -19,7 +19,7 @@ from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.serve import certificates
 from sandbox_kernel.plugins.serve.certificates import certificates_for
 from sandbox_kernel.plugins.serve.domain import DomainNames, checked
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, cells_of, files_of
+from tests.plugins.serve.stand_ins import MINE, THEIRS, Served, cells_of, files_of
 
 DOMAIN = "box.example.org"
 NAMES = DomainNames(domain=DOMAIN)

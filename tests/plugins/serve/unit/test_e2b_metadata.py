@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.plugins.serve.e2b import metadata as e2b_metadata
 from sandbox_kernel.sdk.values import SandboxInfo
-from tests.plugins.serve.unit.test_routes import MINE, Served, StandIn, files_of
+from tests.plugins.serve.stand_ins import MINE, Served, StandIn, files_of
 
 
 async def test_metadata_goes_with_a_folder_and_ends_with_it() -> None:

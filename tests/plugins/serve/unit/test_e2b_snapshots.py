@@ -15,7 +15,7 @@ from sandbox_kernel.plugins.serve.e2b import snapshots as e2b_snapshots
 from sandbox_kernel.plugins.serve.lease_files import KeptLease
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.sdk.client import AsyncSandbox
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served, StandIn
+from tests.plugins.serve.stand_ins import MINE, THEIRS, Served, StandIn
 from tests.support.patience import within
 
 

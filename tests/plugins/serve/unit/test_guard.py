@@ -11,20 +11,15 @@ from collections import Counter
 import pytest
 from starlette.routing import Route
 
-from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.guard import Guarded
 from sandbox_kernel.plugins.serve.metrics import WIRES, wire_of
-from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, Served
+from tests.plugins.serve.stand_ins import MINE, THEIRS, Served
 from tests.support.cases import each
 
 PARTS = {"sandbox_id": "s1", "port": "80", "path:path": "home/user/a"}
 ROUTES = [
     (method, re.sub(r"{([^}]+)}", lambda part: PARTS.get(part[1], "V1StGXR8_Z5jdHi6B-myT"), route.path))
-    for route in application(Tenants({"base": Settings()}, ServeLimits()), Tokens([]), Names()).routes
+    for route in Served().app.routes
     if isinstance(route, Route) and isinstance(route.endpoint, Guarded) and route.endpoint.scheme == "token"
     for method in sorted(route.methods or ())
 ]

@@ -14,7 +14,7 @@ from sandbox_kernel.plugins.serve.jupyter import front as jupyter_front
 from sandbox_kernel.plugins.serve.jupyter.channels import Channels
 from sandbox_kernel.plugins.serve.jupyter.messages import V1, Closed, Outgoing
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
-from tests.support.patience import within
+from tests.support.patience import until, within
 
 
 class Socket:
@@ -67,9 +67,7 @@ async def sent(monkeypatch: pytest.MonkeyPatch, socket: Socket, *messages: Outgo
     serving = asyncio.create_task(one.serve())
     for each in messages:
         one.send(each)
-    async with within(10):
-        while not socket.sent:  # noqa: ASYNC110 (nothing tells of it)
-            await asyncio.sleep(0)
+    await until(lambda: socket.sent, 10)
     serving.cancel()
     await asyncio.wait({serving})
     return [found.get("text") or found.get("bytes") for found in socket.sent]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
@@ -18,14 +16,14 @@ from sandbox_kernel.plugins.serve.jupyter.front import JupyterFront, front_of
 from sandbox_kernel.plugins.serve.jupyter.messages import REFUSED
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names, WebServer
+from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.session.serving.server import KernelServer
 from sandbox_kernel.session.session import Session
 from tests.plugins.serve.container.jupyter_client import Client, request
+from tests.plugins.serve.stand_ins import MINE, running
 from tests.support.kernel_checks import KernelChecks, Wired
 from tests.support.patience import within
 
-TOKEN = "e2b_" + "a" * 40
 NOWHERE = Settings(engine="unix:///nobody/listens")
 
 
@@ -64,20 +62,14 @@ class TestWebSocket(KernelChecks):
         tenant = tenants.tenant("mine")
         lease = NotStarted(sandbox=AsyncSandbox(NOWHERE), tenant=tenant, template="base")
         tenant.leases[lease.id] = lease
-        listener = socket.create_server(("127.0.0.1", 0))
-        web = WebServer(application(tenants, Tokens([("mine", TOKEN)]), Names()), sockets=True)
-        serving = asyncio.create_task(web.serve(sockets=[listener]))
-        address = f"ws://127.0.0.1:{listener.getsockname()[1]}/jupyter/api/kernels/{lease.id}/channels?token={TOKEN}"
-        try:
+        async with running(application(tenants, Tokens([("mine", MINE)]), Names())) as (port, _):
+            address = f"ws://127.0.0.1:{port}/jupyter/api/kernels/{lease.id}/channels?token={MINE}"
             async with within(20):
                 connection = await connect(address, max_size=None)
             async with connection:
                 yield WebSocket(lease, Client(connection))
-        finally:
-            web.should_exit = True
-            await serving
-            await lease.sandbox.kill()
-            await tenants.close()
+        await lease.sandbox.kill()
+        await tenants.close()
 
     async def test_it_listens_at_no_port(self, wired: Wired) -> None:
         assert (await wired.answer("connect_request"))["ename"] == "ProtocolError"

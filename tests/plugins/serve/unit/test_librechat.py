@@ -15,7 +15,6 @@ import pytest
 
 from sandbox_kernel.core.errors import FileRefused
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.guard import Guarded
 from sandbox_kernel.plugins.serve.librechat import files as librechat_files
 from sandbox_kernel.plugins.serve.librechat.files import FileStore, StoredSession
@@ -31,10 +30,8 @@ from sandbox_kernel.plugins.serve.librechat.programs import (
 from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.streams import Download, begun
 from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
-from tests.plugins.serve.unit import test_routes
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, StandIn
+from tests.plugins.serve import stand_ins
+from tests.plugins.serve.stand_ins import MINE, THEIRS, StandIn
 
 PREFIX = "/librechat/v1"
 UNKNOWN = "V1StGXR8_Z5jdHi6B-myT"  # the same for each worker of a run, in whose names of tests it is
@@ -51,13 +48,12 @@ ROUTES = [
 ]
 
 
-class Served(test_routes.Served):
+class Served(stand_ins.Served):
     """The application without sandboxes, whose files may have a MiB."""
 
     def __init__(self, **limits: Any) -> None:
         settings = Settings(limits=replace(Settings().limits, file_limit=1 << 20))
-        self.tenants = Tenants({"base": settings}, ServeLimits(**limits))
-        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
+        super().__init__(settings=settings, is_empty=True, **limits)
 
     async def ask(self, method: str, path: str, key: str = MINE, **given: Any) -> httpx2.Response:
         headers = {"X-API-Key": key, **given.pop("headers", {})}

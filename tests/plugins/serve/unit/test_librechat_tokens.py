@@ -17,14 +17,13 @@ from cryptography.hazmat.primitives import serialization as written
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.signed_tokens import signers_of
 from sandbox_kernel.plugins.serve.token_file import METRICS, Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
-from tests.plugins.serve.unit import test_routes
+from tests.plugins.serve import stand_ins
+from tests.plugins.serve.stand_ins import MINE, THEIRS
 from tests.plugins.serve.unit.test_librechat import ROUTES, UNKNOWN
 
-MINE, THEIRS, SLASHED, FIGURES = "e2b_" + "a" * 40, "e2b_" + "b" * 40, "ab/cd+ef==/gh~1234", "e2b_" + "c" * 40
+SLASHED, FIGURES = "ab/cd+ef==/gh~1234", "e2b_" + "c" * 40
 KEY = ed25519.Ed25519PrivateKey.generate()
 
 
@@ -33,15 +32,14 @@ def pem(key: Any) -> bytes:
     return found
 
 
-class Served(test_routes.Served):
+class Served(stand_ins.Served):
     """The application, with a key of LibreChat's."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
         (folder / "key.pem").write_bytes(pem(KEY))
         tokens = Tokens([("mine", MINE), ("theirs", THEIRS), ("third", SLASHED), (METRICS, FIGURES)])
         tokens.signers = signers_of([f"mine={folder / 'key.pem'}"], tokens.names)
-        self.app = application(self.tenants, tokens, Names())
+        super().__init__(tokens=tokens)
 
 
 @pytest.fixture

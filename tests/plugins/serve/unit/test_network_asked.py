@@ -10,13 +10,10 @@ import pytest
 
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve import tenants as of_tenants
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.lease_files import KeptLease, LeaseFiles
-from sandbox_kernel.plugins.serve.tenants import MARK, ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
+from sandbox_kernel.plugins.serve.tenants import MARK
 from sandbox_kernel.sdk.values import SandboxInfo
-from tests.plugins.serve.unit.test_routes import MINE, Served, StandIn
+from tests.plugins.serve.stand_ins import MINE, Served, StandIn
 
 network = pytest.importorskip("sandbox_kernel.plugins.network.settings", reason="it has the rules")
 packages = pytest.importorskip("sandbox_kernel.plugins.packages.settings", reason="they are from a network")
@@ -46,10 +43,8 @@ class Place(Served):
     """A server whose operator allows some hosts, and notes the sandboxes that it makes."""
 
     def __init__(self, folder: Path, *rules: str) -> None:
-        super().__init__()
         self.files = LeaseFiles(folder)
-        self.tenants = Tenants({"base": settings(*rules)}, ServeLimits(), self.files)
-        self.app = application(self.tenants, Tokens([("mine", MINE)]), Names())
+        super().__init__(settings=settings(*rules), files=self.files, is_empty=True)
 
     async def made(self, **asked: Any) -> tuple[int, str, KeptLease | None]:
         answer = await self.ask(

@@ -22,7 +22,6 @@ from sandbox_kernel import __version__
 from sandbox_kernel.core.errors import CommandExitException
 from sandbox_kernel.core.model import Settings
 from sandbox_kernel.core.package_files import PACKAGE
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.home import HOME
 from sandbox_kernel.plugins.serve.open_terminal import commands as open_terminal_commands
 from sandbox_kernel.plugins.serve.open_terminal import files as open_terminal_files
@@ -34,12 +33,10 @@ from sandbox_kernel.plugins.serve.open_terminal.page import page
 from sandbox_kernel.plugins.serve.open_terminal.sockets import Terminal
 from sandbox_kernel.plugins.serve.open_terminal.user import PREFIX, Users
 from sandbox_kernel.plugins.serve.requests import Refusal
-from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
+from sandbox_kernel.plugins.serve.tenants import Lease
 from sandbox_kernel.sdk.folder_entries import FileType
-from tests.plugins.serve.unit import test_routes
-from tests.plugins.serve.unit.test_routes import MINE, THEIRS, StandIn
+from tests.plugins.serve import stand_ins
+from tests.plugins.serve.stand_ins import MINE, THEIRS, StandIn
 
 
 class Computer(StandIn):
@@ -67,12 +64,11 @@ class Computer(StandIn):
         self.asked.append(path)
 
 
-class Served(test_routes.Served):
+class Served(stand_ins.Served):
     """The application, where each new sandbox is a stand-in."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
-        self.tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
-        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), Names())
+        super().__init__(is_empty=True, **limits)
         self.made: list[tuple[str, str]] = []
         monkeypatch.setattr(self.tenants, "create", self._create)
 

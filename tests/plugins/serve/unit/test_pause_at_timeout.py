@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,14 +18,11 @@ from sandbox_kernel.core.model import Settings
 from sandbox_kernel.engines.abilities import PAUSE, Ability, demand
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.serve import tenants as of_tenants
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.lease_files import LeaseFiles
-from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names
+from sandbox_kernel.plugins.serve.tenants import Lease
 from sandbox_kernel.sdk.values import SandboxInfo
-from tests.plugins.serve.unit.test_routes import MINE, Served, StandIn
-from tests.support.patience import within
+from tests.plugins.serve.stand_ins import MINE, Served, StandIn
+from tests.support.patience import until
 
 LIMIT = 1000.0
 """Seconds that a sandbox may last."""
@@ -90,13 +86,10 @@ class Place(Served):
     """A server that makes such sandboxes, and writes them down."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
         self.files = LeaseFiles(folder)
         self.can = PAUSE
         self.boxes: list[Pausing] = []
-        limits = ServeLimits(sandboxes_per_tenant=1, lifetime=LIMIT)
-        self.tenants = Tenants({"base": Settings()}, limits, self.files)
-        self.app = application(self.tenants, Tokens([("mine", MINE)]), Names())
+        super().__init__(files=self.files, is_empty=True, sandboxes_per_tenant=1, lifetime=LIMIT)
 
     def new(self, _: Settings, *, lifetime: float, **given: Any) -> Pausing:
         box = Pausing("0" * 32, self.can)
@@ -128,12 +121,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     found = Place(tmp_path / "sandboxes")
     monkeypatch.setattr(of_tenants, "AsyncSandbox", found.new)
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with within(5):
-        while not condition():  # noqa: ASYNC110 (of what the server does by itself, on this loop)
-            await asyncio.sleep(0)
 
 
 async def test_it_is_paused_at_its_time_and_goes_on_with_new_time(place: Place) -> None:

@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket
 from sandbox_kernel.core.errors import ConfigurationError
 from sandbox_kernel.plugins.serve import replicas
 from sandbox_kernel.plugins.serve.replicas import Locus, Questions, Replicas, parsed
+from tests.support.loopback import listening
 from tests.support.patience import within
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -42,34 +43,19 @@ def scope(path: str = "/sandboxes/s", *headers: tuple[bytes, bytes]) -> Scope:
 async def peer(*answers: bytes, endless: bytes = b"", silent: bool = False) -> AsyncIterator[int]:
     """Give the port of a peer that says one thing after another, to one connection each, and the last to all others."""
     said = list(answers)
-    open_ones: set[asyncio.StreamWriter] = set()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_ones.add(writer)
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(said.pop(0) if len(said) > 1 else b"".join(said))
-            while endless:
-                writer.write(endless)
-                await writer.drain()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said.pop(0) if len(said) > 1 else b"".join(said))
+        while endless:
+            writer.write(endless)
             await writer.drain()
-            if silent:
-                await reader.read()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-            open_ones.discard(writer)
+        await writer.drain()
+        if silent:
+            await reader.read()
 
-    server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for one in list(open_ones):
-            one.transport.abort()
-        async with within(10):
-            await server.wait_closed()
+    async with listening(speak) as port:
+        yield port
 
 
 def to(*ports: int) -> Replicas:
@@ -178,24 +164,17 @@ async def _endless(head: bytes) -> AsyncIterator[int]:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal asked
         asked += 1
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            if asked == 1:
-                writer.write(HAS)
-                await writer.drain()
-                return
-            writer.write(head)
-            while True:
-                writer.write(b"1000\r\n" + b"z" * 0x1000 + b"\r\n")
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        if asked == 1:
+            writer.write(HAS)
+            return
+        writer.write(head)
+        while True:
+            writer.write(b"1000\r\n" + b"z" * 0x1000 + b"\r\n")
+            await writer.drain()
 
-    server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with listening(speak) as port:
+        yield port
 
 
 @pytest.mark.parametrize(
@@ -282,23 +261,13 @@ async def peer_of_one() -> AsyncIterator[tuple[int, asyncio.Queue[None]]]:
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         came.put_nowait(None)
-        try:
-            if b"x-mine" in await reader.readuntil(b"\r\n\r\n"):
-                writer.write(HAS)
-                await writer.drain()
-            await reader.read()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
+        if b"x-mine" in await reader.readuntil(b"\r\n\r\n"):
+            writer.write(HAS)
+            await writer.drain()
+        await reader.read()
 
-    server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1], came
-    finally:
-        server.close()
-        async with within(10):
-            await server.wait_closed()
+    async with listening(speak) as port:
+        yield port, came
 
 
 async def test_strangers_hold_up_strangers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,11 +317,8 @@ async def test_a_websocket_to_a_peer_that_hangs_ends_with_its_client_s(monkeypat
         with suppress(OSError):
             while await reader.read(1 << 16):
                 pass
-        writer.close()
         ended.set()
 
-    server = await asyncio.start_server(speak, "127.0.0.1", 0)
-    found = replicas.ReplicaPeer("127.0.0.1", server.sockets[0].getsockname()[1], "127.0.0.1")
     said: list[Message] = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
 
     async def receive() -> Message:
@@ -361,11 +327,8 @@ async def test_a_websocket_to_a_peer_that_hangs_ends_with_its_client_s(monkeypat
     async def send(message: Message) -> None:
         """Take what is sent."""
 
-    try:
-        async with within(5):
-            asked = {**scope("/x"), "type": "websocket", "subprotocols": [], "scheme": "ws"}
-            await replicas._Forward(Replicas([]), found, widen=True)(asked, receive, send)  # noqa: SLF001
-            await ended.wait()
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with listening(speak) as port, within(5):
+        found = replicas.ReplicaPeer("127.0.0.1", port, "127.0.0.1")
+        asked = {**scope("/x"), "type": "websocket", "subprotocols": [], "scheme": "ws"}
+        await replicas._Forward(Replicas([]), found, widen=True)(asked, receive, send)  # noqa: SLF001
+        await ended.wait()

@@ -12,7 +12,6 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -26,106 +25,17 @@ from sandbox_kernel.plugins.serve.e2b import files as e2b_files
 from sandbox_kernel.plugins.serve.e2b import folders as e2b_folders
 from sandbox_kernel.plugins.serve.e2b import processes as e2b_processes
 from sandbox_kernel.plugins.serve.requests import MAX_JSON, Refusal
-from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease, ServeLimits, Tenants
+from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import Names
 from sandbox_kernel.sdk.folder_entries import FilesystemEvent, FilesystemEventType
-from sandbox_kernel.sdk.values import SandboxInfo
-from sandbox_kernel.session.serving.server import KernelServer
+from tests.plugins.serve.stand_ins import MINE, THEIRS, Served, StandIn, cells_of, files_of
 from tests.support.cases import each
 
-MINE, THEIRS = "e2b_" + "a" * 40, "e2b_" + "b" * 40
 CONTROL = [(method, path.replace("{sandbox_id}", "s1")) for method, path, _ in e2b_control.ROUTES]
 CELLS = [(method, path.replace("{context_id}", "c1")) for method, path, _ in e2b_cells.ROUTES]
 CALLS = [(method, path) for method, path, _ in (*e2b_folders.ROUTES, *e2b_processes.ROUTES)]
 AGENT = [*((method, path) for method, path, _ in e2b_files.ROUTES), *CALLS]
-
-
-class StandIn:
-    """A sandbox that runs, and notes what is asked of it."""
-
-    def __init__(self, identity: str) -> None:
-        self.id = identity
-        self.settings = Settings()
-        self.is_paused = False
-        self.state: Any = "running"
-        self.files = self.commands = self
-        self.written: list[bytes] = []
-        self.cells: list[str] = []
-        """That run now."""
-
-    @property
-    def _instance(self) -> Any:
-        is_there = self.state in {"running", "paused"}
-        starts = self.state == "not running"
-        session: Any = SimpleNamespace(
-            is_closed=False, is_open=is_there, is_starting=starts, emit=lambda *_, **__: None
-        )
-        session.running_cells = lambda: iter(self.cells)
-        return SimpleNamespace(
-            session=session, serve=lambda transport, engine: KernelServer(session, transport, engine)
-        )
-
-    @property
-    def info(self) -> SandboxInfo:
-        return SandboxInfo(
-            id=self.id,
-            image="i",
-            engine="e",
-            runtime="default",
-            outputs="safe",
-            network="none",
-            secrets=(),
-            limits=self.settings.limits,
-            python=None,
-            state=self.state,
-        )
-
-    async def close_stdin(self, pid: int) -> None:
-        raise AssertionError("it is refused before")
-
-    async def list_contexts(self, *, offered: bool) -> list[Any]:
-        return []
-
-    async def write(self, path: str, file: Any) -> Any:
-        self.written.append(file.read())
-        return SimpleNamespace(path=path)
-
-
-class Served:
-    """The application, with a sandbox of each of two tenants."""
-
-    def __init__(self, known: Any = None, **limits: Any) -> None:
-        self.tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
-        self.mine, self.theirs = self._lease("mine", "s1"), self._lease("theirs", "s2")
-        self.app = application(self.tenants, Tokens([("mine", MINE), ("theirs", THEIRS)]), known or Names())
-
-    def _lease(self, name: str, identity: str) -> Lease:
-        tenant = self.tenants.tenant(name)
-        lease = Lease(sandbox=StandIn(identity), tenant=tenant, template="base")  # type: ignore[arg-type]
-        tenant.leases[identity] = lease
-        return lease
-
-    async def ask(self, method: str, path: str, *, url: str = "http://localhost:8809", **given: Any) -> httpx2.Response:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url=url) as client:
-            return await client.request(method, path, **given)
-
-
-def files_of(lease: Lease, identity: str | None = None, **headers: str) -> dict[str, str]:
-    return {
-        "E2b-Sandbox-Id": identity or lease.id,
-        "E2b-Sandbox-Port": e2b_files.PORT,
-        "X-Access-Token": lease.access_token,
-        **headers,
-    }
-
-
-def cells_of(lease: Lease, identity: str | None = None) -> dict[str, str]:
-    return {
-        "E2b-Sandbox-Id": identity or lease.id,
-        "E2b-Sandbox-Port": e2b_cells.PORT,
-        "E2B-Traffic-Access-Token": lease.traffic_token,
-    }
 
 
 @pytest.fixture
@@ -455,8 +365,7 @@ async def test_a_lifetime_over_the_operator_s_limit_is_refused(served: Served) -
 
 
 async def test_a_tenant_has_so_many_sandboxes_and_so_do_all_together() -> None:
-    for limits in ({"sandboxes_per_tenant": 1}, {"sandboxes": 2}):
-        served = Served(**limits)
+    for served in (Served(sandboxes_per_tenant=1), Served(sandboxes=2)):
         answer = await served.ask("POST", "/sandboxes", headers={"X-API-Key": MINE}, json={"templateID": "base"})
         assert (answer.status_code, answer.headers["should-retry"]) == (429, "false")
         assert answer.json()["error"] == "sandboxes-of-tenant"

@@ -6,24 +6,18 @@ Real sockets on loopback, with the server's own class of connections.
 
 from __future__ import annotations
 
-import asyncio
 import re
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve import web_server
-from sandbox_kernel.plugins.serve.application import application
-from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
-from sandbox_kernel.plugins.serve.web_server import Names, WebServer
+from tests.plugins.serve.stand_ins import MINE, Served, running
 from tests.support.cases import each
+from tests.support.loopback import opened
 from tests.support.patience import within
 
-TOKEN = "e2b_" + "a" * 40
-HEAD = f"POST /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {TOKEN}\r\n"
+HEAD = f"POST /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {MINE}\r\n"
 HIDDEN = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 """What is answered with 200 if it is taken as a request."""
 CHUNKED = f"0\r\n\r\n{HIDDEN}"
@@ -58,22 +52,15 @@ SPLIT = {
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.3)  # which is how long it waits for another request
-    tenants = Tenants({"base": Settings()}, ServeLimits())
-    listener = socket.create_server(("127.0.0.1", 0))
-    web = WebServer(application(tenants, Tokens([("mine", TOKEN)]), Names()), sockets=True)
-    task = asyncio.create_task(web.serve(sockets=[listener]))
-    yield listener.getsockname()[1]
-    web.should_exit = True
-    await task
+    async with running(Served().app) as (port, _):
+        yield port
 
 
 async def answers(port: int, said: str) -> list[int]:
     """Return the status of each answer on one connection, until the server ends it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(said.encode("latin-1"))
-    async with within(20):
+    async with opened(port) as (reader, writer), within(20):
+        writer.write(said.encode("latin-1"))
         found = await reader.read()
-    writer.close()
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", found)]
 
 
@@ -89,7 +76,7 @@ async def test_control_two_requests_in_a_row_have_two_answers(port: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("token", [TOKEN, "wrong"])
+@pytest.mark.parametrize("token", [MINE, "wrong"])
 async def test_a_body_is_no_request_where_nobody_reads_it(port: int, token: str) -> None:
     head = f"POST /healthz HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {token}\r\n"
     assert await answers(port, f"{head}Content-Length: {len(HIDDEN)}\r\n\r\n{HIDDEN}") == [405]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,9 +23,11 @@ from sandbox_kernel.plugins.serve.requests import Refusal
 from sandbox_kernel.plugins.serve.tenants import ServeLimits, Tenant, Tenants
 from sandbox_kernel.plugins.serve.token_file import Tokens
 from sandbox_kernel.plugins.serve.web_server import FIRST_BYTES, SOCKET_BYTES, Names, RequestFilter, WebServer, known
-from tests.support.patience import within
+from tests.plugins.serve import stand_ins
+from tests.plugins.serve.stand_ins import running
+from tests.support.patience import until, within
 
-TOKEN = "e2b_" + "a" * 40
+TOKEN = stand_ins.MINE
 MINE = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -85,14 +85,8 @@ async def serving(**limits: Any) -> AsyncIterator[Serving]:
     tenants = Tenants({"base": Settings()}, ServeLimits(**limits))
     guard = RouteGuard(tenants, Tokens([("mine", TOKEN)]))
     app = Starlette(routes=[guard.socket("/echo", echo)], middleware=[Middleware(RequestFilter, known=Names())])
-    listener = socket.create_server(("127.0.0.1", 0))
-    web = WebServer(app, sockets=True)
-    task = asyncio.create_task(web.serve(sockets=[listener]))
-    try:
-        yield Serving(tenants, listener.getsockname()[1], web)
-    finally:
-        web.should_exit = True
-        await task
+    async with running(app) as (port, web):
+        yield Serving(tenants, port, web)
 
 
 async def said(to: ClientConnection, text: str) -> str:
@@ -176,9 +170,7 @@ async def test_one_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch,
         assert await said(one, "hello") == "mine hello"
         one.transport.pause_reading()
         await one.send("much")
-        async with within(10):
-            while server.web.server_state.connections or not LEFT.is_set():  # noqa: ASYNC110 (no event of this loop tells of it)
-                await asyncio.sleep(0.01)
+        await until(lambda: not server.web.server_state.connections and LEFT.is_set(), 10)
         one.transport.abort()
 
 
@@ -193,7 +185,5 @@ async def test_a_silent_one_is_kept_while_it_answers(monkeypatch: pytest.MonkeyP
                 await one.recv()
         assert await said(one, "hello") == "mine hello"
         one.transport.pause_reading()  # what does not read does not answer
-        async with within(10):
-            while not LEFT.is_set():  # noqa: ASYNC110 (as above)
-                await asyncio.sleep(0.01)
+        await until(LEFT.is_set, 10)
         one.transport.abort()

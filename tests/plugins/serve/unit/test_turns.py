@@ -10,7 +10,6 @@ import asyncio
 import gc
 import hashlib
 import json
-import socket
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -20,16 +19,13 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.core.errors import SandboxClosed
-from sandbox_kernel.core.model import Settings
 from sandbox_kernel.plugins.serve import turns, web_server, web_sockets
-from sandbox_kernel.plugins.serve.application import application
 from sandbox_kernel.plugins.serve.e2b import cells as e2b_cells
 from sandbox_kernel.plugins.serve.e2b import files as e2b_files
-from sandbox_kernel.plugins.serve.tenants import Lease, ServeLimits, Tenants
-from sandbox_kernel.plugins.serve.token_file import Tokens
+from sandbox_kernel.plugins.serve.tenants import Lease, Tenants
 from sandbox_kernel.plugins.serve.turns import Turns, paced
-from sandbox_kernel.plugins.serve.web_server import Names, WebServer
-from tests.plugins.serve.unit.test_routes import MINE, StandIn
+from tests.plugins.serve.stand_ins import MINE, Served, StandIn, running
+from tests.support.loopback import opened
 from tests.support.patience import within
 
 TURN = 0.1
@@ -88,21 +84,14 @@ class Ended:
 
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[tuple[int, Tenants, Lease]]:
-    tenants = Tenants({"base": Settings()}, ServeLimits(sandboxes_per_tenant=2, **limits))  # it makes none
-    tenant = tenants.tenant("mine")
+    served = Served(is_empty=True, sandboxes_per_tenant=2, **limits)  # it makes none
+    tenant = served.tenants.tenant("mine")
     named = f"open-terminal/{hashlib.sha256(b'0:').hexdigest()[:32]}"
     for identity, name in (("s1", ""), ("s2", named)):
         tenant.leases[identity] = Lease(sandbox=Box(identity), tenant=tenant, template="base", name=name)  # type: ignore[arg-type]
     lease = tenant.leases["s1"]
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = application(tenants, Tokens([("mine", MINE), ("theirs", "e2b_" + "b" * 40)]), Names())
-    web = WebServer(app, sockets=True)
-    task = asyncio.create_task(web.serve(sockets=[listener]))
-    try:
-        yield listener.getsockname()[1], tenants, lease
-    finally:
-        web.should_exit = True
-        await task
+    async with running(served.app) as (port, _):
+        yield port, served.tenants, lease
 
 
 def envelope(content: bytes) -> bytes:
@@ -148,9 +137,8 @@ def _headers(path: str, lease: Lease) -> dict[str, str]:
 
 
 def _routes() -> list[tuple[str, str]]:
-    app = application(Tenants({"base": Settings()}, ServeLimits()), Tokens([("mine", MINE)]), Names())
     found = []
-    for route in app.routes:
+    for route in Served().app.routes:
         path = getattr(route, "path", "").replace(":path}", "}")
         for method in sorted(getattr(route, "methods", None) or ()):
             for name in ("sandbox_id", "context_id", "kernel_id"):
@@ -163,15 +151,11 @@ async def asked(port: int, method: str, path: str, headers: dict[str, str], body
     """Return the first bytes of the answer."""
     said = {"Content-Length": str(len(body)), **headers}
     lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
-        async with within(30):
+    async with opened(port) as (reader, writer), within(30):
+        with suppress(OSError):  # it is refused before its end
+            writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body)
             return await reader.read(4096)
-    except OSError:
-        return b""  # it is refused before its end
-    finally:
-        writer.transport.abort()
+    return b""
 
 
 @pytest.mark.slow
@@ -299,22 +283,18 @@ async def test_control_pieces_that_are_taken_at_once_keep_the_loop(monkeypatch: 
 
 async def flooded(monkeypatch: pytest.MonkeyPatch, head: str, flood: bytes) -> float:
     """Return the longest turn while one connection sends a flood."""
-    async with serving() as (port, _, _lease), within(60):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        try:
-            writer.write(head.encode())
-            if head == UPGRADE:
-                assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
-            with longest_turn(monkeypatch) as longest, suppress(OSError):
-                writer.write(flood)
-                draining = asyncio.create_task(writer.drain())
-                reading = asyncio.create_task(reader.read(-1))
-                await asyncio.wait({draining, reading}, timeout=1.5)
-                for one in (draining, reading):
-                    one.cancel()
-            return longest.seconds
-        finally:
-            writer.transport.abort()
+    async with serving() as (port, _, _lease), opened(port) as (reader, writer), within(60):
+        writer.write(head.encode())
+        if head == UPGRADE:
+            assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        with longest_turn(monkeypatch) as longest, suppress(OSError):
+            writer.write(flood)
+            draining = asyncio.create_task(writer.drain())
+            reading = asyncio.create_task(reader.read(-1))
+            await asyncio.wait({draining, reading}, timeout=1.5)
+            for one in (draining, reading):
+                one.cancel()
+        return longest.seconds
 
 
 @pytest.mark.slow
@@ -324,12 +304,7 @@ async def test_a_body_in_pieces_comes_whole() -> None:
     for size, count in ((64, len(body)), (3, 40_000)):
         sent = body[:count] if size == 64 else json.dumps({"a": "x" * (count - 9)}).encode()
         chunks = [sent[at : at + size] for at in range(0, len(sent), size)]
-        async with serving() as (port, _, _lease):
-            head = CHUNKED.format(f"X-API-Key: {MINE}\r\n").encode()
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(head + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks) + b"0\r\n\r\n")
-                async with within(20):
-                    assert b" 404 " in await reader.readline(), "it names no template"
-            finally:
-                writer.transport.abort()
+        head = CHUNKED.format(f"X-API-Key: {MINE}\r\n").encode()
+        async with serving() as (port, _, _lease), opened(port) as (reader, writer), within(20):
+            writer.write(head + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks) + b"0\r\n\r\n")
+            assert b" 404 " in await reader.readline(), "it names no template"
