@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import resource
 import subprocess
@@ -82,16 +81,6 @@ def test_a_file_of_certificates_that_is_none_is_said_at_once(tmp_path: Path) -> 
     (tmp_path / "empty").touch()
     with pytest.raises(ConfigurationError, match="cannot be used"):
         load(Source(), certificates=str(tmp_path / "empty"))
-
-
-def test_a_process_that_takes_over_knows_what_the_sandbox_knows() -> None:
-    """The cells go on with their placeholders and their trust; values are read again, and never handed over."""
-    first = load(Source(header="X-Key: {}"))
-    state = json.loads(json.dumps(first.state()))
-    assert KEY not in json.dumps(state)
-    second = load(Source(header="X-Key: {}"), state=state)
-    assert second.environment() == first.environment()
-    assert second.certificates == first.certificates
 
 
 def test_nothing_that_is_printed_holds_a_value(caplog: pytest.LogCaptureFixture) -> None:

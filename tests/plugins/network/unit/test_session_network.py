@@ -68,11 +68,6 @@ def test_who_takes_a_sandbox_over_has_what_its_cells_have() -> None:
     assert opened(settings).inside != before.inside
 
 
-def test_a_secret_that_is_not_there_is_told_at_once() -> None:
-    with pytest.raises(ConfigurationError, match="GIVEN, which is not set"):
-        Network(chosen(secrets=(KEY,)), environment={})
-
-
 def test_limits_are_those_of_the_settings() -> None:
     limits = Limits(network_connections=3, network_bytes=1000, network_timeout=7.0)
     network = opened(chosen(network=("api.example.test",), limits=limits))

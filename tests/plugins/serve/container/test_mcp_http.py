@@ -49,25 +49,10 @@ LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
 
 
 async def test_without_the_token_nothing_is_served(server: McpServer) -> None:
+    """All that is no token is in `test_guard`, for the routes of every wire."""
     token = TOKENS["ann"]
-    refused: list[tuple[str, dict[str, str]]] = [
-        ("", {}),
-        ("", {"Authorization": f"Bearer {token}x"}),
-        ("", {"Authorization": f"Bearer {token[:-1]}"}),
-        ("", {"Authorization": "Bearer"}),
-        ("", {"Authorization": f"Basic {token}"}),
-        ("", {"Cookie": f"token={token}"}),
-        (f"?token={token}", {}),
-        (f"?access_token={token}", {}),
-    ]
-    for query, headers in refused:
-        answer = await post(f"{server.url}{query}", INITIALIZE, **headers)
-        assert answer.status_code == 401, (query, headers)
-        assert "mcp-session-id" not in answer.headers
-        assert token not in answer.text
-    async with httpx2.AsyncClient() as client:
-        for method in ("GET", "DELETE"):
-            assert (await client.request(method, server.url)).status_code == 401, method
+    for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": f"Bearer {token}x"}):
+        assert (await post(server.url, INITIALIZE, **headers)).status_code == 401, headers
     assert (await post(server.url, INITIALIZE, Authorization=f"Bearer {token}")).status_code == 200
 
 

@@ -48,14 +48,24 @@ async def test_no_token_opens_a_route_but_a_tenant_s_own(served: Served, method:
         {"X-API-Key": MINE + "x"},
         {"X-API-Key": lease.access_token},
         {"Authorization": f"Bearer {lease.traffic_token}"},
+        {"Authorization": "Bearer"},
         {"Authorization": f"Basic {MINE}"},
         {"Cookie": f"X-API-Key={MINE}"},
         {"Cookie": f"token={MINE}"},
     ]
-    for headers in wrong:
-        answer = await served.ask(method, path, headers=headers)
-        assert answer.status_code == 401, headers
+    queries = [{"token": MINE[:-1]}, {"access_token": MINE}]
+    if path.startswith("/jupyter/"):  # its clients may have the token in the address
+        wrong += [{"Authorization": f"token {MINE}x"}]
+        answer = await served.ask(method, path, headers={"Authorization": f"token {MINE}"}, params={"token": ""})
+        assert answer.status_code == 401
+    else:
+        queries += [{"token": MINE}]
+    for params, headers in [*(({}, headers) for headers in wrong), *((query, {}) for query in queries)]:
+        answer = await served.ask(method, path, headers=headers, params=params)
+        assert answer.status_code == 401, (params, headers)
+        assert method == "HEAD" or "token-unknown" in answer.text
         assert MINE not in answer.text
+        assert "mcp-session-id" not in answer.headers
     twice = [("X-API-Key", MINE), ("X-API-Key", THEIRS)]
     two = [("X-API-Key", MINE), ("Authorization", f"Bearer {THEIRS}")]
     for both in (twice, two):

@@ -24,6 +24,7 @@ from sandbox_kernel.plugins.serve.e2b import control as e2b_control
 from sandbox_kernel.plugins.serve.e2b import files as e2b_files
 from sandbox_kernel.plugins.serve.e2b import folders as e2b_folders
 from sandbox_kernel.plugins.serve.e2b import processes as e2b_processes
+from sandbox_kernel.plugins.serve.jupyter import rest as jupyter_rest
 from sandbox_kernel.plugins.serve.requests import MAX_JSON, Refusal
 from sandbox_kernel.plugins.serve.tenants import MAX_UPLOADS, Lease
 from sandbox_kernel.plugins.serve.token_file import Tokens
@@ -33,6 +34,7 @@ from tests.plugins.serve.stand_ins import MINE, THEIRS, Served, StandIn, cells_o
 from tests.support.cases import each
 
 CONTROL = [(method, path.replace("{sandbox_id}", "s1")) for method, path, _ in e2b_control.ROUTES]
+KERNELS = [(method, "/jupyter" + path.replace("{kernel_id}", "s1")) for method, path, _ in jupyter_rest.ROUTES]
 CELLS = [(method, path.replace("{context_id}", "c1")) for method, path, _ in e2b_cells.ROUTES]
 CALLS = [(method, path) for method, path, _ in (*e2b_folders.ROUTES, *e2b_processes.ROUTES)]
 AGENT = [*((method, path) for method, path, _ in e2b_files.ROUTES), *CALLS]
@@ -47,14 +49,13 @@ def test_the_lists_of_routes_are_not_empty() -> None:
     assert (len(CONTROL), len(CELLS), len(AGENT)) == (18, 5, 20)
 
 
-@each(("method", "path"), CONTROL)
+@each(("method", "path"), [row for row in [*CONTROL, *KERNELS] if "s1" in row[1]])
 async def test_a_sandbox_of_another_tenant_is_not_there(served: Served, method: str, path: str) -> None:
     """It is told as one that nobody has. Who opens a route at all is `test_guard`."""
-    if "s1" in path:
-        answer = await served.ask(method, path, headers={"X-API-Key": THEIRS})
-        assert (answer.status_code, answer.json()["error"]) == (404, "no-such-sandbox")
-        unknown = await served.ask(method, path.replace("s1", "s9"), headers={"X-API-Key": THEIRS})
-        assert unknown.json()["message"].replace("s9", "s1") == answer.json()["message"]
+    answer = await served.ask(method, path, headers={"X-API-Key": THEIRS})
+    assert (answer.status_code, answer.json()["error"]) == (404, "no-such-sandbox")
+    unknown = await served.ask(method, path.replace("s1", "s9"), headers={"X-API-Key": THEIRS})
+    assert unknown.text.replace("s9", "s1") == answer.text
 
 
 async def test_control_a_tenant_sees_its_own_sandbox_and_no_other(served: Served) -> None:
