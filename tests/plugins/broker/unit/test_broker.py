@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import pwd
 import socket
 import threading
 import time
@@ -261,6 +262,15 @@ def test_a_user_s_table_wins_over_that_of_all(tmp_path: Path) -> None:
     assert root.by("memory").endswith("[all]")
 
 
+def test_an_operator_says_how_many_are_detached_how_long_and_whose(tmp_path: Path) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    text = f'[all]\ndetached = 2\nlifetime = "2h"\n[user.{me}]\ntakes = ["nobody"]\n'
+    found = load(written(tmp_path, text)).of(os.getuid())
+    assert (found.detached, found.lifetime, found.takes) == (2, 7200.0, ("nobody",))
+    assert found.by("lifetime").endswith("broker.toml, [all]")
+    assert load(written(tmp_path, "")).of(os.getuid()).takes == ()
+
+
 @pytest.mark.parametrize(
     ("line", "number", "why"),
     [
@@ -278,6 +288,12 @@ def test_a_user_s_table_wins_over_that_of_all(tmp_path: Path) -> None:
         ('datasets = { sales = "srv" }', 2, "datasets"),
         ('datasets = { "../a" = "/srv" }', 2, "datasets"),
         ("datasets = { sales = 3 }", 2, "datasets"),
+        ('lifetime = "x"', 2, "lifetime"),
+        ("lifetime = -1", 2, "lifetime"),
+        ('lifetime = "1000h"', 2, "lifetime"),
+        ("detached = -1", 2, "detached"),
+        ('takes = "nobody"', 2, "takes"),
+        ('takes = ["no such"]', 2, "takes"),
         ("x 3", 2, "Expected"),
         ("\n[user.no-such-user-here]\nsessions = 3", 3, "no-such-user-here"),
         ("\n[alll]\nsessions = 3", 3, "alll"),

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import struct
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -38,6 +39,7 @@ from tests.support.patience import until, within
 
 NAME, IMAGE = "0" * 32, "sandbox-kernel:data"
 ME = Peer(1, 1000, 1000)
+OPTIONS = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}", prepared={})
 WISH = {"name": NAME, "seconds": 60, "metadata": {}, "settings": "{}", "prepared": {}}
 
 
@@ -60,31 +62,35 @@ def asked() -> dict[str, Any]:
     return packets.asked(spec)
 
 
-def a_kept(broker: Broker, tasks: Tasks, container: Deaf | None = None) -> tuple[DetachedSandbox, Deaf]:
-    container = container or Deaf()
-    wish = DetachedOptions(name=NAME, seconds=60, most_seconds=60, set_by="", metadata={}, settings="{}", prepared={})
+@contextlib.asynccontextmanager
+async def a_kept(
+    broker: Broker | None = None, container: Deaf | None = None, wish: DetachedOptions = OPTIONS
+) -> AsyncIterator[tuple[Broker, DetachedSandbox, Deaf]]:
+    """A broker with a sandbox, which is killed at the end: once it is gone, so is all that waited for it."""
+    broker, container, tasks = broker or Broker(cast("Any", object()), Policy()), container or Deaf(), Tasks()
     kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
     broker.lent[kept.spec.session_id] = kept
-    return kept, container
+    yield broker, kept, container
+    await container.kill()
+    await until(lambda: not kept.passing)
+    kept.over()
+    await tasks.close()
+    await broker.tasks.close()
 
 
-def test_a_start_that_is_refused_leaves_no_name_behind() -> None:
+async def test_a_start_that_is_refused_leaves_no_name_behind() -> None:
     """Else a user who is over a ceiling for a while would have used up all detached sandboxes."""
-
-    async def tried() -> None:
-        broker = Broker(cast("Any", object()), Policy(everybody=Ceiling(sessions=0, detached=1)))
-        said = {
-            "protocol": packets.VERSION,
-            "spec": asked(),
-            "agent": create_request.read(asked()).digest(),
-            "kept": WISH,
-        }
-        for _ in range(2):
-            with pytest.raises(QuotaExceeded, match="0 sandboxes at once"):
-                await broker.make(said, ME)
-        assert broker.keeping.wish(WISH, ME) is not None
-
-    asyncio.run(tried())
+    broker = Broker(cast("Any", object()), Policy(everybody=Ceiling(sessions=0, detached=1)))
+    said = {
+        "protocol": packets.VERSION,
+        "spec": asked(),
+        "agent": create_request.read(asked()).digest(),
+        "kept": WISH,
+    }
+    for _ in range(2):
+        with pytest.raises(QuotaExceeded, match="0 sandboxes at once"):
+            await broker.make(said, ME)
+    assert broker.keeping.wish(WISH, ME) is not None
 
 
 def test_a_note_that_is_too_long_is_refused_before_it_is_read() -> None:
@@ -102,21 +108,18 @@ def told_of(broker: Broker, kept: DetachedSandbox) -> bytes:
 
 
 @each("letter", ["x", '"', "\n", "\x01", "\x7f", "é", "€", "\U0001f600"])
-def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -> None:
+async def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -> None:
     """Whether an owner writes a letter as it is or by its number: else nobody could take its sandbox over."""
-
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        metadata = {str(number): "€" * 30 for number in range(packets.MAX_METADATA)}
-        settings = longest(letter, packets.MAX_SETTINGS)
-        said = {**WISH, "settings": settings, "metadata": metadata}
-        with pytest.raises(EngineError):
-            broker.keeping.wish({**said, "settings": settings + letter}, ME)
-        wish = broker.keeping.wish(said, ME)
-        assert wish is not None
-        container = Deaf()
-        kept = DetachedSandbox(cast("Any", container), create_request.read(asked()).spec(), ME.uid, tasks, wish)
-        cell = {"id": "x", "seconds": 1, "numbers": [1e15] * 1000}
+    broker = Broker(cast("Any", object()), Policy())
+    metadata = {str(number): "€" * 30 for number in range(packets.MAX_METADATA)}
+    settings = longest(letter, packets.MAX_SETTINGS)
+    said = {**WISH, "settings": settings, "metadata": metadata}
+    with pytest.raises(EngineError):
+        broker.keeping.wish({**said, "settings": settings + letter}, ME)
+    wish = broker.keeping.wish(said, ME)
+    assert wish is not None
+    cell = {"id": "x", "seconds": 1, "numbers": [1e15] * 1000}
+    async with a_kept(broker, wish=wish) as (_, kept, _container):
         for plain in (True, False):
             for most in (1000, 2000, packets.MAX_SESSION, packets.MAX_NOTE):
                 text = longest(letter, most // 12 * 10)
@@ -127,12 +130,6 @@ def test_whatever_is_noted_fits_into_the_answer_to_the_next_owner(letter: str) -
         assert kept.noted
         assert kept.cell
         assert len(told_of(broker, kept)) <= packets.MAX_BYTES
-        kept.over()
-        await container.kill()
-        await tasks.close()
-        await broker.tasks.close()
-
-    asyncio.run(tried())
 
 
 def longest(letter: str, most: int) -> str:
@@ -155,38 +152,32 @@ def test_half_of_a_pair_is_no_text() -> None:
     assert noted(b'{"op": "keep", "cell": {"id": "\\ud83d\\ude00", "seconds": 1}}')  # the control
 
 
-def test_thousands_of_small_frames_let_others_have_their_turn() -> None:
-    async def turns() -> int:
-        chunks = [struct.pack("!IB", 3, wire.AGENT) + b"\0\0"] * (16 * SLICE // 7)
-        sent = [b"".join(chunks), b""]
-        found, done = 0, False
+async def test_thousands_of_small_frames_let_others_have_their_turn() -> None:
+    chunks = [struct.pack("!IB", 3, wire.AGENT) + b"\0\0"] * (16 * SLICE // 7)
+    sent = [b"".join(chunks), b""]
+    found, done = 0, False
 
-        async def receive() -> bytes:
-            return sent.pop(0)
+    async def receive() -> bytes:
+        return sent.pop(0)
 
-        async def other() -> int:
-            count = 0
-            while not done:
-                await asyncio.sleep(0)
-                count += 1
-            return count
+    async def other() -> int:
+        count = 0
+        while not done:
+            await asyncio.sleep(0)
+            count += 1
+        return count
 
-        counting = asyncio.ensure_future(other())
-        async for _ in cut(Frames(1 << 20, 1 << 16), receive):
-            found += 1
-        done = True
-        assert found == len(chunks)
-        return await counting
-
-    assert asyncio.run(turns()) >= 10
+    counting = asyncio.ensure_future(other())
+    async for _ in cut(Frames(1 << 20, 1 << 16), receive):
+        found += 1
+    done = True
+    assert found == len(chunks)
+    assert await counting >= 10
 
 
-def test_owners_of_a_sandbox_that_does_not_listen_do_not_pile_up() -> None:
+async def test_owners_of_a_sandbox_that_does_not_listen_do_not_pile_up() -> None:
     """Each costs the broker a pipe, so there is an end to them while nothing is taken."""
-
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        kept, container = a_kept(broker, tasks)
+    async with a_kept() as (broker, kept, container):
         stuck = b"".join(wire.encode(wire.AGENT, [b"x" * (4 << 20)]))
         fds = [kept.open(first=True)]
         with socket.socket(fileno=os.dup(fds[0])) as sock:
@@ -199,20 +190,11 @@ def test_owners_of_a_sandbox_that_does_not_listen_do_not_pile_up() -> None:
         await container.kill()
         for fd in fds:
             os.close(fd)
-        await until(lambda: not kept.passing)  # the control: once it is gone, so is all that waited
-        kept.over()
-        await tasks.close()
-        await broker.tasks.close()
-
-    asyncio.run(tried())
 
 
-def test_a_connection_whose_pipe_is_closed_is_none_of_the_next_owner_s() -> None:
+async def test_a_connection_whose_pipe_is_closed_is_none_of_the_next_owner_s() -> None:
     """It ends as the next one comes: its own end later would be taken for that of the next."""
-
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        kept, container = a_kept(broker, tasks)
+    async with a_kept() as (broker, kept, container):
         cast_out: list[str] = []
         first = kept.open(first=True)
         kept.cast_out = lambda: cast_out.append("first")
@@ -228,12 +210,6 @@ def test_a_connection_whose_pipe_is_closed_is_none_of_the_next_owner_s() -> None
         await container.kill()
         os.close(second)
         os.close(third)
-        await until(lambda: not kept.passing)
-        kept.over()
-        await tasks.close()
-        await broker.tasks.close()
-
-    asyncio.run(tried())
 
 
 async def next_frames(sock: socket.socket, count: int) -> list[tuple[int, bytes]]:
@@ -246,12 +222,9 @@ async def next_frames(sock: socket.socket, count: int) -> list[tuple[int, bytes]
     return found
 
 
-def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> None:
+async def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> None:
     """The agent is told to end them behind all that the owner wrote, and until it has, the next one hears of none."""
-
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        kept, container = a_kept(broker, tasks)
+    async with a_kept() as (_, kept, container):
         loop, inside = asyncio.get_running_loop(), container.inside
 
         async def say(kind: int, content: bytes) -> None:
@@ -276,13 +249,6 @@ def test_connections_and_contexts_of_one_owner_are_none_of_the_next_one_s() -> N
             await say(wire.STREAM, b"of the second")
             assert await next_frames(second, 1) == [(wire.STREAM, b"of the second")]
             assert not kept.transcript.pieces
-        await container.kill()
-        await until(lambda: not kept.passing)
-        kept.over()
-        await tasks.close()
-        await broker.tasks.close()
-
-    asyncio.run(tried())
 
 
 class Freezing(Deaf):
@@ -304,10 +270,8 @@ class Freezing(Deaf):
         self.paused = False
 
 
-def test_a_cell_has_the_time_left_that_it_had_at_the_pause() -> None:
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        kept, container = a_kept(broker, tasks, frozen := Freezing())
+async def test_a_cell_has_the_time_left_that_it_had_at_the_pause() -> None:
+    async with a_kept(container=(frozen := Freezing())) as (_, kept, _container):
         frozen.may.set()
         fd = kept.open(first=True)
         kept._note(b'{"op": "keep", "cell": {"id": "x", "seconds": 9}}')  # noqa: SLF001 (as an owner's frame has it)
@@ -318,18 +282,12 @@ def test_a_cell_has_the_time_left_that_it_had_at_the_pause() -> None:
         await kept.resume()
         assert 3 <= kept.told()["cell"]["elapsed"] < 50
         os.close(fd)
-        await over(broker, tasks, kept, container)
-
-    asyncio.run(tried())
 
 
 @each("taken", [False, True])
-def test_an_owner_that_is_gone_while_it_pauses_leaves_no_sandbox_frozen_unseen(*, taken: bool) -> None:
+async def test_an_owner_that_is_gone_while_it_pauses_leaves_no_sandbox_frozen_unseen(*, taken: bool) -> None:
     """Its connection ends with what it asked for, and the engine freezes the sandbox all the same."""
-
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        kept, container = a_kept(broker, tasks, frozen := Freezing())
+    async with a_kept(container=(frozen := Freezing())) as (_, kept, _container):
         fds = [kept.open(first=True)]
         pausing = asyncio.ensure_future(kept.pause())
         await frozen.begun.wait()
@@ -341,17 +299,6 @@ def test_an_owner_that_is_gone_while_it_pauses_leaves_no_sandbox_frozen_unseen(*
         await until(lambda: frozen.paused == kept.paused == (not taken))
         for fd in fds:
             os.close(fd)
-        await over(broker, tasks, kept, container)
-
-    asyncio.run(tried())
-
-
-async def over(broker: Broker, tasks: Tasks, kept: DetachedSandbox, container: Deaf) -> None:
-    await container.kill()
-    await until(lambda: not kept.passing)
-    kept.over()
-    await tasks.close()
-    await broker.tasks.close()
 
 
 async def filled(sock: socket.socket, kind: int) -> memoryview:
@@ -371,12 +318,10 @@ async def filled(sock: socket.socket, kind: int) -> memoryview:
 
 @pytest.mark.slow
 @each("left", [False, True])
-def test_an_owner_that_stands_still_holds_nobody_up(*, left: bool) -> None:
+async def test_an_owner_that_stands_still_holds_nobody_up(*, left: bool) -> None:
     """It is stopped with both ways full: the sandbox would wait for it, it for the sandbox, and the next for both."""
-
-    async def tried() -> None:
-        broker, tasks = Broker(cast("Any", object()), Policy()), Tasks()
-        kept, container = a_kept(broker, tasks)
+    fds: list[int] = []
+    async with a_kept() as (broker, kept, container):
         fds.append(kept.open(first=True))
         with socket.socket(fileno=os.dup(fds[0])) as sock:
             await filled(sock, wire.SHELL)
@@ -387,13 +332,5 @@ def test_an_owner_that_stands_still_holds_nobody_up(*, left: bool) -> None:
             fds.append(broker.keeping.free({"name": NAME, "take": True}, ME).open())
         async with within(10):
             await asyncio.get_running_loop().sock_sendall(container.inside, rest)
-        await container.kill()
-        await until(lambda: not kept.passing)
-        kept.over()
-        await tasks.close()
-        await broker.tasks.close()
-
-    fds: list[int] = []
-    asyncio.run(tried())
     for fd in fds:
         os.close(fd)

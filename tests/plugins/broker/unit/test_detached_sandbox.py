@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pwd
 import struct
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from sandbox_kernel.config.sources import SETTINGS, resolve
 from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import ConfigurationError, EngineError
 from sandbox_kernel.core.model import Limits, Settings
-from sandbox_kernel.plugins.broker.ceilings import Policy, load
 from sandbox_kernel.plugins.broker.client import packets
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.detached import (
@@ -306,36 +304,3 @@ def test_what_ends_with_its_caller_is_no_setting_of_one_that_outlives_it(tmp_pat
     with pytest.raises(ConfigurationError) as caught:
         check_settings(Settings(uploads=str(tmp_path)))
     assert (caught.value.code, caught.value.setting) == (BrokerCode.OF_THE_CALLER, "uploads")
-
-
-# --- the operator's file ----------------------------------------------------------------------------------------------
-
-
-def policy(tmp_path: Path, text: str) -> Policy:
-    file = tmp_path / "broker.toml"
-    file.write_text(text, encoding="utf-8")
-    return load(file)
-
-
-def test_an_operator_says_how_many_how_long_and_whose(tmp_path: Path) -> None:
-    me = pwd.getpwuid(os.getuid()).pw_name
-    found = policy(tmp_path, f'[all]\ndetached = 2\nlifetime = "2h"\n[user.{me}]\ntakes = ["nobody"]\n').of(os.getuid())
-    assert (found.detached, found.lifetime, found.takes) == (2, 7200.0, ("nobody",))
-    assert found.by("lifetime").endswith("broker.toml, [all]")
-    assert policy(tmp_path, "").of(os.getuid()).takes == ()
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'lifetime = "x"',
-        "lifetime = -1",
-        'lifetime = "1000h"',
-        "detached = -1",
-        'takes = "nobody"',
-        'takes = ["no such"]',
-    ],
-)
-def test_a_wrong_line_refuses_the_file(tmp_path: Path, line: str) -> None:
-    with pytest.raises(ConfigurationError, match="line 2"):
-        policy(tmp_path, f"[all]\n{line}\n")
