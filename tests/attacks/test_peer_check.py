@@ -19,7 +19,7 @@ from jupyter_client.manager import KernelManager
 
 from sandbox_kernel.kernel import peer_check
 from tests.attacks.test_floods import status
-from tests.support.kernels import Kernel, close_all, connect, containers_of, eventually, install
+from tests.support.kernels import Kernel, close_all, containers_of, eventually, install
 
 Start = Callable[..., Kernel]
 NOBODY = 65534
@@ -285,9 +285,7 @@ def test_ipc_is_for_one_user(start_with: Callable[..., Kernel]) -> None:
     files = [Path(f"{connection['ip']}-{connection[channel + '_port']}") for channel in channels]
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 5
     kernel.run("open('kept', 'w').write('kept')")
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel()
-    kernel.client = connect(kernel.manager)
+    kernel.restart()
     assert kernel.run("open('kept').read()").value == "'kept'"
 
 
@@ -319,7 +317,5 @@ def test_with_curve_nobody_hears_anything_without_the_key(start_with: Callable[.
     assert connection_of(kernel)["curve_secretkey"]
     assert kernel.client.is_alive()
     assert overheard(kernel, "self") == "nothing"
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel()
-    kernel.client = connect(kernel.manager)
+    kernel.restart()
     assert kernel.run("1 + 1").value == "2"

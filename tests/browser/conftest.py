@@ -9,8 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium.webdriver import Chrome
 
-from tests.browser.lab import Lab, install_all, running_lab
+from sandbox_kernel import Sandbox
+from tests.browser.lab import Lab, chromium, install_all, running_lab
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with chromium(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def sandbox(image: str) -> Iterator[Sandbox]:
+    with Sandbox(image=image) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.policy import frame
-from tests.browser.test_packed_browser import page
 from tests.support.bidi import Browser, BrowserError, driven
+from tests.support.chromium import page
 
 INERT = {"External", "FragmentDirective", "FeaturePolicy", "PermissionsPolicy"}
 """What a program can reach though it has no name for it; none of it does anything."""

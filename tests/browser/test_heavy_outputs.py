@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from tests.browser.lab import Lab, chromium, eventually
-from tests.browser.test_packed_browser import page
 from tests.browser.test_page_messages import ANSWERS, GAUGE, KEPT, watched
+from tests.support.chromium import page
 
 OUTPUT = ".jp-OutputArea-output"
 APART = f"{OUTPUT} iframe.sk-Heavy"

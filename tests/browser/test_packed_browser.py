@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -19,7 +15,8 @@ from selenium.webdriver import Chrome
 
 from sandbox_kernel.policy import frame
 from sandbox_kernel.policy.frame_libraries import Packer
-from tests.browser.lab import Lab, chromium, eventually
+from tests.browser.lab import Lab, eventually
+from tests.support.chromium import page
 from tests.support.kernels import install
 
 LIBRARY = "function draw(what){document.body.append(what+' ')} /* é much of it */\n" * 2000
@@ -49,32 +46,6 @@ for(let i=0;i<top.length;i++)for(let n=0;n<50;n++)top[i].postMessage({{sandboxKe
 for(let n=0;n<50;n++)parent.postMessage({{sandboxKernelWant:n.toString(16).padStart(64,'0')}},'*');
 </script>"""
 MISSED = "which this page does not have. Run this cell again"
-
-
-@contextmanager
-def page(body: str) -> Iterator[int]:
-    """Serve one page on a port of this machine."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
 
 
 def inside(browser: Chrome, number: int, script: str = "return document.body.innerText") -> str:

@@ -16,7 +16,7 @@ from selenium.common.exceptions import TimeoutException
 
 from tests.browser.lab import Lab, chromium, eventually
 from tests.browser.test_labextension import FRAME
-from tests.browser.test_packed_browser import page
+from tests.support.chromium import page
 
 SECONDS = 5.0
 """How long a page is watched while a frame attacks it."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from selenium.webdriver import Chrome
 
 from sandbox_kernel import Sandbox
-from tests.browser.lab import chromium, eventually
-from tests.browser.test_packed_browser import inside, page
+from tests.browser.lab import eventually
+from tests.browser.test_packed_browser import inside
+from tests.support.chromium import page
 
 N = [1, 2, 3]
 CUBE = {"x": [0, 0, 0, 0, 1, 1, 1, 1], "y": [0, 0, 1, 1] * 2, "z": [0, 1] * 4}
@@ -63,18 +63,6 @@ import json, pathlib, plotly.graph_objects as go, plotly.io
 shown = plotly.io.renderers["sandbox"].to_mimebundle({"data": [], "layout": {"geo": {"visible": False}}})
 pathlib.Path("empty").write_text(shown["text/html"])
 print(json.dumps(sorted(go.Figure()._data_validator.class_strs_map)))"""
-
-
-@pytest.fixture(scope="module")
-def sandbox(image: str) -> Iterator[Sandbox]:
-    with Sandbox(image=image) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
 
 
 def figure(name: str) -> list[dict[str, Any]]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from selenium.webdriver import ActionChains, Chrome
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.policy.output_policy import OutputPolicy
-from tests.browser.lab import chromium, eventually
-from tests.browser.test_packed_browser import inside, page
-from tests.support.chromium import listening
+from tests.browser.lab import eventually
+from tests.browser.test_packed_browser import inside
+from tests.support.chromium import listening, page
 from tests.support.policy.messages import filtered
 
 ANIMATION = """
@@ -42,18 +41,6 @@ TABLES = """
 import itables, pandas
 itables.init_notebook_mode(all_interactive=True)
 pandas.DataFrame({"number": range(30)})"""
-
-
-@pytest.fixture(scope="module")
-def sandbox(image: str) -> Iterator[Sandbox]:
-    with Sandbox(image=image) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with chromium(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
 
 
 def html_of(sandbox: Sandbox, code: str) -> str:

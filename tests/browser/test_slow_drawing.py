@@ -8,8 +8,8 @@ import pytest
 
 from sandbox_kernel.policy import frame
 from tests.browser.test_frame_acts import eventually, shell, show
-from tests.browser.test_packed_browser import page
 from tests.support.bidi import Browser, BrowserError, driven
+from tests.support.chromium import page
 
 LAYERS = 200
 PROGRAM = f"""<style>

@@ -32,7 +32,7 @@ from sandbox_kernel import (
     ScatterChart,
     SuperChart,
 )
-from tests.support.patience import within
+from tests.support.patience import cancelled, within
 
 
 @pytest.fixture(scope="module")
@@ -324,9 +324,7 @@ async def _awaited(sandbox: AsyncSandbox) -> None:
     call = asyncio.create_task(sandbox.commands.run("echo begun; sleep 100", on_stdout=lambda _: begun.set()))
     async with within(60):
         await begun.wait()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
+    await cancelled(call)
     assert not await sandbox.commands.list()
 
     data: list[bytes] = []

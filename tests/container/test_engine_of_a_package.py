@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sandbox_kernel.plugins.bubblewrap.interface import bubblewrap_program
 from tests.support import ROOT
+from tests.support.packages import install_package, python
 from tests.support.roots import root_of_tests
 
 pytestmark = pytest.mark.skipif(bubblewrap_program() is None, reason="there is no bubblewrap")
@@ -40,27 +38,13 @@ except SandboxError as error:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installation of a package with both."""
-    package, target = tmp_path_factory.mktemp("package"), tmp_path_factory.mktemp("installed")
     described = PACKAGE.replace("stopwatch", "small").replace(
         'small = "small:PLUGIN"', 'small = "small:PLUGIN"\ncareless = "careless:PLUGIN"'
     )
     described = described.replace('["small.py"]', '["small.py", "careless.py"]')
-    (package / "pyproject.toml").write_text(described)
-    (package / "small.py").write_text(SMALL)
-    (package / "careless.py").write_text(f"from dataclasses import replace\n{CARELESS}")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*pip, "--disable-pip-version-check", "--target", str(target), str(package)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return target
-
-
-def python(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    careless = f"from dataclasses import replace\n{CARELESS}"
+    files = {"pyproject.toml": described, "small.py": SMALL, "careless.py": careless}
+    return install_package(tmp_path_factory, files)
 
 
 def run_code(installed: Path, engine: str, memory: str = "512M") -> list[str]:

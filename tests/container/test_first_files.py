@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import KernelManager
 
-from tests.support.kernels import Kernel, connect, install
+from tests.support.kernels import Kernel, install
 
 READ = "open('sales.csv').read()"
 TAKES_OVER = """
@@ -72,9 +72,7 @@ def test_a_cell_that_reads_what_is_said_in_it_does_not_hear_what_lies_beside_the
     assert "cells see the files of the sandbox" in said
     assert "lies beside" not in said
     assert "lies beside" not in kernel.run(READ).text("stderr")
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel()
-    kernel.client = connect(kernel.manager)
+    kernel.restart()
     assert "lies beside the notebook" in kernel.run(READ).text("stderr")  # another page of displays
 
 

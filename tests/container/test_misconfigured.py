@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import KernelManager
 
-from tests.support.kernels import Kernel, connect, containers_of, eventually, install
+from tests.support.kernels import Kernel, containers_of, eventually, install
 
 Start = Callable[..., Kernel]
 
@@ -41,9 +41,7 @@ def write_arguments(folder: Path, *words: str) -> None:
 
 
 def restart(kernel: Kernel) -> None:
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel()
-    kernel.client = connect(kernel.manager)
+    kernel.restart()
 
 
 def told(kernel: Kernel) -> str:

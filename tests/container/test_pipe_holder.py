@@ -22,7 +22,7 @@ import pytest
 
 from sandbox_kernel.kernel import pipe_holder
 from tests.support.descriptors import open_files
-from tests.support.kernels import Kernel, all_containers, arguments_of, connect, eventually
+from tests.support.kernels import Kernel, all_containers, arguments_of, eventually
 from tests.support.patience import Stopwatch
 
 NOBODY = 65534
@@ -164,6 +164,14 @@ while True:
 """
 
 
+def assert_taken(place: pipe_holder.MeetingPlace, given: Callable[[], bool]) -> None:
+    """Take what a pipe holder has, as the next process does."""
+    found = pipe_holder.collect(place)
+    assert found is not None
+    os.close(found[0]["pipe"])
+    assert given()
+
+
 @root_only
 def test_another_user_gets_nothing_and_the_successor_still_does(
     keep: Keep, open_place: pipe_holder.MeetingPlace
@@ -171,10 +179,7 @@ def test_another_user_gets_nothing_and_the_successor_still_does(
     given = keep(open_place)
     stranger = as_nobody(CONNECT, path_of(open_place))
     assert stranger.stdout == "(b'', [])\n", stranger.stderr
-    found = pipe_holder.collect(open_place)
-    assert found is not None
-    os.close(found[0]["pipe"])
-    assert given()
+    assert_taken(open_place, given)
 
 
 @root_only
@@ -194,10 +199,7 @@ def test_another_user_reaches_no_real_place(keep: Keep, open_place: pipe_holder.
     given = keep(open_place)
     Path(path_of(open_place)).chmod(0o600)
     assert "PermissionError" in as_nobody(CONNECT, path_of(open_place)).stderr
-    found = pipe_holder.collect(open_place)
-    assert found is not None
-    os.close(found[0]["pipe"])
-    assert given()
+    assert_taken(open_place, given)
 
 
 def test_the_file_of_a_meeting_place_is_for_one_user(open_place: pipe_holder.MeetingPlace) -> None:
@@ -213,10 +215,7 @@ def test_a_long_path_is_no_hindrance(tmp_path: Path, keep: Keep) -> None:
     folder.mkdir(mode=0o700)
     place = pipe_holder.place(str(folder / "connection.json"), "secret")
     given = keep(place)
-    found = pipe_holder.collect(place)
-    assert found is not None
-    os.close(found[0]["pipe"])
-    assert given()
+    assert_taken(place, given)
     assert not list(folder.iterdir())
 
 
@@ -227,10 +226,7 @@ def test_what_a_killed_pipe_holder_left_is_no_hindrance(place: pipe_holder.Meeti
     assert not Path(path_of(place)).exists()
     pipe_holder.listen(place)[0].close()
     given = keep(place)
-    found = pipe_holder.collect(place)
-    assert found is not None
-    os.close(found[0]["pipe"])
-    assert given()
+    assert_taken(place, given)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o722])
@@ -244,10 +240,7 @@ def test_a_folder_in_which_others_write_is_passed_over(tmp_path: Path, mode: int
     given = keep(place)
     assert [path.name for path in own.iterdir()] == ["meeting"]
     assert not list(shared.iterdir())
-    found = pipe_holder.collect(place)
-    assert found is not None
-    os.close(found[0]["pipe"])
-    assert given()
+    assert_taken(place, given)
     with pytest.raises(OSError, match="closed to others"):
         pipe_holder.listen(pipe_holder.MeetingPlace((str(shared), str(tmp_path / "missing")), "meeting"))
 
@@ -310,9 +303,7 @@ def test_another_user_who_takes_every_address_costs_no_restart_its_files(start_k
             assert stranger.stdout is not None
             assert stranger.stdout.readline() == b"watching\n"
             for _ in range(3):
-                kernel.client.stop_channels()
-                kernel.manager.restart_kernel()
-                kernel.client = connect(kernel.manager)
+                kernel.restart()
                 assert kernel.run("open('kept').read()").value == "'kept'"
         finally:
             stranger.kill()
@@ -409,10 +400,7 @@ def test_who_connects_and_claims_nothing_takes_nothing(keep: Keep, place: pipe_h
             peer.connect(place.name)
         peer.send(b'{"op": "status"}')
         assert peer.recv(100) == b""
-    found = pipe_holder.collect(place)
-    assert found is not None
-    os.close(found[0]["pipe"])
-    assert given()
+    assert_taken(place, given)
 
 
 @pytest.mark.long

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import ROOT
+from tests.support.packages import install_package, python
 
 PAGE = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
 PACKAGE = dict(re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))["pyproject.toml"]
@@ -39,29 +37,16 @@ except SandboxError as error:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installation of a package with all three."""
-    package, target = tmp_path_factory.mktemp("package"), tmp_path_factory.mktemp("installed")
     names = {"ration": RATION, "fails": FAILS, "lost": LOST}
     points = "\n".join(f'{name} = "{name}:PLUGIN"' for name in names)
     described = PACKAGE.replace('stopwatch = "stopwatch:PLUGIN"', points)
     described = described.replace('["stopwatch.py"]', json.dumps([f"{name}.py" for name in names]))
-    (package / "pyproject.toml").write_text(described)
-    for name, text in names.items():
-        (package / f"{name}.py").write_text(text)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*pip, "--disable-pip-version-check", "--target", str(target), str(package)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return target
+    files = {f"{name}.py": text for name, text in names.items()}
+    return install_package(tmp_path_factory, {"pyproject.toml": described, **files})
 
 
 def run(installed: Path, image: str, audit: Path, plugin: str) -> list[list[object]]:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, image, str(audit), plugin],
-        env=environment, capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+    done = python(installed, "-c", RUN, image, str(audit), plugin)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

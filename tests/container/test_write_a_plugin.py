@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import ROOT
+from tests.support.packages import install_package, python
 
 PAGE = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
 FILES: dict[str, str] = dict(re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -20,22 +19,11 @@ FILES: dict[str, str] = dict(re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```$", P
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an installation."""
-    package, target = tmp_path_factory.mktemp("package"), tmp_path_factory.mktemp("installed")
-    for name, text in FILES.items():
-        (package / name).write_text(text)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    done = subprocess.run(
-        [*pip, "--disable-pip-version-check", "--target", str(target), str(package)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return target
+    return install_package(tmp_path_factory, FILES)
 
 
 def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-m", "sandbox_kernel", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return python(installed, "-m", "sandbox_kernel", *words)
 
 
 def test_the_example_is_short() -> None:

@@ -172,3 +172,23 @@ def show(bodies: list[str], evil: Evil, folder: Path, browser: str = "chromium")
                 process.wait(10)
                 server.shutdown()
     return asked
+
+
+@contextmanager
+def page(body: str) -> Iterator[int]:
+    """Serve one page on a port of this machine."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()

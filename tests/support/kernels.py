@@ -78,6 +78,12 @@ class Kernel:
         assert self.manager.provisioner is not None
         return int(self.manager.provisioner.pid)  # type: ignore[attr-defined]
 
+    def restart(self, *, now: bool = False) -> None:
+        """Restart it as its manager does; what has its messages is a new client."""
+        self.client.stop_channels()
+        self.manager.restart_kernel(now=now)
+        self.client = connect(self.manager)
+
     def run(
         self, code: str, timeout: float = WAIT, client: BlockingKernelClient | None = None, **kwargs: Any
     ) -> Result:

@@ -14,6 +14,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+import pytest
 
 MIN_FACTOR = 1 / 8
 """What a second counts for at least, whatever goes on: each wait has an end."""
@@ -80,6 +83,13 @@ async def until(condition: Callable[[], object], seconds: float = 30, *, holds: 
             if bool(await found if inspect.isawaitable(found) else found) is holds:
                 return
             await asyncio.sleep(0.005)  # the step of a bounded wait, not a wait itself
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and see that it ends so."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 class Stopwatch:

@@ -14,7 +14,7 @@ import pytest
 from sandbox_kernel.core import tasks as module
 from sandbox_kernel.core.events import SessionEvent
 from sandbox_kernel.core.tasks import Tasks, made_in_thread, noted_in
-from tests.support.patience import within
+from tests.support.patience import cancelled, within
 
 
 class Heard:
@@ -162,9 +162,7 @@ async def test_what_a_thread_makes_for_a_caller_who_gave_up_is_undone() -> None:
 
     making = asyncio.create_task(made_in_thread(make, undo))
     await asyncio.sleep(0)
-    making.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await making
+    await cancelled(making)
     assert not undone.is_set()
     going.set()
     async with within(20):

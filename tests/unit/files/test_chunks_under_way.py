@@ -18,7 +18,7 @@ from sandbox_kernel.files import scratch_files
 from sandbox_kernel.files.file_rules import CHUNK_BYTES
 from sandbox_kernel.files.scratch_files import AHEAD, in_turn
 from tests.support.files_agent import Answer, Liar, read, real
-from tests.support.patience import within
+from tests.support.patience import cancelled, within
 
 MIB = 1 << 20
 CONTENT = os.urandom(9 * MIB + 5)
@@ -91,9 +91,7 @@ async def test_a_cancelled_write_leaves_no_part_of_a_file(scratch: Path) -> None
         writing = asyncio.create_task(scratch_files.send(slow, "a", pieces(), None))
         await slow.until(AHEAD)
         assert len(names(scratch)) == 1
-        writing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await writing
+        await cancelled(writing)
     assert slow.waiting == 0
     assert names(scratch) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -135,13 +136,10 @@ def test_honest_folders_are_taken(repo: Path) -> None:
 
 
 def fill(folder: DownloadFolder) -> None:
-    target = folder.target("a.txt")
-    try:
+    with closing(folder.target("a.txt")) as target:
         target.open()
         target.write(b"x")
         target.commit()
-    finally:
-        target.close()
 
 
 @pytest.mark.parametrize("by", ["a link", "another folder"])

@@ -34,7 +34,7 @@ from sandbox_kernel.session.requests.queue import MAX_TOLD
 from tests.support.descriptors import open_below
 from tests.support.examples import examples
 from tests.support.files_agent import Liar, read, real
-from tests.support.patience import Stopwatch, within
+from tests.support.patience import Stopwatch, cancelled, within
 
 
 class Place:
@@ -89,9 +89,7 @@ async def cancelled_after_a_chunk(sync: Callable[[Ask], Coroutine[Any, Any, Sync
     task = asyncio.create_task(sync(ask))
     async with within(30):
         await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancelled(task)
 
 
 # --- the agent's side ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -446,13 +447,10 @@ def test_a_file_that_changes_while_it_is_read_is_refused(folder: Path, change: b
 
 
 def put(folder: Path, path: str, data: bytes = b"data") -> None:
-    target = DownloadFolder(folder).target(path)
-    try:
+    with closing(DownloadFolder(folder).target(path)) as target:
         target.open()
         target.write(data)
         target.commit()
-    finally:
-        target.close()
 
 
 def tree(folder: Path) -> set[str]:

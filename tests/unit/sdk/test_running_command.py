@@ -13,7 +13,7 @@ from sandbox_kernel.core.errors import OutputLimit
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.sdk.execution import Execution, ExecutionError, Logs
 from sandbox_kernel.sdk.running_command import CommandRequests, Following
-from tests.support.patience import within
+from tests.support.patience import cancelled, within
 
 
 class Sandbox:
@@ -78,9 +78,7 @@ async def test_who_stops_following_does_not_interrupt_the_cell_that_asks() -> No
 
     following_it = asyncio.create_task(following(Slow({"pieces": [], "running": True})).step())
     await begun.wait()
-    following_it.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await following_it
+    await cancelled(following_it)
     go_on.set()
     async with within(10):
         await ended.wait()

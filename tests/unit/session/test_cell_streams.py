@@ -30,7 +30,7 @@ from sandbox_kernel.session.cell_streams import (
     RunningCells,
 )
 from tests.support.patience import until
-from tests.support.relays import HostileAgent, Served, hosted, related
+from tests.support.relays import Host, HostileAgent, Served, hosted, related
 
 MIB = 1 << 20
 
@@ -421,6 +421,14 @@ async def test_small_frames_come_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> N
         assert asyncio.get_running_loop().time() - began >= (sent - 1000 - flow.PIPE_WINDOW // flow.MIN_COST) / 1000
 
 
+async def greeted(host: Host, theirs: socket.socket) -> HostileAgent:
+    """Let a host begin with an agent that is hostile; it says first how many connections there may be."""
+    host.carrier.begin()
+    agent = HostileAgent(theirs)
+    assert (await agent.hear())[0] == flow.ALLOW
+    return agent
+
+
 async def test_messages_go_before_what_a_stream_sends() -> None:
     """A message is sent while a download fills the pipe: not much of the download comes before it."""
 
@@ -429,9 +437,7 @@ async def test_messages_go_before_what_a_stream_sends() -> None:
             await stream.send(bytes(MIB))
 
     async with hosted(Served(serve)) as (host, theirs):
-        host.carrier.begin()
-        agent = HostileAgent(theirs)
-        assert (await agent.hear())[0] == flow.ALLOW
+        agent = await greeted(host, theirs)
         await agent.say(*(flow.frame(flow.OPEN, number) for number in range(1, 9)))
         await asyncio.sleep(0.05)
         host.link.send(wire.SHELL, [b"message"])
@@ -556,9 +562,7 @@ async def test_frames_that_cross_a_reset_are_no_garbage() -> None:
         stream.reset("denied")
 
     async with hosted(Served(serve)) as (host, theirs):
-        host.carrier.begin()
-        agent = HostileAgent(theirs)
-        assert (await agent.hear())[0] == flow.ALLOW
+        agent = await greeted(host, theirs)
         await agent.say(OPEN_1)
         assert (await agent.hear())[:2] == (flow.RESET, 1)
         await agent.say(data(1, 1000), flow.frame(flow.END, 1), flow.frame(flow.RESET, 1))
@@ -570,9 +574,7 @@ async def test_a_stream_that_ends_before_its_service_began_is_given_back() -> No
     """Its kernel ends in the same breath in which it was opened."""
     service = Served(echo)
     async with hosted(service, connections=1) as (host, theirs):
-        host.carrier.begin()
-        agent = HostileAgent(theirs)
-        assert (await agent.hear())[0] == flow.ALLOW
+        agent = await greeted(host, theirs)
         host.carrier.take(OPEN_1)
         host.carrier.reset_all(RESET_BY_KERNEL)
         assert (await agent.hear())[:2] == (flow.RESET, 1)
@@ -586,9 +588,7 @@ async def test_a_reset_that_crosses_an_end_is_no_garbage() -> None:
         await stream.finish()
 
     async with hosted(Served(serve)) as (host, theirs):
-        host.carrier.begin()
-        agent = HostileAgent(theirs)
-        assert (await agent.hear())[0] == flow.ALLOW
+        agent = await greeted(host, theirs)
         await agent.say(OPEN_1)
         assert (await agent.hear())[:2] == (flow.END, 1)
         await agent.say(flow.frame(flow.END, 1), flow.frame(flow.RESET, 1), flow.frame(flow.OPEN, 2))

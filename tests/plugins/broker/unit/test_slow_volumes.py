@@ -26,7 +26,7 @@ from sandbox_kernel.plugins.broker.create_request import CreateRequest
 from sandbox_kernel.plugins.broker.daemon import Broker
 from sandbox_kernel.plugins.broker.user_volumes import UserVolumes
 from sandbox_kernel.plugins.data import disk_images
-from tests.support.patience import until, within
+from tests.support.patience import cancelled, until, within
 
 pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=str(disk_images.available()))
 
@@ -116,9 +116,7 @@ async def test_who_gives_up_does_not_begin_the_same_work_again(broker: Broker) -
 
     first = asyncio.create_task(broker.volumes._done(SLOW.uid, work))  # noqa: SLF001 (as above)
     await asyncio.to_thread(began.acquire)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
+    await cancelled(first)
     more = [
         asyncio.create_task(broker.volumes._done(SLOW.uid, work))  # noqa: SLF001 (as above)
         for _ in range(user_volumes.WAITING)

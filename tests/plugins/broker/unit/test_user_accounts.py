@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -242,14 +243,11 @@ async def test_a_caller_that_is_refused_at_once_is_told_why(
     sock = await connect(broker[1])
     async with within(10):
         await refused.wait()
-    channel = BrokerChannel(sock)
-    try:
+    with closing(BrokerChannel(sock)) as channel:
         with pytest.raises(EngineError, match="it is a test's"):
             await channel.ask("status")
         with pytest.raises(EngineUnavailable):
             await channel.ask("status")  # it is gone
-    finally:
-        channel.close()
 
 
 WITHIN = """

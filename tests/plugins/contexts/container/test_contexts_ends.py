@@ -16,7 +16,7 @@ from sandbox_kernel.engines.base import Container
 from sandbox_kernel.session import pauses
 from sandbox_kernel.session.lifecycle import Lifecycle
 from sandbox_kernel.session.nested_agents import NestedEngine
-from tests.support.patience import until, within
+from tests.support.patience import cancelled, until, within
 
 COUNT = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
 DEAF = """
@@ -97,9 +97,7 @@ async def test_a_context_that_nobody_waits_for_leaves_nothing(image: str, turns:
         making = asyncio.create_task(sandbox.create_context())
         for _ in range(turns):
             await asyncio.sleep(0)
-        making.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await making
+        await cancelled(making)
         await no_pipe(sandbox)
         assert len(await sandbox.list_contexts()) == 1
         assert int((await sandbox.run_code(COUNT)).text or 0) <= before

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from sandbox_kernel.plugins.frameworks import inspect_commands
 from tests.support import ROOT
-from tests.support.patience import within
+from tests.support.patience import cancelled, within
 
 if TYPE_CHECKING:
     from sandbox_kernel.plugins.frameworks.inspect_ai import KernelSandboxEnvironment
@@ -133,9 +133,7 @@ async def test_a_cancelled_command_ends(shared: KernelSandboxEnvironment) -> Non
         while not (await shared.exec(["test", "-e", "running"])).success:
             pass
     assert (await shared.exec(["python3", "-c", LIVING, "100.5"])).stdout == "2\n"
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     assert (await shared.exec(["python3", "-c", LIVING, "100.5"])).stdout == "0\n"
 
 

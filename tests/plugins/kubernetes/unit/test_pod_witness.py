@@ -174,30 +174,19 @@ VOLUMES: dict[str, Any] = {
 }
 
 
-@each(("name", "value"), MORE.items())
-def test_a_field_of_the_api_that_was_not_asked_for_differs(name: str, value: Any) -> None:
-    assert [line.name for line in different(with_spec(lambda spec: spec.update({name: value})))] == [f"cluster: {name}"]
+UNASKED: list[tuple[Path, dict[str, Any], str]] = [
+    ((), MORE, "cluster: {}"),
+    (("containers", 0), MORE_OF_A_CONTAINER, "cluster: container's {}"),
+    (("containers", 0, "securityContext"), MORE_OF_A_SECURITY_CONTEXT, "cluster: container's securityContext"),
+    (("securityContext",), MORE_OF_A_POD_S, "cluster: securityContext"),
+]
+"""Where a field is added, which fields, and the line that says so."""
 
 
-@each(("name", "value"), MORE_OF_A_CONTAINER.items())
-def test_a_field_of_the_container_that_was_not_asked_for_differs(name: str, value: Any) -> None:
-    found = different(with_spec(lambda spec: spec["containers"][0].update({name: value})))
-    assert [line.name for line in found] == [f"cluster: container's {name}"]
-
-
-@each(("name", "value"), MORE_OF_A_SECURITY_CONTEXT.items())
-def test_a_right_that_was_not_asked_for_differs(name: str, value: Any) -> None:
-    def change(spec: dict[str, Any]) -> None:
-        context = spec["containers"][0]["securityContext"]
-        context[name] = value
-
-    assert [line.name for line in different(with_spec(change))] == ["cluster: container's securityContext"]
-
-
-@each(("name", "value"), MORE_OF_A_POD_S.items())
-def test_a_right_of_the_pod_that_was_not_asked_for_differs(name: str, value: Any) -> None:
-    found = different(with_spec(lambda spec: spec["securityContext"].update({name: value})))
-    assert [line.name for line in found] == ["cluster: securityContext"]
+@each(("path", "name", "value", "line"), [(path, *row, line) for path, more, line in UNASKED for row in more.items()])
+def test_a_field_or_a_right_that_was_not_asked_for_differs(path: Path, name: str, value: Any, line: str) -> None:
+    found = different(with_spec(lambda spec: place(spec, path).update({name: value})))
+    assert [one.name for one in found] == [line.format(name)]
 
 
 @each(("name", "volume"), VOLUMES.items())

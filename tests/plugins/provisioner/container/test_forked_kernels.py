@@ -21,7 +21,7 @@ from sandbox_kernel.plugins.provisioner import forked_process
 from sandbox_kernel.plugins.provisioner.forked_process import ForkedProcess, ForkServers
 from tests.plugins.provisioner.specs import manager, provisioned
 from tests.support.jupyter_servers import is_fork_server
-from tests.support.kernels import Kernel, close_all, connect, containers_of, eventually, install
+from tests.support.kernels import Kernel, close_all, containers_of, eventually, install
 
 Start = Callable[..., Kernel]
 NAME = "sandbox-python"
@@ -86,9 +86,7 @@ def test_it_is_interrupted_restarted_and_shut_down(start: Start) -> None:
     kernel.manager.interrupt_kernel()
     assert kernel.collect(message, begin).ename == "KeyboardInterrupt"
     before = kernel.pid
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel()
-    kernel.client = connect(kernel.manager)
+    kernel.restart()
     assert kernel.pid != before
     assert isinstance(process_of(kernel.manager), ForkedProcess)
     assert kernel.run("import os; print(os.listdir('.'))").text() == "['f']\n"
@@ -143,9 +141,7 @@ def test_the_end_of_the_fork_server_ends_its_kernels_and_the_next_is_an_ordinary
     eventually(lambda: not psutil.pid_exists(pid), 30, "the kernel has ended")
     assert not kernel.manager.is_alive()
     eventually(lambda: not containers_of(pid), 30, "its container is gone")
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel(now=True)
-    kernel.client = connect(kernel.manager)
+    kernel.restart(now=True)
     assert isinstance(process_of(kernel.manager), subprocess.Popen)
     assert kernel.run("print(6 * 7)").text() == "42\n"
 

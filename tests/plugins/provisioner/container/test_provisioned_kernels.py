@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.support.front_ends import Command, vs_code, zed
 from tests.support.front_ends import started as front_end
 from tests.support.jupyter_servers import EXTENSION, Server, asked, command, example_client, served
 from tests.support.kernel_images import FAKE, image_with
-from tests.support.kernels import ENGINE, Kernel, close_all, connect, containers_of, eventually, install
+from tests.support.kernels import ENGINE, Kernel, close_all, containers_of, eventually, install
 from tests.support.pages import snippets
 
 INSIDE = "import os; print(os.getcwd(), os.getpid() < 1000)"
@@ -63,9 +64,7 @@ def test_interrupt_restart_and_shutdown_are_those_of_a_local_kernel(start: Start
     kernel.manager.interrupt_kernel()
     assert kernel.collect(message, begin).ename == "KeyboardInterrupt"
     kernel.run("x = 1")
-    kernel.client.stop_channels()
-    kernel.manager.restart_kernel()
-    kernel.client = connect(kernel.manager)
+    kernel.restart()
     assert kernel.run("import os; print(os.listdir('.'), 'x' in globals())").text() == "['f'] False\n"
     pid = kernel.pid
     kernel.close()
@@ -93,11 +92,8 @@ def test_where_no_sandbox_can_start_no_cell_runs(start: Start, tmp_path: Path) -
 
 def test_control_without_the_provisioner_the_cell_writes_to_this_machine(tmp_path: Path) -> None:
     mark, own = tmp_path / "ran", tmp_path / "cell"
-    kernel = Kernel(started_plainly(tmp_path, mark))
-    try:
+    with closing(Kernel(started_plainly(tmp_path, mark))) as kernel:
         assert kernel.run(f"open({str(own)!r}, 'w')").reply["status"] == "ok"
-    finally:
-        kernel.close()
     assert mark.exists()
     assert own.exists()
 

@@ -16,16 +16,6 @@ from sandbox_kernel.plugins.record.settings import RecordSettings
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder from elsewhere, which is the current one; `tmp_path / "mine"` is a folder of the user's beside it."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "key").write_text("secret")
-    (tmp_path / "repo").mkdir()
-    monkeypatch.chdir(tmp_path / "repo")
-    return tmp_path / "repo"
-
-
 @pytest.mark.parametrize("planted", ["link", "hard link", "link above", "other content", "fifo", "device"])
 def test_an_audit_is_a_file_of_its_own(repo: Path, planted: str) -> None:
     mine, name = repo.parent / "mine" / "key", "audit.jsonl"

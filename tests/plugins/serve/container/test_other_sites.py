@@ -6,11 +6,8 @@ Chromium resolves `*.test` to this machine, as an attacker's name server does fo
 
 from __future__ import annotations
 
-import http.server
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,10 @@ import pytest
 from tests.browser.lab import chromium
 from tests.plugins.serve.container.conftest import TOKENS
 from tests.plugins.serve.container.server import Server
+from tests.support.chromium import page
 
 TOKEN = TOKENS["bob"]
-PAGE = b"<!DOCTYPE html><title>page</title><link rel=icon href=data:,>"
+PAGE = "<!DOCTYPE html><title>page</title><link rel=icon href=data:,>"
 ASK = """
 const [url, kernel, token, done] = arguments;
 (async () => {
@@ -39,31 +37,6 @@ const [url, kernel, token, done] = arguments;
     done(said);
 })();
 """
-
-
-@contextmanager
-def site() -> Iterator[int]:
-    """Serve an empty page on loopback; give its port."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(PAGE)
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
@@ -84,7 +57,7 @@ def test_a_page_of_another_site_does_nothing_and_one_of_this_machine_does(
     def count() -> int:
         return len(client.get("/sandboxes").json())
 
-    with site() as own, chromium(tmp_path) as browser:
+    with page(PAGE) as own, chromium(tmp_path) as browser:
         browser.set_script_timeout(60)
 
         def ask(origin: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -115,32 +115,33 @@ async def test_a_head_has_few_seconds_however_it_drips(monkeypatch: pytest.Monke
     monkeypatch.setattr(web_server, "HEAD_SECONDS", 0.3)
     async with serving() as (_, port):
         for said in (b"", b"\r\n", HALF, WHOLE + HALF):
-            reader, writer = await connect(port, said)
-            dripping = asyncio.create_task(drip(writer))
-            await ended(reader)
-            dripping.cancel()
-            writer.close()
+            async with dripping(port, said) as reader:
+                await ended(reader)
 
 
-async def drip(writer: asyncio.StreamWriter) -> None:
-    try:
-        while True:
-            writer.write(b"x")
-            await writer.drain()
-            await asyncio.sleep(0.05)  # the attack itself
-    except ConnectionError:
-        pass
+@asynccontextmanager
+async def dripping(port: int, said: bytes) -> AsyncIterator[asyncio.StreamReader]:
+    """Say something, and go on by a byte now and then."""
+
+    async def drip() -> None:
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)  # the attack itself
+
+    reader, writer = await connect(port, said)
+    task = asyncio.create_task(drip())
+    yield reader
+    task.cancel()
+    writer.close()
 
 
 async def test_control_without_a_clock_a_head_may_drip_for_as_long_as_it_likes() -> None:
-    async with serving(uvicorn.Config, timeout_keep_alive=0) as (_, port):
-        reader, writer = await connect(port, HALF)
-        dripping = asyncio.create_task(drip(writer))
+    async with serving(uvicorn.Config, timeout_keep_alive=0) as (_, port), dripping(port, HALF) as reader:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.5):
                 await reader.read(1)
-        dripping.cancel()
-        writer.close()
 
 
 @pytest.mark.parametrize(("path", "setting"), [(b"/body", "BODY_SECONDS"), (b"/", "HEAD_SECONDS")])
@@ -149,11 +150,8 @@ async def test_a_body_that_drips_is_given_up(path: bytes, setting: str, monkeypa
     monkeypatch.setattr(web_server, setting, 0.3)
     async with serving() as (_, port):
         head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" % path
-        reader, writer = await connect(port, head)
-        dripping = asyncio.create_task(drip(writer))
-        await ended(reader)
-        dripping.cancel()
-        writer.close()
+        async with dripping(port, head) as reader:
+            await ended(reader)
 
 
 async def test_a_reader_that_stops_is_given_up_and_one_that_goes_on_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
