@@ -9,12 +9,12 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import psutil
 
@@ -35,6 +35,19 @@ if TYPE_CHECKING:
     from tests.plugins.broker.brokers import Daemon
 
 IMAGE = os.environ.get("SANDBOX_KERNEL_TEST_IMAGE", "sandbox-kernel:base")
+
+Started = TypeVar("Started", bound=Container)
+
+
+@contextlib.asynccontextmanager
+async def alive(starting: Awaitable[Started]) -> AsyncIterator[Started]:
+    """Give the container that an engine starts, for as long as a block."""
+    container = await starting
+    try:
+        yield container
+    finally:
+        await container.kill()
+
 
 SMALL = Limits(memory=192 * MIB, scratch_size=32 * MIB, tmp_size=16 * MIB, shm_size=16 * MIB)
 

@@ -33,7 +33,7 @@ from sandbox_kernel.plugins.broker.client.engine import BrokerEngine
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from tests.plugins.broker.brokers import Daemon, a_broker, gone
 from tests.support import ROOT
-from tests.support.engines import IMAGE
+from tests.support.engines import IMAGE, alive
 from tests.support.kernels import Kernel
 from tests.support.patience import until, within
 from tests.support.process_lines import check_kernels
@@ -130,16 +130,13 @@ async def test_a_claim_is_attested_again_with_a_nonce_of_the_caller_s(daemon: Da
     """A report that was made before the claim, or for another one, is refused."""
     await warm_one(daemon, plain=True)
     wanted = spec()
-    container = await engine.start(wanted)
-    try:
+    async with alive(engine.start(wanted)) as container:
         assert container.is_warm
         report = await hello(container)
         await container.attest(report, wanted)
         for stale in ({**report, "nonce": secrets.token_hex(16)}, {k: v for k, v in report.items() if k != "nonce"}):
             with pytest.raises(AttestationFailed, match="nonce of the claim"):
                 await container.attest(stale, wanted)
-    finally:
-        await container.kill()
 
 
 async def hello(container: BrokerContainer) -> dict[str, Any]:
@@ -280,13 +277,10 @@ def test_a_kernel_keeps_its_files_over_a_restart_and_leaves_nothing(
 
 async def test_what_was_handed_over_can_be_paused_as_before(engine: BrokerEngine) -> None:
     given = (await engine.start(spec())).detach()
-    adopted = await engine.adopt(given.fd, {**given.state, **given.beside})
-    try:
+    async with alive(engine.adopt(given.fd, {**given.state, **given.beside})) as adopted:
         await adopted.pause()
         assert adopted.paused
         await adopted.resume()
-    finally:
-        await adopted.kill()
 
 
 async def test_the_first_session_starts_the_user_s_own_broker_and_all_share_it(

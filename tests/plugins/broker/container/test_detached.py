@@ -77,16 +77,13 @@ async def test_one_goes_on_with_the_next_owner_where_the_last_one_left_it(daemon
     name = first.id
     await first.detach()
     assert name in await ids(daemon)
-    second = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as second:
         assert second is not first
         assert second.id == name
         assert (await second.run_code("kept + 1, open('file').read()")).text == "(42, 'x')"
         assert (second.metadata, second.settings.limits.cell_timeout) == ({"user": "42"}, 30)
         assert await second.rejoin() is None
         assert (await second.run_code("1")).execution_count == 3
-    finally:
-        await second.kill()
     await until_ended(daemon, name)
 
 
@@ -246,8 +243,7 @@ async def test_a_cell_goes_on_when_its_caller_is_killed_and_the_next_owner_has_a
     code = "print('begun')\nimport time\nfor step in range(20): print(step); time.sleep(0.05)\nlast = step\nlast + 1"
     name = await killed_in_a_cell(daemon, code)
     heard: list[str] = []
-    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as sandbox:
         execution = await sandbox.rejoin(on_stdout=lambda line: heard.append(str(line)))
         assert execution is not None
         assert execution.error is None
@@ -257,8 +253,6 @@ async def test_a_cell_goes_on_when_its_caller_is_killed_and_the_next_owner_has_a
         assert tuple(sandbox.missed) == (0, 0)
         assert (await sandbox.run_code("last")).text == "19"
         assert await sandbox.rejoin() is None
-    finally:
-        await sandbox.kill()
 
 
 async def test_a_cell_that_nobody_waits_for_ends_by_its_clock(daemon: Daemon) -> None:
@@ -266,15 +260,12 @@ async def test_a_cell_that_nobody_waits_for_ends_by_its_clock(daemon: Daemon) ->
     code = "print('begun')\nset_before = 1\nwhile True: pass"
     name = await killed_in_a_cell(daemon, code, cell_timeout=2)
     await until_done(daemon, name)
-    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as sandbox:
         execution = await sandbox.rejoin()
         assert execution is not None
         assert execution.error is not None
         assert execution.error.name in {"KeyboardInterrupt", "CellTimeout"}
         assert (await sandbox.run_code("set_before")).text == "1"
-    finally:
-        await sandbox.kill()
 
 
 async def test_what_nobody_reads_is_kept_up_to_a_bound_and_the_rest_is_said(daemon: Daemon) -> None:
@@ -283,8 +274,7 @@ async def test_what_nobody_reads_is_kept_up_to_a_bound_and_the_rest_is_said(daem
     code = "print('begun', flush=True)\nfor _ in range(64): print('x' * (1 << 20))\nprint('end'); 'value'"
     name = await killed_in_a_cell(daemon, code)
     await until_done(daemon, name)
-    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as sandbox:
         execution = await sandbox.rejoin()
         assert execution is not None
         assert execution.error is None
@@ -297,8 +287,6 @@ async def test_what_nobody_reads_is_kept_up_to_a_bound_and_the_rest_is_said(daem
         assert "not kept were" in "".join(execution.logs.stderr)
         assert (await sandbox.run_code("1 + 1")).text == "2"
         assert resident(daemon) - before < 64 << 20
-    finally:
-        await sandbox.kill()
 
 
 def resident(daemon: Daemon) -> int:
@@ -451,13 +439,10 @@ async def test_commands_and_widgets_of_the_sandbox_go_on(daemon: Daemon) -> None
     sandbox = await kept(daemon)
     handle = await sandbox.commands.run("sleep 3; echo done", background=True)
     await sandbox.detach()
-    again = await AsyncSandbox.connect(sandbox.id, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(sandbox.id, engine=daemon.address) as again:
         assert [one.pid for one in await again.commands.list()] == [handle.pid]
         found = await again.commands.connect(handle.pid)
         assert (await found.wait()).stdout == "done\n"
-    finally:
-        await again.kill()
 
 
 async def test_code_of_e2b_finds_its_sandboxes_again(daemon: Daemon) -> None:

@@ -148,8 +148,7 @@ async def test_contexts_end_with_the_owner_that_made_them_and_the_sandbox_s_own_
         left = (await busy).error
     assert left is not None
     assert left.code == "detached-left"
-    again = await AsyncSandbox.connect(sandbox.id, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(sandbox.id, engine=daemon.address) as again:
         assert [one.id for one in await again.list_contexts()] == [again.id]
         with pytest.raises(ConfigurationError) as caught:
             await again.run_code("1", context=context)
@@ -159,8 +158,6 @@ async def test_contexts_end_with_the_owner_that_made_them_and_the_sandbox_s_own_
         assert (await again.run_code("'kept' in dir()", context=fresh)).text == "False"
         processes = await again.run_code("import os; sum(one.isdigit() for one in os.listdir('/proc'))")
         assert int(processes.text or "99") < 8  # nothing of the one before is left
-    finally:
-        await again.kill()
 
 
 async def test_a_paused_one_is_paused_until_somebody_takes_it_over(daemon: Daemon) -> None:

@@ -77,6 +77,14 @@ async def ask(daemon: Daemon, **said: Any) -> dict[str, Any]:
         return answer
 
 
+async def answered(pipe: socket.socket) -> None:
+    """Ask the agent something, and wait for its answer."""
+    pipe.sendall(b"".join(wire.encode(wire.AGENT, [b'{"op": "ping", "id": 7}'])))
+    heard = b""
+    while b'"id": 7' not in heard:
+        heard += await asyncio.to_thread(pipe.recv, 1 << 16)
+
+
 @pytest.mark.parametrize(
     "wish",
     [
@@ -98,9 +106,7 @@ async def ask(daemon: Daemon, **said: Any) -> dict[str, Any]:
     ],
 )
 async def test_what_is_asked_improperly_is_refused_and_starts_nothing(daemon: Daemon, wish: dict[str, Any]) -> None:
-    with connected(daemon.path) as sock:
-        sock.send(json.dumps(asking(**wish)).encode())
-        answer = json.loads(await asyncio.to_thread(sock.recv, packets.MAX_BYTES))
+    answer = await ask(daemon, **asking(**wish))
     assert answer["refused"]["code"] == "broker-improper"
     assert await ids(daemon) == []
 
@@ -123,21 +129,14 @@ async def test_what_is_not_there_is_answered_for_with_one_code(daemon: Daemon, s
 async def test_an_owner_that_dies_in_the_midst_of_a_frame_leaves_the_sandbox_in_step(daemon: Daemon) -> None:
     """What it wrote of it never arrives; the control is a whole frame, which does."""
     sock, wish, pipe = await started(daemon)
-    question = b"".join(wire.encode(wire.AGENT, [b'{"op": "ping", "id": 7}']))
     with sock, pipe:
-        pipe.sendall(question)
-        heard = b""
-        while b'"id": 7' not in heard:
-            heard += await asyncio.to_thread(pipe.recv, 1 << 16)
+        await answered(pipe)
         whole = b"".join(wire.encode(wire.SHELL, [b"x" * 100_000]))
         pipe.sendall(whole[:50_000])
     await until_free(daemon, wish["name"])
     said = await ask_for_pipe(daemon, wish["name"])
     with said[0], said[1] as other:
-        other.sendall(question)
-        heard = b""
-        while b'"id": 7' not in heard:
-            heard += await asyncio.to_thread(other.recv, 1 << 16)
+        await answered(other)
     await ask(daemon, op="end", name=wish["name"])
 
 
@@ -174,20 +173,14 @@ async def test_an_owner_that_says_garbage_is_no_owner_any_more(daemon: Daemon, d
         await until_free(daemon, wish["name"])
     sandbox_of, other = await ask_for_pipe(daemon, wish["name"])
     with sandbox_of, other:
-        other.sendall(b"".join(wire.encode(wire.AGENT, [b'{"op": "ping", "id": 3}'])))
-        heard = b""
-        while b'"id": 3' not in heard:
-            heard += await asyncio.to_thread(other.recv, 1 << 16)
+        await answered(other)
     assert (await ask(daemon, op="end", name=wish["name"])) == {"n": 1}
 
 
 async def test_a_name_is_one_sandbox_s_and_they_are_counted(daemon: Daemon) -> None:
     sock, wish, pipe = await started(daemon)
     with sock, pipe:
-        said = asking(name=wish["name"])
-        with connected(daemon.path) as other:
-            other.send(json.dumps(said).encode())
-            answer = json.loads(await asyncio.to_thread(other.recv, packets.MAX_BYTES))
+        answer = await ask(daemon, **asking(name=wish["name"]))
         assert answer["refused"]["code"] == "broker-improper"
     await ask(daemon, op="end", name=wish["name"])
     await until_ended(daemon, wish["name"])
@@ -227,15 +220,12 @@ async def test_a_kernel_that_ends_while_nobody_is_there_is_replaced_and_that_is_
     async with within(30):
         while not [row for row in await DockerEngine().list() if row.state == "running"]:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as sandbox:
         execution = await sandbox.rejoin()
         assert execution is not None
         assert execution.error is not None
         assert execution.error.code == EndCode.KERNEL_DIED.code
         assert (await sandbox.run_code("1 + 1")).text == "2"
-    finally:
-        await sandbox.kill()
 
 
 FLOOD = """
@@ -295,15 +285,12 @@ async def test_a_cell_that_nobody_reads_and_that_never_stops_is_interrupted(daem
     async with within(5):
         await ids(daemon)
     await until_done(daemon, name)
-    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as sandbox:
         execution = await sandbox.rejoin()
         assert execution is not None
         assert execution.error is not None
         assert sandbox.missed.bytes > 32 << 20
         assert (await sandbox.run_code("1 + 1")).text == "2"
-    finally:
-        await sandbox.kill()
 
 
 async def test_a_file_that_was_under_way_is_whole_or_not_there(daemon: Daemon) -> None:
@@ -319,15 +306,12 @@ async def test_a_file_that_was_under_way_is_whole_or_not_there(daemon: Daemon) -
     finally:
         process.kill()
     await until_free(daemon, name)
-    sandbox = await AsyncSandbox.connect(name, engine=daemon.address)
-    try:
+    async with await AsyncSandbox.connect(name, engine=daemon.address) as sandbox:
         assert await sandbox.files.read("first", format="bytes") == b"x" * 1000
         if await sandbox.files.exists("big"):
             assert len(await sandbox.files.read("big", format="bytes")) == 200 << 20
         await sandbox.files.write("after", "z")
         assert (await sandbox.run_code("open('after').read()")).text == "'z'"
-    finally:
-        await sandbox.kill()
 
 
 async def test_many_idle_ones_cost_the_broker_little(daemon: Daemon) -> None:
@@ -422,12 +406,9 @@ def owner_of_another_user(daemon: Daemon, said: dict[str, Any]) -> Any:
 
 async def test_a_default_sandbox_is_nobody_s_to_take(daemon: Daemon) -> None:
     """Neither by its own id nor by the broker's."""
-    sandbox = await AsyncSandbox.create(engine=daemon.address, image=IMAGE)
-    try:
+    async with await AsyncSandbox.create(engine=daemon.address, image=IMAGE) as sandbox:
         [row] = await daemon.engine().list()
         for name in (sandbox.id, row.session):
             assert (await ask(daemon, op="connect", name=name, take=True))["refused"]["code"] == "detached-not-there"
         with pytest.raises(SandboxError):
             await sandbox.detach()
-    finally:
-        await sandbox.kill()

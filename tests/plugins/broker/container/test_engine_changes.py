@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -73,8 +74,7 @@ def test_a_restart_goes_on_with_the_sandbox_and_not_with_another_engine(
     with a_broker() as daemon:
         if change == "goes":
             place.symlink_to(daemon.path)
-        kernel = start(tmp_path, whose, place)
-        try:
+        with closing(start(tmp_path, whose, place)) as kernel:
             kernel.run("open('kept.txt', 'w').write('yes')")
             assert lent(daemon) == (change == "goes")
             if change == "goes":
@@ -85,8 +85,6 @@ def test_a_restart_goes_on_with_the_sandbox_and_not_with_another_engine(
                 restart(kernel)
                 assert kernel.run("open('kept.txt').read()").value == "'yes'"
                 assert lent(daemon) == (change == "goes")
-        finally:
-            kernel.close()
         another = start(tmp_path, whose, place)  # control: one that begins takes what is there now
         try:
             another.run("1 + 1")

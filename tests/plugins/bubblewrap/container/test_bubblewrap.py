@@ -36,7 +36,7 @@ from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine, condition
 from sandbox_kernel.plugins.bubblewrap.process_labels import holders, sandboxes
 from tests.support import ROOT
 from tests.support.descriptors import open_files
-from tests.support.engines import DEAF, REPORT, Bubblewrap, receive_all, receive_line, report_sources
+from tests.support.engines import DEAF, REPORT, Bubblewrap, alive, receive_all, receive_line, report_sources
 from tests.support.patience import until, within
 from tests.support.process_lines import check_kernels
 from tests.support.roots import let_others_in, root_of_tests
@@ -96,16 +96,13 @@ async def test_what_was_begun_without_a_loop_is_taken_up(cgroup: bool, monkeypat
         monkeypatch.setattr(cgroups, "make", no_group)
     spec = UNDER.spec(REPORT, *report_sources(), limits_kept="best-effort")
     begun = begin_ahead(spec)
-    container = await BubblewrapEngine(ahead=begun).start(spec)
-    try:
+    async with alive(BubblewrapEngine(ahead=begun).start(spec)) as container:
         assert container.id == begun.launched.name
         report = await report_of(container)
         await container.attest(report, spec)
         if not cgroup and not launch.drops():  # what is another user's is not for root without all rights to limit
             first = next(psutil.Process(found.pid).children()[0] for found in sandboxes() if found.name == container.id)
             assert first.rlimit(psutil.RLIMIT_NPROC) == (spec.limits.pids,) * 2
-    finally:
-        await container.kill()
     assert not await UNDER.left(spec.session_id)
 
 
@@ -467,15 +464,12 @@ async def test_without_a_cgroup_it_is_refused_unless_that_is_accepted() -> None:
 
 async def test_best_effort_is_accepted_by_that_setting_only() -> None:
     spec = UNDER.spec(REPORT, *report_sources(), limits_kept="best-effort")
-    container = await BubblewrapEngine(cgroup=False).start(spec)
-    try:
+    async with alive(BubblewrapEngine(cgroup=False).start(spec)) as container:
         report = await report_of(container)
         await container.attest(report, spec)
         assert not container.held
         with pytest.raises(AttestationFailed, match="memory limit"):
             await container.attest(report, replace(spec, limits_kept="enforced"))
-    finally:
-        await container.kill()
 
 
 @pytest.mark.parametrize(
@@ -490,12 +484,9 @@ async def test_best_effort_is_accepted_by_that_setting_only() -> None:
 )
 @pytest.mark.alone
 async def test_best_effort_ends_what_uses_more(code: str) -> None:
-    container = await BubblewrapEngine(cgroup=False).start(UNDER.spec(code, limits_kept="best-effort"))
-    try:
+    async with alive(BubblewrapEngine(cgroup=False).start(UNDER.spec(code, limits_kept="best-effort"))) as container:
         assert await receive_all(container) == b""
         assert (await container.wait()).kind in {"out_of_memory", "exited"}
-    finally:
-        await container.kill()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -553,8 +544,7 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
     monkeypatch.setattr(usage_watch, "usage", noting)
     spec = UNDER.spec(FORKS, limits_kept="best-effort")
     most = spec.limits.memory
-    container = await BubblewrapEngine(cgroup=False).start(spec)
-    try:
+    async with alive(BubblewrapEngine(cgroup=False).start(spec)) as container:
         assert await receive_line(container) == b"forked\n"
         async with within(10):
             found.clear()
@@ -565,8 +555,6 @@ async def test_best_effort_counts_what_processes_share_once(monkeypatch: pytest.
         assert await receive_line(container) == b"still there\n"
         assert max(memory for weighed, memory in found if not weighed) > most
         assert all(60 * MIB < memory < most for weighed, memory in found if weighed), found
-    finally:
-        await container.kill()
 
 
 async def test_files_of_the_machine_are_no_sandbox_s() -> None:

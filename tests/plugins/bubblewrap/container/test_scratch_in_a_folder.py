@@ -31,7 +31,7 @@ from sandbox_kernel.plugins.bubblewrap.container import BubblewrapContainer
 from sandbox_kernel.plugins.bubblewrap.engine import BubblewrapEngine
 from sandbox_kernel.plugins.bubblewrap.scratch_folder import INSIDE, PLACE, Room
 from tests.support import ROOT, ordinary
-from tests.support.engines import REPORT, SMALL, Bubblewrap, receive_all, receive_line, report_sources
+from tests.support.engines import REPORT, SMALL, Bubblewrap, alive, receive_all, receive_line, report_sources
 from tests.support.patience import Stopwatch, until, within
 
 HERE = "tests/plugins/bubblewrap"
@@ -278,15 +278,12 @@ async def test_who_takes_it_over_looks_at_it_and_removes_it() -> None:
     engine = UNDER.make()
     first = await engine.start(spec_of(ASKED, "files"))
     handover = first.detach()
-    container = await engine.adopt(handover.fd, json.loads(json.dumps(handover.state)))
-    try:
+    async with alive(engine.adopt(handover.fd, json.loads(json.dumps(handover.state)))) as container:
         assert not container.held
         await container.send(b"\n")
         assert await receive_all(container) == b""
         assert (await container.wait()).kind == "out_of_scratch"
         assert container.id in folders()
-    finally:
-        await container.kill()
     await removed(container.id)
 
 

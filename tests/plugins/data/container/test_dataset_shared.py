@@ -14,7 +14,7 @@ import pytest
 from sandbox_kernel.core.model import MIB
 from sandbox_kernel.engines.base import Container
 from tests.support.datasets import a_folder, dataset
-from tests.support.engines import Bubblewrap, receive_line
+from tests.support.engines import Bubblewrap, alive, receive_line
 
 WALL = Bubblewrap("bubblewrap")
 HASHES = """
@@ -62,13 +62,10 @@ async def test_a_file_that_shrinks_ends_the_one_who_has_mapped_it() -> None:
     """By SIGBUS, as on any machine; another sandbox reads what is left."""
     with a_folder() as folder:
         (folder / "big").write_bytes(b"x" * MIB)
-        container = await WALL.make().start(WALL.spec(MAPS, attached=dataset(folder)))
-        try:
+        async with alive(WALL.make().start(WALL.spec(MAPS, attached=dataset(folder)))) as container:
             assert json.loads(await receive_line(container)) == ord("x")
             os.truncate(folder / "big", 0)
             await container.send(b"\n")
             reason = await container.wait()
             assert (reason.kind, reason.exit_code) == ("exited", 128 + signal.SIGBUS)
-        finally:
-            await container.kill()
         assert await _read(folder, 1) == {hashlib.sha256(b"").hexdigest()}

@@ -17,7 +17,7 @@ from sandbox_kernel.engines.base import Container
 from sandbox_kernel.plugins.bubblewrap import launch
 from tests.plugins.data.container.test_dataset_threats import WALLS
 from tests.support.datasets import a_folder, dataset
-from tests.support.engines import REPORT, receive_line, report_sources
+from tests.support.engines import REPORT, alive, receive_line, report_sources
 
 READS = "import json; print(json.dumps(open('/mnt/datasets/sales/whose').read()))"
 
@@ -53,11 +53,8 @@ def change_names(monkeypatch: pytest.MonkeyPatch, wall: str, change: Callable[[d
 
 async def _attested(wall: str, folder: Path) -> None:
     spec = WALLS[wall].spec(REPORT, *report_sources(), environment={"TZ": "UTC"}, attached=dataset(folder))
-    container = await WALLS[wall].make().start(spec)
-    try:
+    async with alive(WALLS[wall].make().start(spec)) as container:
         await container.attest(json.loads(await receive_line(container)), spec)
-    finally:
-        await container.kill()
 
 
 async def test_another_folder_is_never_taken_for_a_dataset(monkeypatch: pytest.MonkeyPatch, wall: str) -> None:

@@ -19,7 +19,7 @@ from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.plugins.data import disk_images
 from tests.support import ROOT
 from tests.support.disks import loops_of, size_of_its_own
-from tests.support.engines import SMALL, Bubblewrap, Docker
+from tests.support.engines import SMALL, Bubblewrap, Docker, alive
 from tests.support.patience import within
 
 pytestmark = pytest.mark.skipif(disk_images.available() is not None, reason=f"no disks: {disk_images.available()}")
@@ -105,13 +105,10 @@ async def test_a_killed_owner_leaves_no_device_no_volume_and_no_mount(under: Doc
 async def test_a_sandbox_that_is_killed_from_outside_takes_its_disk_along(under: Docker | Bubblewrap) -> None:
     size = size_of_its_own()
     spec = spec_of(under, size)
-    container = await under.make().start(spec)
-    try:
+    async with alive(under.make().start(spec)) as container:
         assert loops_of(size)
         await under.end_from_outside(container)
         assert (await container.wait()).kind == "killed"
-    finally:
-        await container.kill()
     await nothing_left(under, spec.session_id, size)
 
 

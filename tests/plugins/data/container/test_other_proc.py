@@ -27,7 +27,7 @@ from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
 from tests.support.containers import SOCKET, in_container
 from tests.support.datasets import dataset
-from tests.support.engines import IMAGE, containers_of, new_spec, receive_line
+from tests.support.engines import IMAGE, alive, containers_of, new_spec, receive_line
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes these namespaces")
 no_disks = pytest.mark.skipif(disk_images.available() is not None, reason=f"no disks: {disk_images.available()}")
@@ -172,12 +172,9 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> list[Attachment]:
 async def test_a_start_that_was_asked_ahead_goes_on_by_paths(place: Path) -> None:
     spec = new_spec(f"import json; print(json.dumps({READS}))", attached=dataset(place / "wanted"))
     engine = DockerEngine(ahead=ask_ahead(socket_path(None), spec))
-    container = await engine.start(spec)
-    try:
+    async with alive(engine.start(spec)) as container:
         assert json.loads(await receive_line(container)) == "wanted"
         assert len(await containers_of(engine, spec.session_id)) == 1
-    finally:
-        await container.kill()
 
 
 @pytest.mark.parametrize("change", ["name", "reader"])

@@ -28,7 +28,7 @@ from sandbox_kernel.plugins.bubblewrap.discovery import bubblewrap_program
 from sandbox_kernel.plugins.data import volume_command, volumes
 from sandbox_kernel.plugins.data.codes import DataCode
 from sandbox_kernel.plugins.data.volumes import Volumes
-from tests.support.engines import IMAGE, REPORT, new_spec, receive_line, report_sources
+from tests.support.engines import IMAGE, REPORT, alive, new_spec, receive_line, report_sources
 from tests.support.kernels import eventually
 from tests.support.remedies import only
 from tests.support.roots import root_of_tests
@@ -283,15 +283,12 @@ async def test_a_disk_of_another_name_is_refused_on_docker(
     hold = attachment.hold
 
     async def lines() -> list[AttestationCheck]:
-        container = await DockerEngine().start(spec)
-        try:
+        async with alive(DockerEngine().start(spec)) as container:
             return [
                 one
                 for one in await container.compare(json.loads(await receive_line(container)), spec)
                 if one.name == name
             ]
-        finally:
-            await container.kill()
 
     assert [one.ok for one in await lines()] == [True]
     other = owned.attach("other", writable=True)

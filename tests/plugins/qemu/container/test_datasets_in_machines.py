@@ -27,7 +27,7 @@ from tests.plugins.qemu.container.test_hostile_guest import hostile  # noqa: F40
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
 from tests.support.datasets import a_folder, dataset
-from tests.support.engines import ONLY, REPORT, receive_line, report_sources
+from tests.support.engines import ONLY, REPORT, alive, receive_line, report_sources
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -100,14 +100,11 @@ def spec_of(folder: Path, code: str, *arguments: str, **fields: Any) -> SandboxS
 
 
 async def test_what_others_may_read_is_read_and_nothing_is_written(folder: Path) -> None:
-    container = await QEMU.make().start(spec_of(folder, DEEDS))
-    try:
+    async with alive(QEMU.make().start(spec_of(folder, DEEDS))) as container:
         said = json.loads(await receive_line(container))
         with pytest.raises(AbilityMissing) as raised:
             demand(Ability.SNAPSHOT, container)
         assert raised.value.code is SnapshotCode.SNAPSHOT_NOT_WHOLE
-    finally:
-        await container.kill()
     read = {name: said[f"read {name}"] for name in ("sub/a", "inside", "outside", "fifo", "socket", "closed")}
     assert read == {
         "sub/a": "hello",
@@ -128,8 +125,7 @@ async def test_what_others_may_read_is_read_and_nothing_is_written(folder: Path)
 
 async def test_the_folder_is_attested_from_both_sides(folder: Path) -> None:
     spec = spec_of(folder, REPORT, *report_sources())
-    container = await QEMU.make().start(spec)
-    try:
+    async with alive(QEMU.make().start(spec)) as container:
         report = json.loads(await receive_line(container))
         await container.attest(report, spec)
         (mount,) = [each for each in report["mounts"] if each["path"] == "/mnt/datasets/d"]
@@ -139,8 +135,6 @@ async def test_the_folder_is_attested_from_both_sides(folder: Path) -> None:
             assert not all(line.ok for line in await container.compare(report | {"mounts": changed}, spec))
         other = replace(spec, attached=())
         assert not all(line.ok for line in await container.compare(report, other))
-    finally:
-        await container.kill()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kernel tells root alone what is opened")

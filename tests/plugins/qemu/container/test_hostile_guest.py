@@ -26,7 +26,7 @@ from sandbox_kernel.plugins.qemu.container import QemuContainer
 from tests.plugins.qemu.container.test_machines import machine_of, seen_of
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
-from tests.support.engines import ECHO, ONLY, SMALL
+from tests.support.engines import ECHO, ONLY, SMALL, alive
 from tests.support.patience import within
 from tests.support.roots import describe
 
@@ -134,12 +134,9 @@ async def test_a_start_ends_with_its_reason_and_within_its_bound(
 async def test_control_the_machine_of_these_tests_starts_with_our_own_first_process(
     hostile: Callable[[str | None], str],
 ) -> None:
-    container = await QEMU.make().start(QEMU.spec(ECHO, image=hostile(None)))
-    try:
+    async with alive(QEMU.make().start(QEMU.spec(ECHO, image=hostile(None)))) as container:
         await container.send(b"hello")
         assert await container.receive(5) == b"hello"
-    finally:
-        await container.kill()
 
 
 FORGED = {
@@ -217,15 +214,12 @@ for_ever()
     root = hostile(program)
     disk = Path(root, build_format.FOLDER, build_format.DISK)
     before = digest(disk)
-    container = await started(root)
-    try:
+    async with alive(started(root)) as container:
         said = b""
         while b"only: " not in said or not said.endswith(b"\n"):
             data = await container.receive()
             assert data, await container.wait()
             said += data
-    finally:
-        await container.kill()
     assert re.match(rb"refused \d+, read-only: 1\n", said), said
     assert digest(disk) == before
 

@@ -18,7 +18,7 @@ from sandbox_kernel.core.errors import AttestationFailed, EngineError
 from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from tests.container.engines.test_contract import an_owner
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
-from tests.support.engines import DEAF, ONLY, REPORT, receive_line, report_sources
+from tests.support.engines import DEAF, ONLY, REPORT, alive, receive_line, report_sources
 from tests.support.patience import until
 
 pytestmark = [
@@ -37,12 +37,9 @@ sys.stdin.read()
 
 
 async def said_by(code: str, *arguments: str, **fields: Any) -> dict[str, Any]:
-    container = await QEMU.make().start(QEMU.spec(code, *arguments, **fields))
-    try:
+    async with alive(QEMU.make().start(QEMU.spec(code, *arguments, **fields))) as container:
         said: dict[str, Any] = json.loads(await receive_line(container))
         return said
-    finally:
-        await container.kill()
 
 
 async def test_code_meets_another_kernel_and_no_device() -> None:
@@ -71,8 +68,7 @@ def seen_of(process: psutil.Process) -> tuple[dict[str, str], list[str], set[str
 
 async def test_qemu_has_no_rights_no_network_and_filters_around_it() -> None:
     spec = QEMU.spec()
-    container = await QEMU.make().start(spec)
-    try:
+    async with alive(QEMU.make().start(spec)):
         status, interfaces, names = seen_of(machine_of(spec.session_id))
         assert status["CapEff"] == status["CapBnd"] == status["CapPrm"] == "0" * 16
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
@@ -80,8 +76,6 @@ async def test_qemu_has_no_rights_no_network_and_filters_around_it() -> None:
         assert set(status["Uid"].split()) == {str(spec.uid if os.geteuid() == 0 else os.geteuid())}
         assert interfaces == ["lo"]
         assert not names & {"root", "var", "boot", "tmp", "mnt", "srv", "opt"}
-    finally:
-        await container.kill()
 
 
 async def test_sigkill_of_the_owner_ends_it_at_once() -> None:
@@ -99,8 +93,7 @@ async def test_sigkill_of_the_owner_ends_it_at_once() -> None:
 async def test_a_machine_that_is_another_one_than_asked_for_is_refused() -> None:
     """Its memory, its processors, its user, its limits: each is a difference that the engine's own word shows."""
     spec = QEMU.spec(REPORT, *report_sources(), environment={"TZ": "UTC"})
-    container = await QEMU.make().start(spec)
-    try:
+    async with alive(QEMU.make().start(spec)) as container:
         report = json.loads(await receive_line(container))
         await container.attest(report, spec)
         limits = spec.limits
@@ -115,8 +108,6 @@ async def test_a_machine_that_is_another_one_than_asked_for_is_refused() -> None
         for name, lie in {"uids": [0] * 3, "seccomp_mode": 0, "pid": 2, "interfaces": ["lo", "eth0"]}.items():
             with pytest.raises(AttestationFailed):
                 await container.attest({**report, name: lie}, spec)
-    finally:
-        await container.kill()
 
 
 async def test_a_machine_that_was_killed_within_its_start_says_so() -> None:
@@ -132,8 +123,7 @@ async def test_a_machine_that_was_killed_within_its_start_says_so() -> None:
 
 async def test_one_that_stands_still_uses_no_processor_and_goes_on_with_the_host_s_time() -> None:
     spec = QEMU.spec(CLOCK)
-    container = await QemuEngine().start(spec)
-    try:
+    async with alive(QemuEngine().start(spec)) as container:
         await receive_line(container)
         process = machine_of(spec.session_id)
         await container.pause()
@@ -146,8 +136,6 @@ async def test_one_that_stands_still_uses_no_processor_and_goes_on_with_the_host
         await container.send(b"\n")
         there = float(await receive_line(container))
         assert abs(there - time.time()) < 1.0
-    finally:
-        await container.kill()
 
 
 CLOCK = """

@@ -26,7 +26,7 @@ from sandbox_kernel.plugins.qemu.engine import QemuEngine
 from tests.plugins.qemu.container.test_machines import machine_of
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
 from tests.plugins.qemu.engine import machine_of_tests
-from tests.support.engines import ONLY, SMALL, receive_line
+from tests.support.engines import ONLY, SMALL, alive, receive_line
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -185,8 +185,7 @@ async def test_a_copy_has_loaded_what_first_cells_load_and_its_gate_is_gone(engi
 
 async def test_a_report_of_another_claim_is_refused(engine: QemuEngine) -> None:
     spec = agent_s_spec()
-    container = await engine.start(spec)
-    try:
+    async with alive(engine.start(spec)) as container:
         decoder = wire.Decoder(1 << 22)
         reports: list[dict[str, Any]] = []
         while not reports:
@@ -199,8 +198,6 @@ async def test_a_report_of_another_claim_is_refused(engine: QemuEngine) -> None:
                 await container.attest({**reports[0], "nonce": nonce}, spec)
         with pytest.raises(AttestationFailed, match="user ids"):
             await container.attest({**reports[0], "uids": [spec.uid] * 3}, spec)
-    finally:
-        await container.kill()
 
 
 async def test_a_state_that_was_changed_is_refused_and_made_anew(engine: QemuEngine) -> None:

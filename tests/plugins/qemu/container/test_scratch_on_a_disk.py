@@ -17,7 +17,7 @@ from sandbox_kernel.plugins.data import disk_images
 from sandbox_kernel.plugins.qemu.codes import SnapshotCode
 from tests.plugins.qemu.container.test_machines import machine_of
 from tests.plugins.qemu.engine import UNDER_TEST as QEMU
-from tests.support.engines import ONLY, REPORT, SMALL, receive_line, report_sources
+from tests.support.engines import ONLY, REPORT, SMALL, alive, receive_line, report_sources
 
 pytestmark = [
     pytest.mark.skipif(QEMU.name != ONLY, reason="machines are emulated: make test-qemu"),
@@ -61,8 +61,7 @@ def files_of(pid: int) -> set[str]:
 
 async def test_a_full_disk_is_enospc_and_its_file_is_the_machine_s_alone() -> None:
     spec = spec_of(FILL)
-    container = await QEMU.make().start(spec)
-    try:
+    async with alive(QEMU.make().start(spec)) as container:
         said = json.loads(await receive_line(container))
         assert (said["why"], said["device"], said["names"]) == ("ENOSPC", ["ENOENT", "ENOENT"], ["x"])
         assert SIZE * 3 // 4 < said["written"] < SIZE
@@ -74,14 +73,11 @@ async def test_a_full_disk_is_enospc_and_its_file_is_the_machine_s_alone() -> No
             demand(Ability.SNAPSHOT, container)
         assert raised.value.code is SnapshotCode.SNAPSHOT_NOT_WHOLE
         demand(Ability.PAUSE, container)
-    finally:
-        await container.kill()
 
 
 async def test_a_scratch_on_a_disk_is_attested() -> None:
     spec = spec_of(REPORT, *report_sources())
-    container = await QEMU.make().start(spec)
-    try:
+    async with alive(QEMU.make().start(spec)) as container:
         report = json.loads(await receive_line(container))
         await container.attest(report, spec)
         lines = {line.name: line for line in await container.compare(report, spec)}
@@ -93,5 +89,3 @@ async def test_a_scratch_on_a_disk_is_attested() -> None:
             for line in await container.compare(report, other)
             if line.name.startswith("file system of /mnt") and not line.ok
         ]
-    finally:
-        await container.kill()

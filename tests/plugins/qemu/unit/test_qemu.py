@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -423,18 +424,14 @@ async def test_what_is_said_in_answer_to_many_questions_is_not_too_much(monkeypa
     mine, theirs = socket.socketpair()
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     over = asyncio.Event()
-    one = LineChannel(mine, answers.put_nowait, over.set)
-    try:
-        with theirs:
-            for _ in range(20):
-                await one.send({"op": "ask"})
-                theirs.recv(1000)
-                theirs.sendall(b'{"op": "answer"}\n')
-                async with within(10):
-                    assert await answers.get() == {"op": "answer"}
-            assert not over.is_set()
-    finally:
-        one.close()
+    with closing(LineChannel(mine, answers.put_nowait, over.set)) as one, theirs:
+        for _ in range(20):
+            await one.send({"op": "ask"})
+            theirs.recv(1000)
+            theirs.sendall(b'{"op": "answer"}\n')
+            async with within(10):
+                assert await answers.get() == {"op": "answer"}
+        assert not over.is_set()
 
 
 @pytest.mark.parametrize("given_up", ["", "migrate", "query-migrate"])

@@ -9,7 +9,7 @@ import os
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -415,8 +415,7 @@ def test_over_tls_as_over_http(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     chain = str(authority.chain("127.0.0.1"))  # the key and the certificate
     tls = ("--tls-cert", chain, "--tls-key", chain)
-    server = Server("--token-file", str(tmp_path / "tokens"), *tls)
-    try:
+    with closing(Server("--token-file", str(tmp_path / "tokens"), *tls)) as server:
         with httpx2.Client(verify=authority.client(), base_url=server.url) as client:
             assert server.url.startswith("https://127.0.0.1:")
             assert client.get("/healthz").json() == {"status": "ok"}
@@ -425,13 +424,10 @@ def test_over_tls_as_over_http(tmp_path: Path) -> None:
             assert client.get("/sandboxes", headers=key_of).json() == []
         with pytest.raises(httpx2.TransportError):
             httpx2.get(server.url.replace("https", "http") + "/healthz")
-    finally:
-        server.close()
 
 
 def test_by_names_with_certificates_of_its_own(tmp_path: Path) -> None:
-    server = Server("--token-file", str(tmp_path / "tokens"), "--domain")
-    try:
+    with closing(Server("--token-file", str(tmp_path / "tokens"), "--domain")) as server:
         port = server.url.rpartition(":")[2]
         command = server.said[2].partition(": ")[2] + "\necho $E2B_DOMAIN $NODE_EXTRA_CA_CERTS $SSL_CERT_FILE"
         domain, *files = subprocess.check_output(["bash", "-c", command], text=True).split()
@@ -446,8 +442,6 @@ def test_by_names_with_certificates_of_its_own(tmp_path: Path) -> None:
             trusting = ssl.create_default_context(cafile=file)
             with httpx2.Client(verify=trusting) as other, pytest.raises(httpx2.ConnectError, match="certificate"):
                 other.get(f"{server.url}/healthz", extensions={"sni_hostname": "example.org"})
-    finally:
-        server.close()
 
 
 def test_a_sandbox_that_does_not_start_says_why(tmp_path: Path) -> None:
@@ -458,13 +452,12 @@ def test_a_sandbox_that_does_not_start_says_why(tmp_path: Path) -> None:
     subprocess.run(made, check=True, capture_output=True)
     subprocess.run(["docker", "commit", box, image], check=True, capture_output=True)
     subprocess.run(["docker", "rm", box], check=True, capture_output=True)
-    server = Server(*options(tmp_path), "--image", image)
     try:
-        key = {"X-API-Key": TOKENS["ann"]}
-        refused = httpx2.post(f"{server.url}/sandboxes", json={"templateID": "base"}, headers=key, timeout=60)
+        with closing(Server(*options(tmp_path), "--image", image)) as server:
+            key = {"X-API-Key": TOKENS["ann"]}
+            refused = httpx2.post(f"{server.url}/sandboxes", json={"templateID": "base"}, headers=key, timeout=60)
         assert refused.status_code == 503
         assert refused.json()["error"] == EndCode.NO_KERNEL_STARTS.code
         assert "ipykernel" in refused.json()["message"]
     finally:
-        server.close()
         subprocess.run(["docker", "rmi", image], check=True, capture_output=True)

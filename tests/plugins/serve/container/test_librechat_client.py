@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,7 @@ def test_librechat_s_own_source(tmp_path: Path, signs: bool) -> None:
     for words in (["genpkey", "-algorithm", "ed25519", "-out"], ["pkey", "-in", "key.pem", "-pubout", "-out"]):
         name = "key.pem" if words[0] == "genpkey" else "public.pem"
         subprocess.run(["openssl", *words, name], check=True, cwd=tmp_path, capture_output=True)
-    server = Server(*options(tmp_path), "--librechat-key", f"ann={tmp_path / 'public.pem'}")
-    try:
+    with closing(Server(*options(tmp_path), "--librechat-key", f"ann={tmp_path / 'public.pem'}")) as server:
         environment = {**os.environ, "LIBRECHAT_SOURCE": SOURCE, "NODE_PATH": f"{HERE}/node_modules"}
         environment["LIBRECHAT_CODE_BASEURL"] = f"{server.url}/librechat/{'' if signs else TOKENS['ann'] + '/'}v1"
         if signs:
@@ -74,8 +74,6 @@ def test_librechat_s_own_source(tmp_path: Path, signs: bool) -> None:
             text=True,
             timeout=240,
         )
-    finally:
-        server.close()
     said = json.loads(ended.stdout.splitlines()[-1])
     assert "error" not in said, (said, ended.stderr)
     assert said["sends"] == (["Authorization"] if signs else [])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import AsyncSandbox, ConfigurationError, Sandbox, Tool, Tools
+from tests.plugins.tools.unit.test_tools import waiting
 from tests.support.patience import Patience, Stopwatch, within
 
 HOLDER: list[Sandbox] = []
@@ -190,16 +191,7 @@ def test_a_new_kernel_has_them_too_and_the_audit_each_call_by_name(sandbox: Sand
 
 
 async def test_an_interrupt_gives_a_call_up(image: str) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def waits() -> None:
-        """Wait."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
+    waits, begun, stopped = waiting()
     async with AsyncSandbox(image=image, memory="512M", tools=[waits]) as sandbox:
         cell = asyncio.create_task(sandbox.run_code("from sandbox_tools import waits\nawait waits()"))
         async with within(60):

@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
@@ -471,16 +471,23 @@ async def test_without_a_cell_nothing_is_called() -> None:
         assert await one.refused("search", query="a") == "tool-without-cell"
 
 
-async def test_a_call_ends_with_its_cell() -> None:
+def waiting() -> tuple[Callable[[], Awaitable[None]], asyncio.Event, asyncio.Event]:
+    """Return a tool that never answers, and what tells that it has begun and that it was stopped."""
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def waits() -> None:
+        """Wait."""
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             stopped.set()
 
+    return waits, begun, stopped
+
+
+async def test_a_call_ends_with_its_cell() -> None:
+    waits, begun, stopped = waiting()
     async with host(waits) as one:
         call = asyncio.create_task(one.refused("waits"))
         async with within(20):
@@ -491,15 +498,7 @@ async def test_a_call_ends_with_its_cell() -> None:
 
 
 async def test_a_call_ends_with_its_connection() -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
-
-    async def waits() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
+    waits, begun, stopped = waiting()
     async with host(waits) as one:
         with socket.create_connection(("127.0.0.1", one.port)) as connection:
             connection.sendall(PREAMBLE + framed({"tool": "waits", "arguments": {}}))
