@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.support import ROOT
+from tests.support.sources import tree_of
 
 PACKAGE = ROOT / "sandbox_kernel"
 VERBS = {
@@ -99,7 +100,7 @@ def found() -> tuple[dict[str, list[str]], dict[str, str]]:
         name = str(path.relative_to(PACKAGE))
         if HELP.fullmatch(name) or ELSEWHERE.match(name):
             continue
-        for line, text in _texts(ast.parse(path.read_text(encoding="utf-8"))):
+        for line, text in _texts(tree_of(path)):
             whole = COMMAND.fullmatch(text) is not None
             for one in [text] if whole else printed_commands(text):
                 commands.setdefault(one, []).append(f"{name}:{line}")

@@ -19,7 +19,7 @@ import pytest
 from sandbox_kernel.core.model import Limits, SandboxSpec
 from sandbox_kernel.engines.docker.arguments import container_arguments
 from sandbox_kernel.engines.docker.container import ENGINE_EMPTY
-from tests.support import ROOT
+from tests.support import ROOT, sources
 from tests.support.cases import each
 
 PACKAGE = ROOT / "sandbox_kernel"
@@ -63,10 +63,8 @@ def source_of(module: str) -> str:
     return path_of(module).read_text(encoding="utf-8")
 
 
-@functools.cache
 def nodes_of(module: str) -> list[ast.AST]:
-    """Return all that a module is made of: several tests look at it, and to parse it takes longest."""
-    return list(ast.walk(ast.parse(source_of(module))))
+    return sources.nodes_of(path_of(module))
 
 
 def contracts(folder: Path, *wanted: str) -> subprocess.CompletedProcess[str]:

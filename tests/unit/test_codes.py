@@ -25,6 +25,7 @@ from sandbox_kernel.core.errors import FileRefused, SandboxDied, SandboxError
 from sandbox_kernel.plugins import index
 from tests.support import ROOT
 from tests.support.cases import each
+from tests.support.sources import nodes_of, tree_of
 
 PACKAGE = ROOT / "sandbox_kernel"
 PARTS = TABLE | index.codes()
@@ -42,13 +43,12 @@ LOOKING = {"startswith", "endswith", "fullmatch", "match", "search", "find", "pa
 @cache
 def trees() -> dict[str, ast.Module]:
     paths = sorted(PACKAGE.rglob("*.py"))
-    return {str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return {str(path.relative_to(PACKAGE)): tree_of(path) for path in paths}
 
 
 @cache
 def nodes() -> dict[str, list[ast.AST]]:
-    """Return all that the modules are made of: to walk through it takes longer than to look at it."""
-    return {name: list(ast.walk(tree)) for name, tree in trees().items()}
+    return {name: nodes_of(PACKAGE / name) for name in trees()}
 
 
 def walked(source: str) -> Iterator[ast.AST]:

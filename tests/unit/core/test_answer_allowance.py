@@ -35,6 +35,7 @@ from sandbox_kernel.core.errors import AnswerError
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.plugins.frameworks.answers import image, read
 from tests.support.cases import some
+from tests.support.sources import nodes_of
 
 MIB = 1 << 20
 PRIME = (1 << 61) - 1
@@ -332,7 +333,7 @@ def test_nothing_else_reads_what_a_sandbox_says() -> None:
     package = Path(sandbox_kernel.__file__).parent
     paths = [path for entry in ENTRY_POINTS for path in (package / entry).rglob("*.py")]
     for path in (*paths, *(package / one for one in OTHERS)):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in READERS:
                 found.add((str(path.relative_to(package)), name))
     assert found == KNOWN.keys()
