@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import jupyter_kernel_test
@@ -315,12 +316,9 @@ def test_completions_and_help_know_the_live_shell(bash: HostKernel) -> None:
 
 
 def test_a_restart_ends_the_shell(tmp_path: Path) -> None:
-    kernel = HostKernel("bash", tmp_path)
-    try:
+    with closing(HostKernel("bash", tmp_path)) as kernel:
         pid = int(kernel.run("trap '' HUP TERM; sleep 1000 & echo $$").text())
         kernel.manager.restart_kernel()
         kernel.client.wait_for_ready(timeout=30)
         eventually(lambda: not psutil.pid_exists(pid), 10, "the end of the shell")
         assert kernel.run("echo new").text() == "new\n"
-    finally:
-        kernel.close()

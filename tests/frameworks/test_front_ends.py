@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import jupyter_kernel_test
@@ -87,12 +88,9 @@ def test_a_client_that_asks_like_a_person_keeps_its_kernel_process() -> None:
     """A notebook that a person has open is told, and goes on with a new kernel."""
     manager = KernelManager(kernel_name="sandbox-python")
     manager.start_kernel()
-    kernel = Kernel(manager)
-    try:
+    with closing(Kernel(manager)) as kernel:
         assert kernel.run("import os; os._exit(0)").ename == "KernelDied"
         assert kernel.run("print('next')").text() == "next\n"
-    finally:
-        kernel.close()
 
 
 def test_nbclient_goes_on_after_a_dead_kernel_if_told_so() -> None:

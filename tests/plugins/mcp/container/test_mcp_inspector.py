@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,7 @@ def test_every_host_can_read_the_schemas_of_the_tools(inspector: Inspector, era:
 
 
 def test_a_figure_over_http_and_a_refusal_without_the_token(inspector: Inspector, tmp_path: Path) -> None:
-    server = McpServer(*SMALL, "--away-timeout", "1")
-    try:
+    with closing(McpServer(*SMALL, "--away-timeout", "1")) as server:
         code = "import matplotlib.pyplot as plt; plt.plot([1, 3, 2]); plt.show()"
         call = ("--method", "tools/call", "--tool-name", "run_code", "--tool-args-json", json.dumps({"code": code}))
         command = ("mcp-inspector", "--cli", server.url, "--transport", "http", "--stored-auth-only", *call)
@@ -107,13 +107,10 @@ def test_a_figure_over_http_and_a_refusal_without_the_token(inspector: Inspector
             assert refused.returncode != 0
             assert '"content"' not in refused.stdout
         eventually(lambda: not containers_of(server.pid), 10, "it left without a word, and its session ended")
-    finally:
-        server.close()
 
 
 def test_every_tool_and_a_file_of_20_mb_on_one_connection(inspector: Inspector) -> None:
-    server = McpServer(*SMALL)
-    try:
+    with closing(McpServer(*SMALL)) as server:
         header = ("--header", f"Authorization: Bearer {server.token}")
         joined = inspector("mcpdo", "connect", server.url, "--connection", "it", "--transport", "http", *header)
         assert joined.returncode == 0, joined.stderr
@@ -148,5 +145,3 @@ def test_every_tool_and_a_file_of_20_mb_on_one_connection(inspector: Inspector) 
         assert "False True" in text(tool("run_code", code="import os; print('data' in dir(), os.path.exists('a.bin'))"))
         assert "has ended" in text(tool("end_session"))
         assert not containers_of(server.pid)
-    finally:
-        server.close()
