@@ -97,9 +97,5 @@ def test_hostile_turns_get_nothing(executed: NotebookNode) -> None:
     assert "CellTimeout" in lines[5]
 
 
-def test_the_notebook_says_where_it_runs_and_is_stored_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, 4)
-    nbformat.validate(notebook)
-    assert notebook.metadata.kernelspec.name == "python3"
-    assert "not in the sandbox" in notebook.cells[0].source
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
+def test_the_notebook_says_where_it_runs() -> None:
+    assert "not in the sandbox" in nbformat.read(NOTEBOOK, 4).cells[0].source

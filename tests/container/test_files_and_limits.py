@@ -96,9 +96,3 @@ def test_only_the_cells_that_are_meant_to_fail_do(executed):
     failed = [any(output.output_type == "error" for output in cell.outputs) for cell in cells]
     assert failed == ["raises-exception" in cell.metadata.get("tags", ()) for cell in cells]
     assert sum(failed) == 4
-
-
-def test_the_notebook_is_stored_without_outputs():
-    notebook = nbformat.read(NOTEBOOK, 4)
-    nbformat.validate(notebook)
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)

@@ -188,13 +188,6 @@ def test_nothing_but_the_produced_files_comes_out(result):
     assert {path.name for path in result.files[0].parent.iterdir()} == set(demo.PRODUCED)
 
 
-def test_the_notebook_is_stored_without_outputs():
-    notebook = nbformat.read(demo.NOTEBOOK, 4)
-    nbformat.validate(notebook)
-    assert notebook.metadata.kernelspec.name == "sandbox-python"
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
-
-
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [

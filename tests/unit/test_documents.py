@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pytest
 
 import sandbox_kernel
@@ -116,6 +117,18 @@ def test_a_merged_page_is_found_by_the_name_that_it_had(capsys: pytest.CaptureFi
         assert (f"docs/{old}.md" in PAGES, f"docs/{new}.md" in PAGES) == (False, True), old
     assert cli.main(["docs", "docs/limits.md"]) == 0
     assert capsys.readouterr().out == read("docs/outputs.md")
+
+
+KERNELS = {"chat_analysis": "python3", "files_and_limits": "sandbox-limits", "quickstart": "sandbox-python"}
+"""The kernels of notebooks, by their names."""
+
+
+@each(("name", "kernel"), KERNELS.items())
+def test_a_notebook_is_stored_for_its_kernel_and_without_outputs(name: str, kernel: str) -> None:
+    notebook = nbformat.read(ROOT / f"notebooks/{name}.ipynb", 4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == kernel
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
 
 
 def sandbox_commands() -> list[str]:
