@@ -287,7 +287,6 @@ class CallerProcess:
         self._starting = False
         self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # it may be another process's later
         self._loop.add_reader(sock.fileno(), self._hear)
 
     def hang_up(self) -> None:

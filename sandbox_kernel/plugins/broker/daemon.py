@@ -417,6 +417,9 @@ def bound(name: str, *, for_all: bool = False) -> tuple[socket.socket, int]:
         os.fchmod(sock.fileno(), 0o600)  # the mode of the file that bind makes
         sock.bind(str(path))
         path.chmod(0o666 if for_all else 0o600)
+        # Each message says who sends it, as a connection may be another process's later. Connections have this from
+        # here: one that was taken already could have a message before it is asked for.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         sock.listen(BACKLOG)
     except BlockingIOError as error:
         os.close(lock)

@@ -27,6 +27,7 @@ async def a_caller(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[socket.sock
     """A connection that ends when it is used for nothing for a moment."""
     monkeypatch.setattr(caller_connection, "NEXT_SECONDS", SOON)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # as what listens has it
     theirs.setblocking(False)
     broker = Broker(cast("Any", SimpleNamespace(address="an engine")), Policy(everybody=Ceiling(own=True)))
     one = CallerProcess(broker, ours)

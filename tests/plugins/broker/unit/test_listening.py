@@ -20,7 +20,8 @@ import pytest
 import zmq
 
 from sandbox_kernel.kernel import pipe_holder
-from sandbox_kernel.plugins.broker.daemon import Listener
+from sandbox_kernel.plugins.broker.client.listener_trust import CREDENTIALS
+from sandbox_kernel.plugins.broker.daemon import Listener, bound
 from tests.support.cases import each
 from tests.support.kernels import WAIT
 from tests.support.patience import until
@@ -188,3 +189,19 @@ def test_a_kernel_without_file_descriptors_ends_who_connects(guarded: bool) -> N
                 assert client.poll(int(WAIT * 1000))
         finally:
             process.kill()
+
+
+def test_each_message_says_who_sends_it_from_the_first_on(tmp_path: Path) -> None:
+    """Also one that comes between the moment in which a connection is taken and the one in which it is looked at."""
+    sock, lock = bound(str(tmp_path / "b"))
+    kind = socket.AF_UNIX, socket.SOCK_SEQPACKET
+    with sock, socket.socket(*kind) as peer:
+        peer.connect(str(tmp_path / "b"))
+        peer.send(b"before")
+        with sock.accept()[0] as taken:
+            peer.send(b"at once")
+            for words in (b"before", b"at once"):
+                data, [(_, what, sender)], *_ = taken.recvmsg(99, socket.CMSG_SPACE(CREDENTIALS.size))
+                own = os.getpid(), os.getuid(), os.getgid()
+                assert (data, what, CREDENTIALS.unpack(sender)) == (words, socket.SCM_CREDENTIALS, own)
+    os.close(lock)
