@@ -114,7 +114,14 @@ def test_each_setting_has_one_name_and_one_scope() -> None:
     limits |= {"scratch", "scratch_size"}
     data = {"datasets", "volumes"} & set(SETTINGS)
     assert scopes["sandbox"] == {"engine", "runtime", "image", "kernel", "time_zone"} | limits | data
-    plugins = {"screen", "screen_threshold", "screen_rules", "screen_overrides", "monitor"} & set(SETTINGS)
+    plugins = {
+        "screen",
+        "screen_threshold",
+        "screen_rules",
+        "screen_overrides",
+        "screen_override_needs",
+        "monitor",
+    } & set(SETTINGS)
     own = {"display_lines", "display_size", "outputs", "plugins"} | plugins
     assert {name for name in scopes["session"] if not SETTINGS[name].is_limit} == own
     assert scopes["caller"] == {"uploads", "downloads", "network", "secrets", "packages"} & set(SETTINGS)
