@@ -33,7 +33,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "streams": ("container.flow", "cost", lambda data: 0),
     "terminal": ("policy.terminal", "is_plain", lambda text: True),
     "markup": ("policy.css", "allowed", lambda name, value, *, in_sheet=False: True),
-    "outputs": ("policy.mime", "_is_image", lambda name, value: True),
+    "outputs": ("policy.raster", "pixels", lambda text, kind=None: 1),
     "names": ("files.file_rules", "_UNREADABLE", ()),
     "secrets": ("plugins.network.secret_finder", "READINGS", ()),
     "files": ("files.folder_sync", "printable", lambda text, limit=0: text),
