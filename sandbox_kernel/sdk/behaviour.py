@@ -199,8 +199,7 @@ class Observations:
 
     def add(self, seen: Observation) -> None:
         """Count one more."""
-        key, row = (seen.kind, seen.code.code), BehaviourRow.of(seen)
-        self._rows[key] = self._rows[key].and_more(row) if key in self._rows else row
+        _count(self._rows, BehaviourRow.of(seen))
 
     def rows(
         self, findings: Iterable[Finding], verdict: SandboxError | None, cell: int | None
@@ -217,9 +216,13 @@ def ordered(rows: Iterable[BehaviourRow]) -> tuple[BehaviourRow, ...]:
     """Return rows with those of one code as one, the gravest first."""
     found: dict[tuple[str, str], BehaviourRow] = {}
     for row in rows:
-        key = row.kind, row.code
-        found[key] = found[key].and_more(row) if key in found else row
+        _count(found, row)
     return tuple(sorted(found.values(), key=lambda row: -row.score))
+
+
+def _count(rows: dict[tuple[str, str], BehaviourRow], row: BehaviourRow) -> None:
+    key = row.kind, row.code
+    rows[key] = rows[key].and_more(row) if key in rows else row
 
 
 def _of_finding(one: Finding) -> BehaviourRow:
