@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 
 from sandbox_kernel.engines.owner_process import OwnerProcess
 
-from .kernels import MARK, BenchmarkError, Kernel
+from .kernels import MARK, STOCK, TWIN, BenchmarkError, Kernel
 
 SHARED = b"broker"
 """An argument of a process that is there for all sessions of a user."""
@@ -40,7 +40,8 @@ def session_processes(kernel: Kernel) -> set[psutil.Process]:
     """Return a session's processes: on the host, what those started, the container's, and the engine's shim."""
     host = host_processes(kernel)
     started = {child for process in host for child in process.children(recursive=True)}
-    inside = {process for container in containers_of(host) for process in container_processes(container)}
+    containers = () if kernel.name in (STOCK, TWIN) else containers_of(host)  # the usual engine may not be there
+    inside = {process for container in containers for process in container_processes(container)}
     return host | started | inside
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kernel.policy import mime, terminal
+from sandbox_kernel.policy import html, mime, terminal
 from sandbox_kernel.policy.json_check import MAX_DEPTH, NotPlainError, plain
 from sandbox_kernel.policy.slow_text import MAX_WORD, EndlessWords
+from sandbox_kernel.policy.verdict import Notes
 from tests.support.examples import examples
 
 PIECES = ["a", "\n", "\x1b", "[", "3", "1", "m", "\x1b[31m", "\x85", "é", "ж", "ก", "\u0301", "\ud800", "\x07"]
@@ -72,3 +73,106 @@ def test_only_a_space_ends_an_endless_word(between: str, parts: bool) -> None:
     words = EndlessWords()
     shown = words.feed("ก" * (MAX_WORD - 1)) + words.feed(between) + words.feed("ก" * 2)
     assert (shown != "ก" * (MAX_WORD - 1) + between + "ก" * 2) == parts
+
+
+def data_frame(rows: list[list[str]], names: list[str], shape: str = "") -> str:
+    """Return a table as `DataFrame._repr_html_` of pandas writes it; each row begins with its label."""
+    sheet = """<style scoped>
+    .dataframe tbody tr th:only-of-type {
+        vertical-align: middle;
+    }
+
+    .dataframe tbody tr th {
+        vertical-align: top;
+    }
+
+    .dataframe thead th {
+        text-align: right;
+    }
+</style>
+"""
+
+    def cells(kind: str, texts: list[str]) -> str:
+        return "".join(f"      <{kind}>{text}</{kind}>\n" for text in texts)
+
+    head = f'    <tr style="text-align: right;">\n{cells("th", ["", *names])}    </tr>\n'
+    body = "".join(f"    <tr>\n{cells('th', row[:1])}{cells('td', row[1:])}    </tr>\n" for row in rows)
+    table = (
+        f'<table border="1" class="dataframe">\n  <thead>\n{head}  </thead>\n  <tbody>\n{body}  </tbody>\n</table>\n'
+    )
+    return f"<div>\n{sheet}{table}{shape}</div>"
+
+
+HOSTILE = [
+    *(
+        "<script>",
+        "<td onclick=x>",
+        "</table>",
+        "<img src=x>",
+        "<!--",
+        "</tr>",
+        "<th>",
+        ' id="a"',
+        "<",
+        ">",
+        "&",
+        "&lt;",
+    ),
+    *(
+        "&#8232;",
+        "&nbsp;",
+        "$x$",
+        "\\(",
+        "\n\n",
+        "\r",
+        "\x0b",
+        "\x00",
+        "\ud800",
+        "\u2028",
+        "é",
+        "א",
+        "ก" * 80,
+        "style",
+        "  ",
+    ),
+]
+FRAME = data_frame([["0", "1.5", "a &lt;b&gt; &amp; 'c'"], ["1", "", 'x="y" {z}']], ["n", "text"])
+
+
+def shown(source: str, monkeypatch: pytest.MonkeyPatch, *, quick: bool) -> tuple[str, Notes]:
+    notes = Notes()
+    with monkeypatch.context() as patch:
+        if not quick:
+            patch.setattr(html, "_is_plain_frame", lambda source, notes: False)
+        return html.render(source, notes, frames=True), notes
+
+
+@pytest.mark.parametrize("shape", ["", "<p>2 rows \xd7 2 columns</p>\n"])
+def test_a_table_of_pandas_is_known_and_counted_as_the_sanitiser_would(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = data_frame([[str(row), *map(str, range(30))] for row in range(40)], [f"c{n}" for n in range(30)], shape)
+    assert html._is_plain_frame(source, Notes())  # noqa: SLF001 (that the quick look is tried at all)
+    (quick, notes), (slow, others) = (shown(source, monkeypatch, quick=quick) for quick in (True, False))
+    assert quick == slow == source
+    assert abs(notes.work - others.work) < 10
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[["1"] * 11] * 5_000, [["1"] * 51_000], [["1"]] * 51_000, [["1"] * 500, *[["1"]] * 5_000], [["0", "x" * 600_000]]],
+    ids=["many cells", "a long row", "many rows", "places without cells", "letters"],
+)
+def test_a_table_of_pandas_that_a_page_does_not_bear_is_left_to_the_sanitiser(rows: list[list[str]]) -> None:
+    assert not html._is_plain_frame(data_frame(rows, ["a"]), Notes())  # noqa: SLF001
+    assert html._is_plain_frame(data_frame(rows[-10:-1], ["a"]), Notes())  # noqa: SLF001
+
+
+@examples(400)
+@given(st.integers(0, len(FRAME)), st.integers(0, 30), st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join))
+def test_a_table_that_somebody_changed_is_shown_as_the_sanitiser_shows_it(start: int, taken: int, added: str) -> None:
+    source = FRAME[:start] + added + FRAME[start + taken :]
+    with pytest.MonkeyPatch.context() as patch:
+        (quick, notes), (slow, others) = (shown(source, patch, quick=quick) for quick in (True, False))
+    assert quick == slow
+    assert list(notes) == list(others)
