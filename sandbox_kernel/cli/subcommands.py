@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.forms import did_you_mean
-from ..config.sources import SETTINGS, from_files, from_files_for_all
+from ..config.presets import PRESETS, filled
+from ..config.sources import SETTINGS, from_files, merged
 from ..core.codes import TABLE, EndCode, UsageCode
 from ..core.errors import ConfigurationError, EngineUnavailable, SandboxError
 from ..core.model import PYTHON_KERNEL, SandboxSample, Settings, format_bytes
@@ -342,7 +343,7 @@ def reap(options: argparse.Namespace) -> int:
     count = engine_call(options, "reap")
     if count:
         print(f"removed {count} {'sandbox' if count == 1 else 'sandboxes'}")
-    settings = check(from_files_for_all() | options.values)
+    settings = check(options.values)
     tidied = [plugin.tidy(settings) for plugin in index.plugins() if plugin.tidy is not None]  # may raise: last
     gone = ", ".join(filter(None, tidied))
     if gone or not count:
@@ -381,9 +382,13 @@ def show_settings(options: argparse.Namespace) -> int:
     files, given = from_files(), options.values
     check(given)
     rows: list[dict[str, Any]] = []
+    found = filled(merged(files, given))
     for name, setting in SETTINGS.items():
+        value = found.get(name, setting.default_for_people)
         source = "argument" if name in given else "config file" if name in files else "default"
-        value = (files | given).get(name, setting.default_for_people)
+        if name in found and name not in given and files.get(name) != value:
+            preset = str(found["preset"])
+            source = f"preset {preset}: {PRESETS[preset].values[name][1]}"
         rows.append({"name": name, "value": value, "from": source, "help": setting.help})
         if name == "engine":
             rows[-1]["here"] = explained(Settings(engine=str(value)))

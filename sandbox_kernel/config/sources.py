@@ -3,9 +3,9 @@
 The engine, and traitlets, are imported when they are needed. traitlets reads
 config files (`c.SandboxKernel.memory = "2G"`), and importing it costs 0.15 s: a start without such a file skips it.
 
-The command line wins over config files, and these over the defaults. The environment has no effect: its caller
-chooses its environment, so no variable is a setting, chooses where config files are looked for, or says what
-`~` means. A notebook has no say either.
+The command line wins over config files, and these over a preset and the defaults; `presets` says what a preset never
+loosens. The environment has no effect: its caller chooses its environment, so no variable is a setting, chooses where
+config files are looked for, or says what `~` means. A notebook has no say either.
 
 Public: plugins may import it.
 """
@@ -23,9 +23,10 @@ from ..core.model import FOLDERS_IN_MEMORY, PYTHON_KERNEL, Limits, Settings
 from ..files.folder_policy import config_path
 from ..plugins import index
 from .forms import did_you_mean
+from .presets import filled, merged
 from .table import SETTINGS
 
-__all__ = ["SETTINGS"]
+__all__ = ["SETTINGS", "merged"]
 
 LIMITS_OF_A_SANDBOX = tuple(one.name for one in SETTINGS.values() if one.is_limit and one.scope == "sandbox")
 """The limits that a sandbox is made with; all others are kept by the session."""
@@ -174,8 +175,8 @@ def unquoted(name: str) -> str:
 
 
 def resolve(values: Mapping[str, object]) -> Settings:
-    """Check `values`, keyed by the names of `SETTINGS`, and fill in the defaults."""
-    checked = {name: SETTINGS[name].form(name, value) for name, value in values.items()}
+    """Check `values`, keyed by the names of `SETTINGS`, and fill in those of their preset, and the defaults."""
+    checked = {name: SETTINGS[name].form(name, value) for name, value in filled(values).items()}
     settings = changed(Settings(), dict.fromkeys(FOLDERS_IN_MEMORY, 0) | checked)
     for module in index.settings_of():
         if hasattr(module, "check"):
@@ -198,12 +199,12 @@ def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
 def from_argv(argv: Iterable[str]) -> tuple[str | None, Settings]:
     """Return a kernel's connection file and its settings, from its arguments and the config files."""
     connection_file, values = read_argv(argv, scripts=True)
-    return connection_file, resolve(from_files() | values)
+    return connection_file, resolve(merged(from_files(), values))
 
 
 def from_keywords(**values: object) -> Settings:
     """Return settings from keyword arguments of the same names and forms, and the config files. None is the default."""
-    return resolve(from_files() | by_name(values))
+    return resolve(merged(from_files(), by_name(values)))
 
 
 def by_name(values: Mapping[str, object]) -> dict[str, object]:

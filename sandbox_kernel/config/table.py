@@ -22,6 +22,15 @@ def _of_plugins(title: str) -> tuple[Setting, ...]:
 
 
 GROUPS: dict[str, tuple[Setting, ...]] = {
+    "By need": (
+        Setting(
+            "preset",
+            choice("none", "untrusted", "analysis", "interview", "agent"),
+            "Values for several settings by what a sandbox is for (see above). A value that is given counts in its "
+            "place. Beside a value of a config file, the stricter of both counts.",
+            scope="process",
+        ),
+    ),
     "Where cells run": (
         Setting(
             "engine",

@@ -141,6 +141,8 @@ class Settings:
     """A host folder that receives the regular files which cells make or change in scratch."""
     plugins: tuple[str, ...] = ()
     """Plugins of other packages that take part in the session."""
+    preset: str = "none"
+    """The preset that gave what nobody else did."""
     of_plugins: tuple[object, ...] = ()
     """The values of our plugins' settings, each of its plugin's own class; without those that are all defaults."""
     display_name: str = "Python 3 (sandbox)"

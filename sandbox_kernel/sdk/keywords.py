@@ -9,6 +9,7 @@ from typing import TypedDict
 class SettingKeywords(TypedDict, total=False):
     """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
 
+    preset: str | None
     engine: str | None
     runtime: str | None
     image: str | None

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..config.sources import SETTINGS, from_files, is_for_all, read_argv, resolve
+from ..config.sources import SETTINGS, from_files, is_for_all, merged, read_argv, resolve
 from ..core.codes import FileCode, UsageCode
 from ..core.errors import ConfigurationError, FileRefused, ImageMissing, SandboxError, wrong_argument
 from ..core.kernel_command import PROVISIONER
@@ -40,8 +40,8 @@ MACHINE = "machine"
 
 def check(values: Mapping[str, object]) -> Settings:
     """Check settings for a kernel that will start elsewhere: a relative path belongs to each notebook's own folder."""
-    merged = from_files() | dict(values)
-    return resolve({name: value for name, value in merged.items() if is_for_all(name, value)})
+    found = merged(from_files(), values)
+    return resolve({name: value for name, value in found.items() if is_for_all(name, value)})
 
 
 def flags(values: Mapping[str, object]) -> list[str]:

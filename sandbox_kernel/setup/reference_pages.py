@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from ..config.presets import PRESETS
 from ..config.setting import Setting
 from ..config.table import GROUPS
 from ..core.codes import Code, Survived
@@ -38,6 +39,16 @@ Sizes are `512M` or `2G` (also `2GB`, `2GiB`), in multiples of 1024; a number wi
 `90` (seconds), `10m` or `2h`.
 """
 
+PRESETS_HEAD = """\
+
+## Presets
+
+`--preset untrusted`, or `Sandbox(preset="untrusted")`, sets several values by what a sandbox is for. Each of them is a
+choice that fits many, and no rule. A value that is given beside it counts in its place:
+`--preset untrusted --memory 512M`. Beside a value of a config file, the stricter of both counts, so that a preset
+loosens nothing that an operator has set.
+"""
+
 SETTINGS_FOOT = """\
 
 `sandbox-kernel settings --markdown` prints this page.
@@ -47,8 +58,18 @@ SETTINGS_FOOT = """\
 def settings_page() -> str:
     """Return docs/settings.md."""
     return (
-        SETTINGS_HEAD + "".join(f"\n## {title}\n\n{_table(group)}" for title, group in GROUPS.items()) + SETTINGS_FOOT
+        SETTINGS_HEAD
+        + PRESETS_HEAD
+        + "".join(map(_preset, PRESETS))
+        + "".join(f"\n## {title}\n\n{_table(group)}" for title, group in GROUPS.items())
+        + SETTINGS_FOOT
     )
+
+
+def _preset(name: str) -> str:
+    lines = [f"\n`{name}` is for {PRESETS[name].need}:\n", "| Setting | Value | Why |", "| --- | --- | --- |"]
+    lines += [f"| `{setting}` | {value} | {why} |" for setting, (value, why) in PRESETS[name].values.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _table(group: tuple[Setting, ...]) -> str:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ... import __version__
 from ...config.forms import seconds
-from ...config.sources import SETTINGS, from_files_for_all, resolve
+from ...config.sources import SETTINGS, from_files_for_all, merged, resolve
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import Settings, format_bytes
@@ -340,7 +340,7 @@ def _settings(options: argparse.Namespace, **more: str) -> Settings:
             )
         values["cell_timeout"] = options.timeout
     files = {name: value for name, value in from_files_for_all().items() if name != "downloads"}
-    return resolve(files | values | more)
+    return resolve(merged(files, values) | more)
 
 
 # --- what the report says of all runs --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...config.forms import seconds
-from ...config.sources import from_files_for_all, resolve
+from ...config.sources import from_files_for_all, merged, resolve
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
 from ...core.model import Settings
@@ -75,7 +75,7 @@ def serve(options: argparse.Namespace) -> int:
     connection, and all sessions end with the server. It needs the package mcp, and over HTTP those of
     `sandbox-kernel serve`. docs/mcp.md shows how to set up hosts.
     """
-    given = from_files_for_all() | options.values
+    given = merged(from_files_for_all(), options.values)
     settings = resolve(given)
     require_packages(NEEDED, "mcp", "the MCP server")
     from .clients import ServerLimits

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...config.forms import seconds
-from ...config.sources import from_files_for_all, resolve
+from ...config.sources import from_files_for_all, merged, resolve
 from ...core.codes import EndCode, UsageCode
 from ...core.descriptors import room_for_files
 from ...core.errors import ConfigurationError, SandboxError
@@ -136,7 +136,7 @@ def serve(options: argparse.Namespace) -> int:
     """
     files = from_files_for_all()
     files.pop("downloads", None)  # of kernels: here all tenants would share it
-    settings = resolve(files | options.values)
+    settings = resolve(merged(files, options.values))
     require_packages(NEEDED, "serve", "the server")
     from .tenants import ServeLimits
 

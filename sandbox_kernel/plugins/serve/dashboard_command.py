@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...config.sources import from_files_for_all, resolve
+from ...config.sources import from_files_for_all, merged, resolve
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError, EngineUnavailable
 from ...core.model import SandboxSample, Settings, format_bytes
@@ -38,7 +38,7 @@ def dashboard(options: argparse.Namespace) -> int:
     It changes nothing, and is for this machine alone: the address that is printed has a token of this run. Root sees
     the sandboxes of all users. Of a broker it shows its users, too, what they were refused, and what it has ready.
     """
-    settings = resolve(from_files_for_all() | options.values)
+    settings = resolve(merged(from_files_for_all(), options.values))
     require_packages(NEEDED, "serve", "the dashboard")
     if not 0 <= options.port <= 65535:
         raise ConfigurationError(ServeCode.REQUEST_IMPROPER, "port must be 0 to 65535", setting="port")
