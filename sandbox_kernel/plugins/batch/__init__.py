@@ -5,6 +5,8 @@
 - `exit_codes`: Exit codes of a run, and the rules that choose one.
 - `policy_events`: What was refused during a run, and which of it honest code would not have done.
 - `many`: Several notebooks in one command, each a run of its own.
+- `again`: One source several times, and what it did otherwise.
+- `variations`: Under which circumstances that is, and in what two runs differ.
 - `source_notebook`: A notebook or a script, with its parameters, as a notebook without outputs.
 - `run_report`: The report of a run; a JSON Schema beside it describes it.
 - `input_files`: Files that go in before the first cell, those that the code names, and hashes of what came out.

@@ -33,7 +33,7 @@ from ...files.folder_policy import why_not
 from ...files.host_paths import fetch, open_folder, usable
 from ...plugins import index
 from ..api import Sign
-from . import many
+from . import again, many
 from .exit_codes import End, decide, of_error
 from .output_stream import OutputStream
 from .run_report import OutputFile, RunReport, now, write_report
@@ -112,6 +112,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--allow-errors", action="store_true", help="continue after a cell that failed; the exit code is still 1")
     why = "which policy events give exit code 5: those that could have done harm (default), all, or none"
     add("--fail-on-policy", choices=("violation", "any", "never"), default="violation", help=why)
+    add("--repeat", metavar="N", help="run it so many times, and say what a later run did otherwise")
+    add("--for", dest="during", metavar="TIME", help="run it again until the time is over, and say the same")
+    add("--dates", metavar="DATES", help="run it, then again as if it were each of these days: 2030-01-01,2031-06-01")
+    days = "the same, and in other time zones and locales, with the variables of CI and production, and a seed"
+    add("--time-bomb", metavar="DATES", help=days)
+    one_of = "run it as one of these: date=2030-01-01, zone=NAME, locale=NAME, flag=CI, seed=N, plain"
+    add("--as", dest="variation", metavar="WORD", help=one_of)
     add("--quiet", "-q", action="store_true", help="print nothing but the reason of a failure")
     pair: dict[str, Any] = {"action": "append", "nargs": 2, "default": [], "metavar": ("NAME", "VALUE")}
     add("-p", "--parameters", help="a parameter, as in papermill; numbers, True, False and None are parsed", **pair)
@@ -133,6 +140,8 @@ def run(options: argparse.Namespace) -> int:
     The executed notebook is always written. If the run fails or is stopped, it contains the cells that ran until then.
     Of several sources, or a folder, each has a sandbox of its own, and the exit code is the one that counts most.
     """
+    if again.is_asked(options):
+        return again.run(options)
     if many.is_many(options.source):
         return many.run(options)
     [options.source] = options.source
@@ -277,6 +286,7 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
     """Check everything that can be checked before a start. Raises `ConfigurationError`."""
     from . import input_files, source_notebook
     from .run import FILES, RunPlan
+    from .variations import Variation
 
     settings = _settings(options)
     report.sandbox |= _about(settings)
@@ -311,11 +321,14 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
         folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)
     if reason := why_not(files):
         raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{output} cannot be used: it {reason}", setting="--output")
+    settings = _settings(options, downloads=str(files.path))
+    variation = None if options.variation is None else Variation.of(options.variation)
     return RunPlan(
         source=found,
-        settings=_settings(options, downloads=str(files.path)),
+        settings=settings if variation is None else variation.applied(settings),
         inputs=copied,
         install=tuple(options.install),
+        variation=variation,
         notebook=OutputFile(output / f"{found.stem}.ipynb", folder, setting="--output"),
         files=files,
         total_seconds=total,

@@ -12,7 +12,9 @@ from typing import Literal
 
 from ...core.errors import CellTimeout, ConfigurationError, OutOfMemory, OutputLimit, SandboxError
 
-Kind = Literal["fine", "code failed", "usage", "platform failed", "limit reached", "policy broken", "stopped"]
+Kind = Literal[
+    "fine", "code failed", "usage", "platform failed", "limit reached", "policy broken", "behaves otherwise", "stopped"
+]
 
 CODES: dict[Kind, int] = {
     "fine": 0,
@@ -21,6 +23,7 @@ CODES: dict[Kind, int] = {
     "platform failed": 3,
     "limit reached": 4,
     "policy broken": 5,
+    "behaves otherwise": 6,
 }
 """The codes of the other commands, 0 to 3, mean the same here; one stopped by a signal is 128 and its number."""
 
@@ -30,6 +33,7 @@ WEIGHT: tuple[Kind, ...] = (
     "platform failed",
     "policy broken",
     "limit reached",
+    "behaves otherwise",
     "code failed",
     "fine",
 )
@@ -41,6 +45,7 @@ HELP = {
     "3": "the sandbox or its engine failed",
     "4": "a limit was reached (time, memory, output, files)",
     "5": "the policy was broken",
+    "6": "of several runs of one source, one did otherwise (--repeat, --for, --dates, --time-bomb)",
     "128+N": "stopped by signal N; 130 is Ctrl-C",
 }
 

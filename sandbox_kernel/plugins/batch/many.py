@@ -34,6 +34,8 @@ MAX_SOURCES = 10_000
 MAX_JOBS = 64
 JOBS = min(4, os.cpu_count() or 1)
 """How many run at once unless somebody says another number. Each may use as much memory as its settings say."""
+MAX_DIFFERENCES = 20
+"""How many of one run are said; its report has all."""
 MAX_SAID = 64 << 10
 """Bytes of what one run says that are kept; it says its reason last."""
 READER_SECONDS = 10.0
@@ -46,6 +48,8 @@ class Job:
 
     source: str
     output: Path
+    variation: str | None = None
+    """Under which circumstances, where runs of one source are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +80,50 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             UsageCode.WRONG_ARGUMENT, f"--jobs is a number from 1 to {MAX_JOBS}", value=options.jobs, setting="--jobs"
         )
-    jobs = found(options.source, options.output)
+    return run_all(found(options.source, options.output), options, at_once)
+
+
+def run_all(jobs: list[Job], options: argparse.Namespace, at_once: int, *, until: float | None = None) -> int:
+    """Run jobs; return the exit code.
+
+    Those with a variation are compared with the first of them. With `until`, by the monotonic clock, one runs after
+    another, and none is begun then.
+    """
     report = OutputFile(Path(options.report), setting="--report") if options.report else None
     for place in {job.output.parent for job in jobs}:  # one that cannot be made is known before anything runs
         with usable(UsageCode.PLACE_UNFIT, f"{place} cannot be made", setting="--output"):
             place.mkdir(parents=True, exist_ok=True)
     terminal, started, began = OutputStream(sys.stderr), now(), time.monotonic()
-    all_runs = _Runs(jobs, words(options), at_once, terminal, options)
+    all_runs = _Runs(jobs, at_once, terminal, options, until)
     runs = asyncio.run(all_runs.all())
     ended = [one for one in runs if one is not None]
     kinds = Counter(_kind(one.code) for one in ended)
+    otherwise = all_runs.compared(ended)
+    if any(otherwise):
+        kinds["behaves otherwise"] = sum(map(bool, otherwise))
     kind: Kind = "stopped" if all_runs.stopped else min(kinds, key=WEIGHT.index)
-    code = 128 + all_runs.stopped if all_runs.stopped else max(one.code for one in ended if _kind(one.code) == kind)
+    codes = [one.code for one in ended if _kind(one.code) == kind]
+    code = 128 + all_runs.stopped if all_runs.stopped else max(codes, default=CODES.get(kind, 0))
     if report is not None:
+        rows = [
+            {"source": job.source, "output": str(job.output.absolute()), **_about(one)}
+            for job, one in zip(jobs, runs, strict=False)
+        ]
+        for row, job, lines in zip(rows, jobs, otherwise, strict=False):
+            row |= {"as": job.variation, "differences": lines}
         whole = {
             "schema": "sandbox-kernel/runs",
             "version": 1,
             "started": moment(started),
             "ended": moment(now()),
             "exit": {"code": code, "kind": kind},
-            "runs": [
-                {"source": job.source, "output": str(job.output.absolute()), **_about(one)}
-                for job, one in zip(jobs, runs, strict=True)
-            ],
+            "runs": rows,
         }
         report.write(json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
     counts = ", ".join(f"{kinds[each]} {each}" for each in reversed(WEIGHT) if kinds[each])
-    left = f", {len(jobs) - len(ended)} not run" if len(ended) < len(jobs) else ""
+    left = f", {len(runs) - len(ended)} not run" if len(ended) < len(runs) else ""
     if not options.quiet or code:
-        text = f"{len(jobs)} runs: {counts}{left}, in {time.monotonic() - began:.1f} s"
+        text = f"{len(runs)} runs: {counts}{left}, in {time.monotonic() - began:.1f} s"
         terminal.say(f"{text}\nexit code {code}\n" if code else f"{text}\n")
     terminal.finish(READER_SECONDS)
     return code
@@ -180,10 +199,16 @@ class _Runs:
     """All of them."""
 
     def __init__(
-        self, jobs: list[Job], said: list[str], at_once: int, terminal: OutputStream, options: argparse.Namespace
+        self,
+        jobs: list[Job],
+        at_once: int,
+        terminal: OutputStream,
+        options: argparse.Namespace,
+        until: float | None,
     ) -> None:
-        self._jobs, self._words, self._terminal = jobs, said, terminal
-        self._quiet, self._reports = options.quiet, options.report is not None
+        self._until, self._compares = until, jobs[0].variation is not None
+        self._jobs, self._words, self._terminal = jobs, words(options), terminal
+        self._quiet, self._reports = options.quiet, options.report is not None or self._compares
         self._free = asyncio.Semaphore(at_once)
         self._running: set[asyncio.subprocess.Process] = set()
         self.stopped: int | None = None
@@ -195,11 +220,35 @@ class _Runs:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop, number)
-        if not self._quiet:
+        if not self._quiet and self._until is None:
             self._terminal.say(f"{len(self._jobs)} runs\n")
         with tempfile.TemporaryDirectory(prefix="sandbox-kernel-runs-") as folder:
             reports = (Path(folder, f"{number}.json") for number in range(len(self._jobs)))
-            return await asyncio.gather(*map(self._one, self._jobs, reports))
+            if self._until is None:
+                return await asyncio.gather(*map(self._one, self._jobs, reports))
+            runs: list[Ended | None] = []
+            for job, report in zip(self._jobs, reports, strict=False):
+                if runs and (self.stopped or time.monotonic() >= self._until):
+                    break
+                runs.append(await self._one(job, report))
+            return runs
+
+    def compared(self, ended: list[Ended]) -> list[list[str]]:
+        """Return, and say, in what each run differs from the first one; empty where runs are not compared."""
+        if not self._compares:
+            return []
+        from .variations import differences
+
+        found = [differences(ended[0].report, one.report) for one in ended]
+        for one, lines in zip(ended, found, strict=True):
+            if lines:
+                shown = [
+                    *lines[:MAX_DIFFERENCES],
+                    *([f"and {more} more"] if (more := len(lines[MAX_DIFFERENCES:])) else []),
+                ]
+                head = f"{one.job.variation} ({one.job.output.name}) does otherwise:"
+                self._terminal.say("\n      ".join([head, *(printable(line, 400) for line in shown)]) + "\n")
+        return found
 
     def _stop(self, number: int) -> None:
         """Pass a signal on: the first ends each run in order, the second at once. No other is begun."""
@@ -214,6 +263,7 @@ class _Runs:
                 return None
             began = time.monotonic()
             places = [f"--output={job.output}", "--quiet", *([f"--report={report}"] if self._reports else [])]
+            places += [] if job.variation is None else [f"--as={job.variation}"]
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-m", "sandbox_kernel", "run", *places, *self._words, "--", job.source),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -240,8 +290,10 @@ class _Runs:
         if self._quiet and not ended.code:
             return
         total, kind = len(self._jobs), "ok" if not ended.code else _kind(ended.code)
-        place = f"[{self._count:{len(str(total))}}/{total}] {ended.seconds:7.1f} s  {kind:15}"
-        lines = [f"{place}  {printable(ended.job.source)}"]
+        count = f"{self._count:{len(str(total))}}/{total}" if self._until is None else f"{self._count}"
+        place = f"[{count}] {ended.seconds:7.1f} s  {kind:15}"
+        name = printable(ended.job.source) if ended.job.variation is None else ended.job.variation
+        lines = [f"{place}  {name}"]
         if ended.code:
             lines += for_stderr(ended.reason, 100).split("\n")
         self._terminal.say("\n      ".join(lines) + "\n")

@@ -27,6 +27,7 @@ from .policy_events import Events, FailOn, classify
 from .progress import RunProgress
 from .run_report import CellRecord, NetworkRecord, OutputFile, RunFailure, RunReport, now
 from .source_notebook import SourceNotebook, is_run
+from .variations import MAX_ACTIONS, TOLD, Variation, actions
 
 FILES = "files"
 """The folder within the output folder that holds what cells made: apart from notebook and report, which are ours."""
@@ -34,6 +35,8 @@ SAVE_SHARE = 20
 """The notebook is saved after a cell if the last save took less than this part of the time since then."""
 NEVER = 0.0, 0.0
 TICK_SECONDS = 0.5
+OWN_SECONDS = 30.0
+MAX_OWN = 1 << 20
 SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
 """What a script expects to find, in place of the kernel's own."""
 
@@ -55,6 +58,8 @@ class RunPlan:
     """The folder that receives what cells make: opened when it was checked, and this one whatever its name means."""
     install: tuple[str, ...] = ()
     """Packages that are installed before the first cell."""
+    variation: Variation | None = None
+    """The circumstances that a comparison asks for."""
     total_seconds: float | None = None
     allow_errors: bool = False
     fail_on: FailOn = "violation"
@@ -142,6 +147,9 @@ class Run:
                     await self._put_inputs(sandbox)
                     if self.plan.install:
                         await sandbox.install(*self.plan.install, progress=self.progress.say)
+                    if (variation := self.plan.variation) is not None:
+                        self.report.variation = {"as": variation.word, "actions": []}
+                        variation.check_clock(await self._own(sandbox, variation.begin()))
                     if self.plan.source.kind == "script":
                         await sandbox.run_code(SCRIPT.format(name=f"{self.plan.source.stem}.py"))
             except TimeoutError:
@@ -157,6 +165,17 @@ class Run:
                 self.report.audit = {"session": session.id, "head": head}
             if self.report.network is not None:
                 self.report.network.usage = sandbox.network_usage
+
+    async def _own(self, sandbox: AsyncSandbox, code: str) -> str:
+        """Return what a cell of our own prints; it may be anything, of which the end may be missing."""
+        execution = await handle_of(sandbox).run_own(code, reads="", timeout=OWN_SECONDS)
+        return "".join(execution.logs.stdout)[:MAX_OWN]
+
+    async def _note_actions(self, sandbox: AsyncSandbox, record: CellRecord) -> None:
+        if self.report.variation is not None and not _is_gone(record):
+            known = self.report.variation["actions"]
+            known += [one for one in actions(await self._own(sandbox, TOLD)) if one not in known]
+            del known[MAX_ACTIONS:]
 
     def _describe(self, sandbox: AsyncSandbox) -> None:
         self.report.sandbox["session"] = sandbox.id
@@ -206,6 +225,7 @@ class Run:
             record.execution_count = self.outputs.end()
             record.outputs = sizes(self.plan.source.notebook.cells[record.index].outputs)
             self.progress.end(record.status, record.seconds, record.reason or "")
+        await self._note_actions(sandbox, record)
         self._judge(record.events, record)
         self._save_if_cheap()
         self._cell = None
@@ -243,7 +263,7 @@ class Run:
         error = record.error
         if error is None:
             return not self._exited
-        gone = record.status == "sandbox" or error.kept is Survived.NOTHING
+        gone = _is_gone(record)
         tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         return not gone and (self.plan.allow_errors or (record.status == "failed" and "raises-exception" in tags))
 
@@ -305,6 +325,11 @@ class Run:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self.progress.tick()
+
+
+def _is_gone(record: CellRecord) -> bool:
+    """Return whether the cell took its sandbox along."""
+    return record.status == "sandbox" or (record.error is not None and record.error.kept is Survived.NOTHING)
 
 
 def _is_exit(name: str, value: str, by_host: bool) -> bool:

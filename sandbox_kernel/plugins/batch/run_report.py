@@ -166,6 +166,8 @@ class RunReport:
     """The last line that the run has in the audit; None without one."""
     network: NetworkRecord | None = None
     """None if cells could reach nothing."""
+    variation: dict[str, Any] | None = None
+    """The circumstances of a run that is compared, and what Python asked the system for."""
     threshold: int = THRESHOLD
     """Points of behaviour from which a run is not safe."""
 
@@ -201,6 +203,7 @@ class RunReport:
             "notebook": self.notebook,
             "output": {"folder": self.output, "files": self.files},
             **({} if self.network is None else {"network": self.network.to_json()}),
+            **({} if self.variation is None else {"variation": self.variation}),
         }
 
 
