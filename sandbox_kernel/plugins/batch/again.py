@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if len(options.source) != 1 or options.source[0] == "-" or Path(options.source[0]).is_dir():
         words = "what is run again is one notebook or script, from a file"
         raise ConfigurationError(UsageCode.NOT_TOGETHER, words, value=" ".join(options.source)[:200])
-    for name in ("receipt", "variation", "jobs"):
+    for name in ("receipt", "variation", "jobs", "cached"):
         if getattr(options, name) is not None:
             flag = {"variation": "--as"}.get(name, f"--{name}")
             raise ConfigurationError(

@@ -39,7 +39,9 @@ from .output_stream import OutputStream
 from .run_report import OutputFile, RunReport, now, write_report
 
 if TYPE_CHECKING:
-    from .run import RunPlan
+    from . import answers
+    from .progress import RunProgress
+    from .run import Run, RunPlan
 
 
 class ReceiptFile:
@@ -112,6 +114,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--allow-errors", action="store_true", help="continue after a cell that failed; the exit code is still 1")
     why = "which policy events give exit code 5: those that could have done harm (default), all, or none"
     add("--fail-on-policy", choices=("violation", "any", "never"), default="violation", help=why)
+    asks: dict[str, Any] = {"dest": "cached", "action": "store_const"}
+    add("--cached", const="steady", help="take the answer of an earlier run of the same, or keep this one's", **asks)
+    add("--cached-always", const="always", help="the same for code that draws numbers or reads the clock", **asks)
     add("--repeat", metavar="N", help="run it so many times, and say what a later run did otherwise")
     add("--for", dest="during", metavar="TIME", help="run it again until the time is over, and say the same")
     add("--dates", metavar="DATES", help="run it, then again as if it were each of these days: 2030-01-01,2031-06-01")
@@ -249,8 +254,45 @@ def _run(options: argparse.Namespace, report: RunReport, stopper: Stopper, termi
         progress.say(f"left out of the inputs: {refused['path']}: {refused['reason']}")
     for line in _unbrought(plan):
         progress.say(line)
+    asked = None
+    if options.cached is not None:
+        asked = _asked(options, plan, stopper, progress)
+        if asked is not None and _answered(asked, plan, report, run):
+            return []
     asyncio.run(stopper.until_stopped(run))
+    if asked is not None and decide(run.found).kind == "fine":
+        report.end = decide(run.found)
+        if reason := asked.keep(plan, report, run.outputs.text()):
+            progress.say(f"not kept in the cache: {printable(reason, 300)}")
     return run.found
+
+
+def _asked(options: argparse.Namespace, plan: RunPlan, stopper: Stopper, progress: RunProgress) -> answers.Asked | None:
+    """Return what may be answered by an earlier run; None, and say why, for what may not."""
+    from . import answers
+
+    with stopper.waiting():
+        always, signed = options.cached == "always", options.receipt_file is not None
+        asked = answers.Asked.of(plan, signed=signed, always=always)
+    if isinstance(asked, str):
+        progress.say(f"not from the cache: {printable(asked, 300)}")
+        return None
+    return asked
+
+
+def _answered(asked: answers.Asked, plan: RunPlan, report: RunReport, run: Run) -> bool:
+    """Take an earlier answer, if there is one."""
+    from . import answers
+
+    answer, damage = asked.answers.find(asked.key)
+    if damage is not None:
+        run.progress.say(f"warning: an answer in the cache is damaged, and is not taken: {printable(damage, 300)}")
+    if answer is None:
+        return False
+    answers.give(answer, plan, report)
+    run.progress.say(f"from the cache: the same was run at {printable(answer.report['started'])}")
+    asyncio.run(run.print_again(answer.notebook))
+    return True
 
 
 def _unbrought(plan: RunPlan) -> list[str]:

@@ -183,6 +183,8 @@ def words(options: argparse.Namespace) -> list[str]:
     for name in ("timeout", "total_timeout"):
         if (value := getattr(options, name)) is not None:
             said.append(f"--{name.replace('_', '-')}={value}")
+    if options.cached is not None:
+        said.append("--cached" if options.cached == "steady" else "--cached-always")
     if options.allow_errors:
         said.append("--allow-errors")
     for name in ("parameters", "parameters_raw"):

@@ -6,6 +6,7 @@ Whatever happens ends up in the report: nothing here raises but a defect.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass
 
@@ -267,16 +268,27 @@ class Run:
         tags = self.plan.source.notebook.cells[record.index].metadata.get("tags", ())
         return not gone and (self.plan.allow_errors or (record.status == "failed" and "raises-exception" in tags))
 
+    async def print_again(self, notebook: str) -> None:
+        """Print what the cells of an executed notebook had printed."""
+        cells = (cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code")
+        for number, cell in enumerate(cells, start=1):
+            for one in cell["outputs"]:
+                if one["output_type"] == "stream":
+                    await self._print(str(one["name"]), "".join(one["text"]), str(number))
+
+    async def _print(self, name: str, text: str, cell: str) -> None:
+        if self._streams is not None:
+            await self._streams[name == "stderr"].write(self._shown.feed(name, text, cell))
+
     # --- what is heard of the session ---
 
     async def _take(self, message: Message) -> None:
         if problem := self.outputs.take(message):
             self.hear(OutputRemoved(type=message.type, code=problem.code, reason=problem.text))
-        if self._streams is not None and message.type == "stream":
+        if message.type == "stream":
             # The next cell waits for a reader that pauses; the clock of this one does not.
-            name, cell = str(message.content.get("name")), str(self._cell and self._cell.number)
-            text = self._shown.feed(name, str(message.content["text"]), cell)
-            await self._streams[name == "stderr"].write(text)
+            cell = str(self._cell and self._cell.number)
+            await self._print(str(message.content.get("name")), str(message.content["text"]), cell)
 
     def hear(self, event: SessionEvent) -> None:
         """Take an event of the session."""

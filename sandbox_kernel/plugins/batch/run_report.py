@@ -168,6 +168,8 @@ class RunReport:
     """None if cells could reach nothing."""
     variation: dict[str, Any] | None = None
     """The circumstances of a run that is compared, and what Python asked the system for."""
+    answered: dict[str, Any] | None = None
+    """The report of the earlier run that answers this one."""
     threshold: int = THRESHOLD
     """Points of behaviour from which a run is not safe."""
 
@@ -178,6 +180,8 @@ class RunReport:
         return Behaviour.joined(cells, beside, threshold=self.threshold, seconds=seconds)
 
     def to_json(self) -> dict[str, Any]:
+        if self.answered is not None:
+            return self.answered
         ended = self.ended or now()
         end = self.end or End(kind="platform failed", reason="the run has not ended")
         return {

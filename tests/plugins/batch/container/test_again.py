@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.batch import SCRIPT
+from sandbox_kernel.cli.program import main
+from sandbox_kernel.plugins.batch import answers
+from tests.support.batch import SCRIPT, VALIDATOR
 
 BOMB = """\
 import datetime, subprocess
@@ -48,3 +50,23 @@ def test_what_acts_after_a_date_is_found_by_dates_and_not_by_the_run_as_it_is(ag
 def test_a_run_that_is_repeated_and_does_the_same_ends_well(again: Any) -> None:
     code, runs = again("--repeat", "2")
     assert (code, [run["differences"] for run in runs]) == (0, [[], []])
+
+
+def test_the_same_run_is_answered_by_the_earlier_one_and_prints_the_same(
+    tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "below_home", tmp_path.joinpath)
+    Path(tmp_path, "a.py").write_text("print(6 * 7)\nopen('made.txt', 'w').write('yes')")
+    monkeypatch.chdir(tmp_path)
+    reports = []
+    for turn in ("first", "second"):
+        words = ["--cached", "--quiet", "--image", image, "--output", turn, "--report", f"{turn}.json"]
+        assert main(["run", "a.py", *words]) == 0
+        reports.append(json.loads(Path(f"{turn}.json").read_text()))
+        VALIDATOR.validate(reports[-1])
+        assert Path(turn, "files", "made.txt").read_text() == "yes"
+    first, second = reports
+    assert "cached" not in first
+    assert second["cached"]["first_run"] == first["started"]
+    assert second["cells"] == first["cells"]
+    assert Path("first/a.ipynb").read_text() == Path("second/a.ipynb").read_text()

@@ -1,0 +1,33 @@
+"""Folders in the home of the user in which this plugin keeps runs: nobody else's, and of bounded size."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from ...core.codes import UsageCode
+from ...core.errors import ConfigurationError
+from ...core.home_folder import home_folder
+from ...files.host_paths import Folder, open_folder, usable
+
+
+def below_home(*names: str) -> Path:
+    """Return a path below the home folder. Raises `ConfigurationError` for a user without one."""
+    home = home_folder()
+    if home is None:
+        raise ConfigurationError(UsageCode.PLACE_UNFIT, "this user has no home folder, in which runs are kept")
+    return Path(home, *names)
+
+
+def private(path: Path) -> Folder:
+    """Open a folder that this user alone may enter, made if it is not there. Raises `ConfigurationError`."""
+    with usable(UsageCode.PLACE_UNFIT, f"{path} cannot be used"):
+        folder = open_folder(path, make=True)
+        status = os.fstat(folder.handle)
+        if status.st_uid != os.geteuid():
+            folder.close()
+            raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{path} belongs to another user")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(folder.handle, 0o700)
+    return folder
