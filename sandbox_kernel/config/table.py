@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "place. Beside a value of a config file, the stricter of both counts.",
             scope="process",
         ),
+        *_of_plugins("By need"),
     ),
     "Where cells run": (
         Setting(

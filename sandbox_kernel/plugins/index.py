@@ -52,6 +52,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
 }
 """Those of our plugins that bring engines, each with their names, in the order of lists."""
 SETTINGS: dict[str, tuple[str, ...]] = {
+    "batch": ("engine_by_risk",),
     "broker": ("pool", "preload"),
     "data": ("datasets", "volumes"),
     "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime", "kubernetes_warm_pool"),

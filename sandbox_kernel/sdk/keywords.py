@@ -10,6 +10,7 @@ class SettingKeywords(TypedDict, total=False):
     """The settings, as keywords; `sandbox-kernel settings` explains them. None is the default."""
 
     preset: str | None
+    engine_by_risk: str | Mapping[str, str] | None
     engine: str | None
     runtime: str | None
     image: str | None

@@ -9,6 +9,8 @@
 - `variations`: Under which circumstances that is, and in what two runs differ.
 - `answers`: Answers of earlier runs of the same.
 - `private_folder`: Folders of the user's own, in which runs are kept.
+- `settings`: The table of engines by risk.
+- `risk`: The engine of a run by what the screen finds in its code.
 - `source_notebook`: A notebook or a script, with its parameters, as a notebook without outputs.
 - `run_report`: The report of a run; a JSON Schema beside it describes it.
 - `input_files`: Files that go in before the first cell, those that the code names, and hashes of what came out.

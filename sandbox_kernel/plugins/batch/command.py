@@ -326,7 +326,7 @@ def _unbrought(plan: RunPlan) -> list[str]:
 
 def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> RunPlan:
     """Check everything that can be checked before a start. Raises `ConfigurationError`."""
-    from . import input_files, source_notebook
+    from . import input_files, risk, source_notebook
     from .run import FILES, RunPlan
     from .variations import Variation
 
@@ -364,6 +364,9 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
     if reason := why_not(files):
         raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{output} cannot be used: it {reason}", setting="--output")
     settings = _settings(options, downloads=str(files.path))
+    if _by_risk(options):
+        settings, report.by_risk = risk.chosen(settings, found)
+        report.sandbox |= _about(settings)
     variation = None if options.variation is None else Variation.of(options.variation)
     return RunPlan(
         source=found,
@@ -379,9 +382,18 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
     )
 
 
-def _settings(options: argparse.Namespace, **more: str) -> Settings:
+def _given(options: argparse.Namespace) -> dict[str, Any]:
     given = {name: getattr(options, f"setting_{name}") for name in SETTINGS}
-    values = options.values | {name: value for name, value in given.items() if value is not None}
+    return {**options.values, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _by_risk(options: argparse.Namespace) -> bool:
+    """Return whether the engine is chosen by what the code looks like. It is for runs alone."""
+    return merged(from_files_for_all(), _given(options)).get("engine") == "by-risk"
+
+
+def _settings(options: argparse.Namespace, **more: str) -> Settings:
+    values = _given(options)
     if "downloads" in values:
         raise ConfigurationError(
             UsageCode.NOT_TOGETHER, "a run copies what cells make to its output folder", setting="--output"
@@ -395,7 +407,14 @@ def _settings(options: argparse.Namespace, **more: str) -> Settings:
             )
         values["cell_timeout"] = options.timeout
     files = {name: value for name, value in from_files_for_all().items() if name != "downloads"}
-    return resolve(merged(files, values) | more)
+    found = merged(files, values) | more
+    if found.get("engine") == "by-risk":
+        del found["engine"]  # until the code is known
+        if found.get("runtime") is not None:
+            raise ConfigurationError(
+                UsageCode.NOT_TOGETHER, "engine by-risk has runtimes of its own", setting="runtime"
+            )
+    return resolve(found)
 
 
 # --- what the report says of all runs --------------------------------------------------------------------------------

@@ -168,6 +168,8 @@ class RunReport:
     """None if cells could reach nothing."""
     variation: dict[str, Any] | None = None
     """The circumstances of a run that is compared, and what Python asked the system for."""
+    by_risk: dict[str, Any] | None = None
+    """Which engine was chosen, and why, where the engine is chosen by risk."""
     answered: dict[str, Any] | None = None
     """The report of the earlier run that answers this one."""
     threshold: int = THRESHOLD
@@ -207,6 +209,7 @@ class RunReport:
             "notebook": self.notebook,
             "output": {"folder": self.output, "files": self.files},
             **({} if self.network is None else {"network": self.network.to_json()}),
+            **({} if self.by_risk is None else {"by_risk": self.by_risk}),
             **({} if self.variation is None else {"variation": self.variation}),
         }
 
