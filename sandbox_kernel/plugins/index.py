@@ -20,7 +20,7 @@ from ..core.model import PYTHON_KERNEL, Settings
 from .api import Plugin
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "batch": ("run",),
+    "batch": ("run", "submit", "result"),
     "broker": ("broker",),
     "bubblewrap": (),
     "contexts": (),

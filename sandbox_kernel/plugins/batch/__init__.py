@@ -1,6 +1,6 @@
 """One notebook or script through one sandbox, with a report and an exit code that says what happened.
 
-- `plugin`: What this plugin adds: the command `run`, and its codes.
+- `plugin`: What this plugin adds: the commands `run`, `submit` and `result`, a setting, and its codes.
 - `codes`: What a batch run refuses, and how it ends.
 - `exit_codes`: Exit codes of a run, and the rules that choose one.
 - `policy_events`: What was refused during a run, and which of it honest code would not have done.
@@ -18,5 +18,6 @@
 - `output_stream`: stdout and stderr, for readers that pause or go.
 - `progress`: What a run says while it runs.
 - `run`: One run: a sandbox, the inputs, the cells, and at every moment a notebook and a report.
+- `background_command`: Runs that outlive the shell, and what became of them.
 - `command`: `sandbox-kernel run SOURCE`: options, signals, and the summary at the end.
 """

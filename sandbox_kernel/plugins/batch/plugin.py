@@ -1,9 +1,9 @@
-"""What this plugin adds: the command `run`, and its codes."""
+"""What this plugin adds: the commands `run`, `submit` and `result`, a setting, and its codes."""
 
 from __future__ import annotations
 
 from ..api import Command, Plugin
-from . import command
+from . import background_command, command
 from .codes import BatchCode
 from .exit_codes import HELP
 
@@ -28,6 +28,25 @@ PLUGIN = Plugin(
                 "sandbox-kernel run script.py --cell-timeout 30 --quiet": (
                     "a script whose cells may run for half a minute each"
                 ),
+            },
+        ),
+        Command(
+            name="submit",
+            run=background_command.submit,
+            add_options=command.add_options,
+            group="Running code without a front end",
+            examples={"sandbox-kernel submit analysis.ipynb --input sales.csv": "in the background; it prints an id"},
+        ),
+        Command(
+            name="result",
+            run=background_command.result,
+            add_options=background_command.add_result_options,
+            settings=False,
+            exit_codes=background_command.EXIT_CODES,
+            group="Running code without a front end",
+            examples={
+                "sandbox-kernel result": "all runs in the background",
+                "sandbox-kernel result 0123456789ab --json": "what became of one",
             },
         ),
     ),

@@ -26,6 +26,8 @@ from .policy_events import Events
 VERSION = 1
 """Of the report's form: a reader may rely on every field of its schema, and a new meaning is a new version."""
 SCHEMA = f"urn:sandbox-kernel:run-report:{VERSION}"
+UNENDED = "the run has not ended"
+"""The reason in the report of a run that goes on, or was killed."""
 MAX_TEXT = 10_000
 """Characters of one text that came from a cell."""
 
@@ -185,7 +187,7 @@ class RunReport:
         if self.answered is not None:
             return self.answered
         ended = self.ended or now()
-        end = self.end or End(kind="platform failed", reason="the run has not ended")
+        end = self.end or End(kind="platform failed", reason=UNENDED)
         return {
             "schema": SCHEMA,
             "version": VERSION,
