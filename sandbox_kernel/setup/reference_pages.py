@@ -67,8 +67,8 @@ def settings_page() -> str:
 
 
 def _preset(name: str) -> str:
-    lines = [f"\n`{name}` is for {PRESETS[name].need}:\n", "| Setting | Value | Why |", "| --- | --- | --- |"]
-    lines += [f"| `{setting}` | {value} | {why} |" for setting, (value, why) in PRESETS[name].values.items()]
+    lines = [f"\n`{name}` is for {PRESETS[name].need}:\n"]
+    lines += [f"- `{setting}` {value}: {why}." for setting, (value, why) in PRESETS[name].values.items()]
     return "\n".join(lines) + "\n"
 
 

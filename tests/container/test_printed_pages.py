@@ -38,6 +38,7 @@ QEMU = "needs QEMU: tests/plugins/qemu (make test-qemu)"
 SYSTEMD = "needs a machine that systemd started"
 NOT_RUN = {
     "README.md": {"make test": "runs this test"},
+    "docs/batch.md": {"python: c.Sandbox": CONFIG},
     "docs/broker.md": {
         "systemctl": SYSTEMD,
         "curl": f"asks the broker of the unit; {SYSTEMD}: tests/plugins/broker/unit/test_user_figures.py",

@@ -19,7 +19,7 @@ class BatchCode(Code):
     CLOCK_NOT_SHIFTED = (
         "failure",
         "the image has no libfaketime that shifts its clock",
-        "Build the image anew (`sandbox-kernel build`), or install Debian's package libfaketime in your own.",
+        "Build the image anew, or install Debian's package libfaketime in your own.",
     )
     NOT_IN_NOTEBOOK = "violation", "left out an output that a notebook cannot hold: {why}", _FORGED
     MORE_DROPPED = "violation", "more messages were dropped than are listed", _FORGED
