@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ..core.codes import EndCode
@@ -247,6 +248,42 @@ def path_from_root(raw: object) -> str | None:
     """Return a path of the host that begins at the root or at `~`; None for any other value."""
     path = _expanded(os.fsdecode(raw)) if isinstance(raw, str | os.PathLike) else None
     return path if path is not None and path.startswith("/") and path.isprintable() else None
+
+
+def _command(name: str, raw: object) -> tuple[str, ...]:
+    if is_nothing(raw, "off"):
+        return ()
+    if isinstance(raw, str):
+        import shlex
+
+        try:
+            words = shlex.split(raw)
+        except ValueError as error:
+            raise refuse(name, raw, f"{name} is no command: {error}") from None
+    else:
+        words = list(raw) if isinstance(raw, Iterable) and not isinstance(raw, Mapping | bytes) else []
+    if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise refuse(name, raw, f"{name} is no command")
+    program = path_from_root(words[0])
+    if program is None or not Path(program).is_file() or not os.access(program, os.X_OK):
+        raise refuse(name, words[0], f"{name} is not a program of this machine, by its path from the root or ~ on")
+    return (program, *words[1:])
+
+
+def _written_command(name: str, raw: object) -> list[str]:
+    import shlex
+
+    return [shlex.join(_command(name, raw)) or "none"]
+
+
+command = Form(
+    _command,
+    "a program's path, with arguments as a shell has them",
+    "COMMAND",
+    written=_written_command,
+    types="str | Sequence[str]",
+)
+"""A program of the host with its arguments; no shell reads them."""
 
 
 def _expanded(path: str) -> str | None:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 WEIGHTS = {"low": 20, "medium": 40, "high": 60, "critical": 80}
 """How grave one finding is, in points. What a cell has adds up."""
 MAX_SCORE = 100
+OPINIONS = "judge"
+"""The family of what others than rules say of a whole cell, with all findings of the rules before them."""
 
 
 class Place(NamedTuple):
@@ -78,8 +80,9 @@ class Screened:
 
     @property
     def score(self) -> int:
-        """Points, from 0 to 100."""
-        return min(MAX_SCORE, sum(one.weight for one in self.counted))
+        """Points, from 0 to 100: those of the rules add up, and an opinion counts if it is higher."""
+        opinions = [one.weight for one in self.counted if one.family == OPINIONS]
+        return min(MAX_SCORE, max([sum(one.weight for one in self.counted) - sum(opinions), *opinions]))
 
     def without_first(self, lines: int) -> Screened:
         """Return it as it would be if so many lines at the beginning were not there."""

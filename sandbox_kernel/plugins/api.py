@@ -200,6 +200,8 @@ class Review:
     """One line for the person in front of it."""
     question: Question | None = None
     """It waits for the answer of the person in front of it. Where no person can be asked, the answer is no."""
+    later: Callable[[], Awaitable[Review]] | None = None
+    """It waits for this, which says the rest within a bound of its own. What fails does not let it through."""
 
 
 @runtime_checkable

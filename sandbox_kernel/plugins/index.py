@@ -57,7 +57,17 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "data": ("datasets", "volumes"),
     "kubernetes": ("kubernetes_context", "kubernetes_namespace", "kubernetes_lifetime", "kubernetes_warm_pool"),
     "qemu": ("snapshots_size", "snapshots_age", "pause_memory"),
-    "screen": ("screen", "screen_threshold", "screen_rules", "screen_overrides", "screen_override_needs"),
+    "screen": (
+        "screen",
+        "screen_threshold",
+        "screen_rules",
+        "screen_overrides",
+        "screen_override_needs",
+        "screen_judges",
+        "screen_command",
+        "screen_judge_seconds",
+        "screen_judge_fails",
+    ),
     "monitor": ("monitor", "monitor_webhook", "monitor_command"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),
     "network": (

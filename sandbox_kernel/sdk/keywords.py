@@ -63,6 +63,10 @@ class SettingKeywords(TypedDict, total=False):
     screen_rules: str | None
     screen_overrides: str | None
     screen_override_needs: str | None
+    screen_judges: str | Sequence[str] | None
+    screen_command: str | Sequence[str] | None
+    screen_judge_seconds: str | float | None
+    screen_judge_fails: str | None
     monitor: str | Mapping[str, object] | None
     monitor_webhook: str | None
     monitor_command: str | Sequence[str] | None

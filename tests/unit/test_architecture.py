@@ -264,7 +264,7 @@ def scripts(text: str) -> set[str]:
 
 WRITTEN_WRONG = {"sandbox_kernel.Sandboxx", "sandbox_kernel.plugins.frameworks.nothing"}
 """By tests, on purpose."""
-OF_USERS = {f"{name}.py" for name in ("pandas", "script", "setup", "sitecustomize", "usercustomize")}
+OF_USERS = {f"{name}.py" for name in ("PATH", "pandas", "script", "setup", "sitecustomize", "usercustomize")}
 OF_USERS |= {"jupyter_server_config.py", "jupyter_sandbox_kernel_config.py"}
 """Files that the package speaks of, and does not have."""
 

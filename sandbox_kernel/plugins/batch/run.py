@@ -36,10 +36,11 @@ SAVE_SHARE = 20
 """The notebook is saved after a cell if the last save took less than this part of the time since then."""
 NEVER = 0.0, 0.0
 TICK_SECONDS = 0.5
-OWN_SECONDS = 30.0
 MAX_OWN = 1 << 20
 SCRIPT = "import sys; sys.argv = [{name!r}]; del sys; __file__ = '/mnt/data/' + {name!r}"
 """What a script expects to find, in place of the kernel's own."""
+OWN_SECONDS = 60.0
+"""How long a cell of this module's own may take."""
 
 AUDIENCE = Audience(bring="Bring files in with --input FILE, or --input FOLDER/. for the contents of a folder.")
 
@@ -152,7 +153,8 @@ class Run:
                         self.report.variation = {"as": variation.word, "actions": []}
                         variation.check_clock(await self._own(sandbox, variation.begin()))
                     if self.plan.source.kind == "script":
-                        await sandbox.run_code(SCRIPT.format(name=f"{self.plan.source.stem}.py"))
+                        own = SCRIPT.format(name=f"{self.plan.source.stem}.py")
+                        await handle_of(sandbox).run_own(own, reads="", timeout=OWN_SECONDS)
             except TimeoutError:
                 self._note(self._late())
                 return

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...config.forms import Form, is_nothing, path_from_root, refuse
+from ...config.forms import Form, command, is_nothing, path_from_root, refuse
 from ...config.setting import rows, setting
 from ...core.codes import EndCode
 from ...core.errors import ConfigurationError
@@ -101,32 +101,6 @@ def _webhook(name: str, raw: object) -> str | None:
     return text
 
 
-def _command(name: str, raw: object) -> tuple[str, ...]:
-    if is_nothing(raw, "off"):
-        return ()
-    if isinstance(raw, str):
-        import shlex
-
-        try:
-            words = shlex.split(raw)
-        except ValueError as error:
-            raise refuse(name, raw, f"{name} is no command: {error}") from None
-    else:
-        words = list(raw) if isinstance(raw, Iterable) and not isinstance(raw, Mapping | bytes) else []
-    if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
-        raise refuse(name, raw, f"{name} is no command")
-    program = path_from_root(words[0])
-    if program is None or not Path(program).is_file() or not os.access(program, os.X_OK):
-        raise refuse(name, words[0], f"{name} is not a program of this machine, by its path from the root or ~ on")
-    return (program, *words[1:])
-
-
-def _written_command(name: str, raw: object) -> list[str]:
-    import shlex
-
-    return [shlex.join(_command(name, raw)) or "none"]
-
-
 def check(settings: Settings) -> None:
     """Raise `ConfigurationError` if alerts are to be sent and there can be none."""
     chosen = settings.of(MonitorSettings)
@@ -165,13 +139,7 @@ class MonitorSettings:
     """It may hold a token: nothing says it."""
     monitor_command: tuple[str, ...] = setting(
         (),
-        Form(
-            _command,
-            "a program's path, with arguments as a shell has them",
-            "COMMAND",
-            written=_written_command,
-            types="str | Sequence[str]",
-        ),
+        command,
         "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
         scope="process",
     )

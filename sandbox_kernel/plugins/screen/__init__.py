@@ -18,6 +18,8 @@ It is triage and not the wall: whatever it does not find runs in the sandbox all
 - `operator_rules`: An operator's file of rules: TOML that adds rules, weighs them, switches them off.
 - `cell_findings`: The findings of one cell while it is read, with their places.
 - `file_parts`: A file in the parts that are read as cells, and what is found in each.
+- `judges`: Who is asked about cells besides the rules: functions and programs of the operator's.
+- `judge_process`: The process in which one function of the operator's judges cells.
 - `agent_hook`: Answers the hook that a coding agent runs before a tool.
 - `language_server`: What editors show of it, by the language server protocol.
 - `command`: The command: reads notebooks and scripts, and prints what is found for people, as JSON, and as SARIF.

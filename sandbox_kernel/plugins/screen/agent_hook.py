@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
@@ -21,6 +21,9 @@ from .file_parts import screened
 from .rule_index import RuleIndex
 from .screen import CellScreen
 from .settings import ScreenSettings
+
+if TYPE_CHECKING:
+    from .judges import Judges
 
 REFUSED = 2
 """The exit code that all these agents take for a refusal. At any other one but 0, they go on."""
@@ -53,7 +56,11 @@ def _too_slow(*_: object) -> None:
     raise TooSlowError(f"it took more than {MAX_SECONDS} seconds")
 
 
-def hook(settings_now: Callable[[], ScreenSettings], index_of: Callable[[ScreenSettings], RuleIndex]) -> int:
+def hook(
+    settings_now: Callable[[], ScreenSettings],
+    index_of: Callable[[ScreenSettings], RuleIndex],
+    judges_of: Callable[[ScreenSettings], Judges | None],
+) -> int:
     """Answer the hook whose JSON comes on stdin; return the exit code."""
     event, denies = "", True
     before = signal.signal(signal.SIGALRM, _too_slow)
@@ -64,7 +71,7 @@ def hook(settings_now: Callable[[], ScreenSettings], index_of: Callable[[ScreenS
         call = _object(_read(fetch("-"), "stdin"), "stdin")
         event = _event(call)
         screen = CellScreen.of(settings, index_of(settings))
-        why = _findings(_input(call, event), screen, settings.screen_threshold)
+        why = _findings(_input(call, event), screen, settings.screen_threshold, judges_of(settings))
     except Exception as error:  # whatever it is, the agent would go on
         why = str(error) if isinstance(error, ConfigurationError) else f"the screen failed: {error!r}"
         if not event:
@@ -97,11 +104,11 @@ def _answer(event: str, why: str, *, denies: bool) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": event, **decision}}
 
 
-def _findings(given: Mapping[str, Any], screen: CellScreen, threshold: int) -> str:
+def _findings(given: Mapping[str, Any], screen: CellScreen, threshold: int, judges: Judges | None) -> str:
     """Return why a tool is not let pass, empty if it is."""
     reasons: list[str] = []
     for name, text in _texts(given, ""):
-        for part in screened(name, text, screen=screen):
+        for part in screened(name, text, screen=screen, judges=judges):
             if part.screened.score >= threshold:
                 counted = sorted(part.screened.counted, key=lambda one: -one.weight)
                 reasons += [one.sentence() for one in counted]

@@ -79,7 +79,7 @@ class CellFindings:
         known, places = self._found.get(row.code), self._places.setdefault(row.code, set())
         if known is None or line < known.line:
             self._found[row.code] = Finding(
-                row.code, row.family, row.weight, line, row.reason, row.remedy, _cut(detail), row.cwe
+                row.code, row.family, row.weight, line, row.reason, row.remedy, printable_line(detail), row.cwe
             )
         elif len(places) >= MAX_PLACES:
             return
@@ -132,6 +132,7 @@ class CellFindings:
         return Screened(tuple(sorted(found, key=lambda one: (one.line, -one.weight, one.code))))
 
 
-def _cut(text: str) -> str:
-    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: MAX_DETAIL * 4]).split())
-    return text if len(text) <= MAX_DETAIL else text[: MAX_DETAIL - 1] + "…"
+def printable_line(text: str, most: int = MAX_DETAIL) -> str:
+    """Return the beginning of a text of others as one line that reads as it is written."""
+    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text[: most * 4]).split())
+    return text if len(text) <= most else text[: most - 1] + "…"

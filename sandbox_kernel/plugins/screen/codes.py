@@ -152,6 +152,10 @@ class ScreenCode(Code):
     DATA_LABELS = "notice", "it changes labels or rows of training data", _ASK
     DATA_PEOPLE = "notice", "it decides by race, gender, religion or origin", "Judge by what matters for the question."
 
+    # --- judges of the operator ---
+    SECOND_OPINION = "notice", "a judge of the operator gives the whole of it points", "Ask the operator of the judge."
+    JUDGE_FAILED = "failure", "a judge of the operator gave no answer", "Look at screen_judges and screen_command."
+
     # --- the screen itself ---
     IMPORT_NOT_ALLOWED = "violation", "it imports a module that is not on the list", "Use the modules on the list."
     CELL_TOO_LARGE = "violation", "it is too large to be read", _SPLIT

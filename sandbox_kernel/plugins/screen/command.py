@@ -11,7 +11,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from ... import __version__
@@ -22,7 +22,11 @@ from ...core.screen_findings import WEIGHTS, Finding, level
 from .file_parts import ReadPart, screened
 from .rule_index import RuleIndex, RuleRow, default
 from .screen import CellScreen
+from .settings import SETTINGS as ROWS
 from .settings import ScreenSettings
+
+if TYPE_CHECKING:
+    from .judges import Judges
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -115,7 +119,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-_OF_US = ("screen", "screen_threshold", "screen_rules", "screen_overrides", "screen_override_needs")
+_OF_US = tuple(one.name for one in ROWS)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -157,15 +161,15 @@ def screen(options: argparse.Namespace) -> int:
     if options.hook:
         from .agent_hook import hook
 
-        return hook(lambda: _settings(options, screen_overrides="forbid"), index_of)
+        return hook(lambda: _settings(options, screen_overrides="forbid"), index_of, judges_of)
     settings = _settings(options)
-    index = index_of(settings)
+    index, judges = index_of(settings), None if options.overrides else judges_of(settings)
     found: list[ReadPart] = []
     unread: dict[str, ConfigurationError | None] = {}
     for file in options.files:
         one = CellScreen.of(settings, index)
         try:
-            found += screened(file, screen=one)
+            found += screened(file, screen=one, judges=judges)
         except ConfigurationError as error:
             if len(options.files) == 1:
                 raise
@@ -239,10 +243,19 @@ def index_of(settings: ScreenSettings) -> RuleIndex:
     return RuleIndex(changes(settings.screen_rules))
 
 
+def judges_of(settings: ScreenSettings) -> Judges | None:
+    """Return who else is asked, None for nobody."""
+    if not (settings.screen_judges or settings.screen_command):
+        return None
+    from .judges import Judges
+
+    return Judges(settings)
+
+
 def _settings(options: argparse.Namespace, **otherwise: str) -> ScreenSettings:
     files = {name: value for name, value in from_files().items() if name in _OF_US}
     given = {name: value for name in _OF_US if (value := getattr(options, name)) is not None}
-    return resolve(otherwise | files | given).of(ScreenSettings)
+    return resolve({"screen": "warn"} | otherwise | files | given).of(ScreenSettings)
 
 
 # --- what is printed -------------------------------------------------------------------------------------------------

@@ -10,13 +10,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.codes import UsageCode
 from ...core.errors import ConfigurationError
 from ...core.screen_findings import Screened
 from ...files.host_paths import fetch
 from .screen import CellScreen
+
+if TYPE_CHECKING:
+    from .judges import Judges
 
 _TEXT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _MARKER = re.compile(r"^#\s*%%(?!%).*$", re.MULTILINE)
@@ -46,13 +49,16 @@ class ReadPart(NamedTuple):
     screened: Screened
 
 
-def screened(name: str, text: str | None = None, *, screen: CellScreen | None = None) -> list[ReadPart]:
+def screened(
+    name: str, text: str | None = None, *, screen: CellScreen | None = None, judges: Judges | None = None
+) -> list[ReadPart]:
     """Return what is found in a file: of a notebook, in each of its code cells. Nothing of it is run.
 
     Args:
         name: Its path, which says whether it is a notebook, a script of a shell or Python; "-" is stdin.
         text: What stands in it, if it is not to be read.
         screen: With the names of earlier cells, or other rules.
+        judges: Who else is asked about each part; that takes as long as they do.
 
     Raises:
         ConfigurationError: It cannot be read, or it is not a proper notebook.
@@ -61,8 +67,17 @@ def screened(name: str, text: str | None = None, *, screen: CellScreen | None = 
     if text is None:
         text = fetch(name).decode(errors="replace")
     if name.endswith((".sh", ".bash")):
-        return [ReadPart(name, FilePart(text, None, (1,)), screen.look(f"%%bash\n{text}").without_first(1))]
-    return [ReadPart(name, part, screen.look(part.code)) for part in _parts(name, text)]
+        read = [ReadPart(name, FilePart(text, None, (1,)), screen.look(f"%%bash\n{text}").without_first(1))]
+    else:
+        read = [ReadPart(name, part, screen.look(part.code)) for part in _parts(name, text)]
+    if judges is None:
+        return read
+
+    def judged(one: ReadPart) -> ReadPart:
+        opinions = judges.opinions(one.part.code, one.screened)
+        return one._replace(screened=screen.with_opinions(one.part.code, one.screened, opinions))
+
+    return list(map(judged, read))
 
 
 def _parts(name: str, text: str) -> Iterator[FilePart]:

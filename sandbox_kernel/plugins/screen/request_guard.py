@@ -5,7 +5,7 @@ The rules are imported with the first request that is looked at. Knows no contai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from .settings import ScreenSettings
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding, Screened
+    from .judges import Judges
     from .screen import CellScreen
 
 MAX_EXPRESSIONS = 100
@@ -41,6 +42,8 @@ class CellScreened(SessionEvent):
     allowed: list[dict[str, Any]]
     answer: str = ABSENT
     """Of the person who was asked: yes, or why it is none."""
+    judges: list[dict[str, Any]] = ABSENT
+    """What judges of the operator's say of it; their words are not ours."""
 
 
 class ScreenGuard(SessionService):
@@ -50,6 +53,11 @@ class ScreenGuard(SessionService):
         self._settings = settings.of(ScreenSettings)
         self._emit = session.emit
         self._made: CellScreen | None = None
+        self._judges: Judges | None = None
+        if self._settings.screen_judges or self._settings.screen_command:
+            from .judges import Judges
+
+            self._judges = Judges(self._settings)
 
     @property
     def _screen(self) -> CellScreen:
@@ -86,21 +94,39 @@ class ScreenGuard(SessionService):
         if reads is not None and reads.startswith("%%"):
             found = found.without_first(1)
         many = len(expressions) > MAX_EXPRESSIONS
-        grave = self._settings.screen != "warn" and (many or found.score >= self._settings.screen_threshold)
+        is_blocked = self._settings.screen == "block" and self._is_grave(found, many=many)
+        judged = "\n".join((code, *expressions[:MAX_EXPRESSIONS]))
+        if self._judges is None or is_blocked or not judged.strip():
+            return self._said(code, found, many=many)
+        return Review(later=partial(self._judged, self._judges, code, judged, found, many=many))
+
+    async def _judged(self, judges: Judges, code: str, judged: str, found: Screened, *, many: bool) -> Review:
+        """Ask the judges about a cell, and say what comes of all that is known of it."""
+        opinions = await judges.ask(judged, found)
+        found = self._screen.with_opinions(code, found, opinions)
+        return self._said(code, found, many=many, opinions=[one.to_json() for one in opinions])
+
+    def _is_grave(self, found: Screened, *, many: bool) -> bool:
+        return self._settings.screen != "warn" and (many or found.score >= self._settings.screen_threshold)
+
+    def _said(self, code: str, found: Screened, *, many: bool, opinions: Sequence[Mapping[str, Any]] = ()) -> Review:
+        grave = self._is_grave(found, many=many)
         if grave and self._settings.screen == "ask":
             text = _question(found, self._settings.screen_threshold, many=many)
-            return Review(found.findings, question=Question(text, partial(self._decide, code, found)))
+            return Review(found.findings, question=Question(text, partial(self._decide, code, found, opinions)))
         if not grave:
             self._screen.ran(code)
-        if found.findings or many:
-            self._note(found, blocked=grave)
+        if found.findings or many or opinions:
+            self._note(found, opinions, blocked=grave)
         if grave:
             return Review(found.findings, self._error(found))
         return Review(found.findings, warning=_warning(found.findings))
 
-    def _decide(self, code: str, found: Screened, why: str | None) -> ScreenBlocked | None:
+    def _decide(
+        self, code: str, found: Screened, opinions: Sequence[Mapping[str, Any]], why: str | None
+    ) -> ScreenBlocked | None:
         """Take a person's answer: None for a yes, or why it is none."""
-        self._note(found, blocked=why is not None, answer=why or "yes")
+        self._note(found, opinions, blocked=why is not None, answer=why or "yes")
         if why is not None:
             return self._error(found, why)
         self._screen.ran(code)
@@ -115,7 +141,9 @@ class ScreenGuard(SessionService):
             why=why,
         )
 
-    def _note(self, found: Screened, *, blocked: bool, answer: str = ABSENT) -> None:
+    def _note(
+        self, found: Screened, opinions: Sequence[Mapping[str, Any]], *, blocked: bool, answer: str = ABSENT
+    ) -> None:
         self._emit(
             CellScreened(
                 code=EndCode.SCREEN_BLOCKED if blocked else None,
@@ -124,6 +152,7 @@ class ScreenGuard(SessionService):
                 findings=[{"code": one.code, "line": one.line} for one in found.counted[:MAX_NOTED]],
                 allowed=[_allowed(one) for one in found.findings if one.allowed],
                 answer=answer,
+                judges=[dict(one) for one in opinions] if opinions else ABSENT,
             )
         )
 

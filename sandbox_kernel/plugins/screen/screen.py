@@ -5,13 +5,15 @@ It does no I/O. The date decides about overrides alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...core.screen_findings import Screened
+from ...core.screen_findings import WEIGHTS, Finding, Place, Screened
 from .python_reader import UNKNOWN, ExpressionValue, PythonReader
 from .rule_index import RuleIndex, default
 
 if TYPE_CHECKING:
+    from .judges import Opinion
     from .overrides import Needs
     from .settings import ScreenSettings
 
@@ -58,11 +60,25 @@ class CellScreen:
         for expression in expressions:
             for one in PythonReader(self._index, known).read(expression).findings:
                 findings.setdefault(one.code, one)
+        return Screened(self._with_overrides(code, findings.values()))
+
+    def with_opinions(self, code: str, found: Screened, opinions: Iterable[Opinion]) -> Screened:
+        """Return what was found in a cell together with what judges say of it, as far as that counts."""
+        first = len(code.partition("\n")[0]) + 1
+        rows = ((one, self._index.rows.get(one.code.code)) for one in opinions if one.weight >= WEIGHTS["low"])
+        more = [
+            Finding(row.code, row.family, one.weight, 1, one.sentence, row.remedy, places=(Place(1, 1, 1, first),))
+            for one, row in rows
+            if row is not None
+        ]
+        return Screened((*found.findings, *self._with_overrides(code, more)))
+
+    def _with_overrides(self, code: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if not self._overrides or "sandbox:" not in code:
-            return Screened(tuple(findings.values()))
+            return tuple(findings)
         from .overrides import apply, overrides_in  # most cells have none
 
-        return Screened(apply(findings.values(), overrides_in(code), self._needs))
+        return apply(findings, overrides_in(code), self._needs)
 
     def ran(self, code: str) -> None:
         """Note that a cell which was looked at runs now."""

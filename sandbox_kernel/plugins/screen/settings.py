@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Literal
 
-from ...config.forms import Form, choice, is_nothing, number, path_from_root, refuse
+from ...config.forms import Form, choice, command, is_nothing, listed, number, path_from_root, refuse, seconds
 from ...config.setting import rows, setting
-from ...core.errors import FileRefused
+from ...core.codes import EndCode
+from ...core.errors import ConfigurationError, FileRefused
+from ...core.model import Settings
 from ...files.host_paths import open_file
 
 MAX_FILE = 256 << 10
@@ -96,6 +99,47 @@ class ScreenSettings:
         "What such a comment has to name besides its reason: an owner (`by=NAME`), an end (`until=YYYY-MM-DD`), or "
         "both. One that does not allows nothing.",
     )
+    screen_judges: tuple[str, ...] = setting(
+        (),
+        listed(
+            re.compile(r"(?:/[^\0:,]+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*"),
+            "Python functions of the host",
+            "package.module:function",
+            "FUNCTIONS",
+        ),
+        "Functions that give each cell points, from 0 to 100, before it runs, in a process of their own with your "
+        "rights: `module:function` of an installed module, or `/PATH.py:function`. They are asked in addition "
+        "to the rules (docs/screen.md).",
+        scope="process",
+    )
+    screen_command: tuple[str, ...] = setting(
+        (),
+        command,
+        "A program of the host that gives each cell points before it runs. It receives the code and the findings as "
+        "JSON on stdin, and answers with JSON on stdout.",
+        scope="process",
+    )
+    screen_judge_seconds: float = setting(
+        10.0,
+        seconds(0.1, 120),
+        "The time in which one of screen_judges, or screen_command, has to answer about one cell.",
+        scope="process",
+    )
+    screen_judge_fails: Literal["block", "warn"] = setting(
+        "block",
+        choice("block", "warn"),
+        "What a judge counts for that gives no answer: 100 points, or 20 points.",
+        scope="process",
+    )
+
+
+def check(settings: Settings) -> None:
+    """Raise `ConfigurationError` if there are judges, and nothing that would ask them."""
+    chosen = settings.of(ScreenSettings)
+    for name in ("screen_judges", "screen_command"):
+        if getattr(chosen, name) and chosen.screen == "off":
+            what = f"{name} is set, and the screen is off"
+            raise ConfigurationError(EndCode.WRONG_SETTING, what, limit="warn", value="off", setting="screen")
 
 
 GROUP = "Screen and monitor"

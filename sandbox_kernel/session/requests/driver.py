@@ -107,6 +107,7 @@ class Requests:
             commands.Deliver: self._deliver,
             commands.Transmit: self._transmit,
             commands.PrepareCell: self._prepare,
+            commands.AwaitReview: self._await_review,
             commands.Settle: self._settle,
             commands.CloseRequest: self._closed,
             commands.EmitEvent: lambda command: emit(command.event),
@@ -331,6 +332,12 @@ class Requests:
         except (SandboxError, OSError) as error:
             notes = [str(error)]
         self._go(self.machine.prepared, request, notes)
+
+    def _await_review(self, command: commands.AwaitReview) -> None:
+        async def reviewed() -> None:
+            self._go(self.machine.reviewed, command.request, await command.review())
+
+        self._tasks.start(reviewed(), "what a guard says later", failed=partial(self._failed, command.request))
 
     def _transmit(self, command: commands.Transmit) -> None:
         request = command.request

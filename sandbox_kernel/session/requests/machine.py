@@ -13,7 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ from ...core.events import (
 )
 from ...core.model import Limits, Message, format_bytes
 from ...core.tasks import log_defect
-from ...plugins.api import CellGuard
+from ...plugins.api import CellGuard, Review
 from ...policy import protocol
 from ...policy.budget import MAX_REPLY, CellBudget, SessionBudget
 from ...policy.json_check import MAX_COUNT
@@ -91,6 +91,13 @@ class PrepareCell(NamedTuple):
     """Do what comes before a cell; then it is `prepared`."""
 
     request: PendingRequest
+
+
+class AwaitReview(NamedTuple):
+    """Wait for what a guard has still to say of a request; then it is `reviewed`."""
+
+    request: PendingRequest
+    review: Callable[[], Awaitable[Review]]
 
 
 class Transmit(NamedTuple):
@@ -174,6 +181,7 @@ class EmitEvent(NamedTuple):
 
 Command = (
     PrepareCell
+    | AwaitReview
     | Transmit
     | Answer
     | Deliver
@@ -452,18 +460,38 @@ class RequestMachine:
             except Exception as defect:  # what cannot be judged does not pass, and nothing waits for it
                 self._met(request, defect)
                 return False
-            request.findings += review.findings
-            if review.error is not None:
-                self._condemn_and_settle(request, review.error)
+            if not self._heeds(request, review):
                 return False
-            if review.warning is not None and request.is_execute and not request.message.content.get("silent"):
-                self.notice(review.warning)
-            if review.question is not None:
-                request.asks.append(review.question)
-        if request.asks:
-            self._ask(request)
+        return self._is_cleared(request)
+
+    def _heeds(self, request: PendingRequest, review: Review) -> bool:
+        """Take what a guard says of a request; return whether that does not end it."""
+        request.findings += review.findings
+        if review.error is not None:
+            self._condemn_and_settle(request, review.error)
             return False
+        if review.warning is not None and request.is_execute and not request.message.content.get("silent"):
+            self.notice(review.warning)
+        if review.question is not None:
+            request.asks.append(review.question)
+        if review.later is not None:
+            request.reviews.append(review.later)
         return True
+
+    def _is_cleared(self, request: PendingRequest) -> bool:
+        """Return whether nothing is left to be said or asked before a request goes on; else the next of it begins."""
+        if request.reviews:
+            self.commands.append(AwaitReview(request, request.reviews.pop(0)))
+        elif request.asks:
+            self._ask(request)
+        else:
+            return True
+        return False
+
+    def reviewed(self, request: PendingRequest, review: Review) -> None:
+        """Take what a guard has said later, and go on with the request, unless it has ended meanwhile."""
+        if not request.finished and self._heeds(request, review) and self._is_cleared(request):
+            self._enter(request)
 
     def _ask(self, request: PendingRequest) -> None:
         """Ask the person in front of a request; where that cannot be done, the answer is no.

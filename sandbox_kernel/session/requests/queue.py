@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from .request_states import TABLE, RequestEvent, RequestState, Step, following
 
 if TYPE_CHECKING:
     from ...core.screen_findings import Finding
-    from ...plugins.api import Question
+    from ...plugins.api import Question, Review
 
 MAX_REMEMBERED = 10_000
 """Finished requests whose late outputs still find their cell."""
@@ -108,6 +108,8 @@ class PendingRequest:
     """Lines that the host has said in it while it ran."""
     findings: tuple[Finding, ...] = ()
     """What guards found in it before it was sent."""
+    reviews: list[Callable[[], Awaitable[Review]]] = field(default_factory=list)
+    """What guards have still to say of it, in their order, before anybody is asked."""
     asks: list[Question] = field(default_factory=list)
     """What a person is asked before it is sent. The first one is open, and each needs a yes."""
     yes: str = ""
@@ -181,6 +183,7 @@ class PendingRequest:
         self.message = replace(self.message, metadata={}, content={}, buffers=())
         self.reply, self.traceback, self.held_bytes = None, (), 0
         self.asks.clear()
+        self.reviews.clear()
 
     def forget_times(self) -> None:
         """Have no time count for it any more."""
