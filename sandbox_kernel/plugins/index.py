@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "podman": (),
     "provisioner": (),
     "qemu": ("snapshots",),
-    "record": ("receipt", "audit"),
+    "record": ("receipt", "gate", "audit"),
     "screen": ("screen", "lsp"),
     "serve": ("serve", "dashboard"),
     "shared": (),

@@ -436,7 +436,7 @@ def _new_report(options: argparse.Namespace) -> RunReport:
 
 def _about(settings: Settings) -> dict[str, Any]:
     about = {name: getattr(settings, name) for name in ("engine", "image", "runtime", "outputs")}
-    return about | {"limits": dataclasses.asdict(settings.limits)}
+    return about | {"screen": settings.get("screen", "off"), "limits": dataclasses.asdict(settings.limits)}
 
 
 def _version(package: str) -> str | None:

@@ -8,6 +8,7 @@
 - `audit`: The record of one session: a bounded line of JSON for each cell and each refusal.
 - `verification`: The files of an audit: are lines as they were written, how far is it proven, how people see them.
 - `receipt`: A signed statement of a run: in-toto in a DSSE envelope.
+- `gate`: Whether a receipt is good enough for an operator's policy.
 - `command`: `sandbox-kernel audit` and `sandbox-kernel receipt`.
 - `settings`: The settings of the record.
 - `codes`: The codes of the record.

@@ -10,6 +10,7 @@ _COMPARE = "Compare with a copy stored elsewhere, and check who can write to the
 _KEY = "Give the right key."
 _NOTHING = "Nothing, if a process was killed there."
 _FILE = "Name a file of your own with mode 600, or one that does not exist yet: it is created."
+_AGAIN = "Look at its report, change the code, and run it again."
 
 
 @unique
@@ -54,4 +55,10 @@ class RecordCode(Code):
     RECEIPT_UNSIGNED = "failure", "a receipt cannot be signed", "Install the extra that is named."
     RECEIPT_MALFORMED = "violation", "it is not a receipt of a run", "Name the file that `run --receipt` wrote."
     SIGNATURE_WRONG = "violation", "the signature is not that of the key", _KEY
+    RUN_NOT_FINE = "violation", "the run did not end well", _AGAIN
+    RUN_TOO_RISKY = "violation", "the run has a higher score than the policy takes", _AGAIN
+    RUN_TOO_OLD = "violation", "the run is older than the policy takes", _AGAIN
+    RUN_NOT_SCREENED = "violation", "the code of the run was not screened", "Run it with `--screen warn` or `block`."
+    RUN_OVERRIDDEN = "violation", "a comment allowed a finding, and the policy does not take it", _AGAIN
+    RUN_OF_OTHER_CODE = "violation", "the code that was run is not that of the commit", _AGAIN
     OUTPUT_DIFFERS = "violation", "a file is not the one that the receipt names", "Compare with the run's own files."

@@ -1,4 +1,4 @@
-"""What this plugin adds: the audit of sessions, signed receipts of runs, and the commands `audit` and `receipt`."""
+"""What this plugin adds: audits of sessions, signed receipts of runs, the commands `audit`, `receipt` and `gate`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ def receipt(options: argparse.Namespace) -> int:
     return command.receipt(options)
 
 
+def _gate_options(parser: argparse.ArgumentParser) -> None:
+    from .gate import add_options
+
+    add_options(parser)
+
+
+def gate(options: argparse.Namespace) -> int:
+    """Decide by a policy whether a run may be deployed: its signed receipt, age, score, overrides and commit.
+
+    What the policy does not mention is refused.
+    """
+    from .gate import gate as decide
+
+    return decide(options)
+
+
 def service(settings: Settings, session: SessionHandle) -> SessionService:
     """Return the record of one session."""
     from .audit import Record
@@ -59,6 +75,12 @@ def sign(settings: Settings) -> Sign:
     return lambda subjects, predicate: receipt.make(list(subjects), dict(predicate), key)
 
 
+GATE_EXIT_CODES = {
+    "0": "the run passes the gate",
+    "1": "the policy refuses the run",
+    "2": "a wrong argument or policy",
+    "3": "it is no receipt, or nobody whom the policy believes has signed it",
+}
 PLUGIN = Plugin(
     name="record",
     page="docs/record.md",
@@ -77,6 +99,17 @@ PLUGIN = Plugin(
                 "sandbox-kernel receipt verify receipt.json --audit-file audit.jsonl": (
                     "check that the audit contains the run"
                 ),
+            },
+        ),
+        Command(
+            name="gate",
+            run=gate,
+            add_options=_gate_options,
+            settings=False,
+            exit_codes=GATE_EXIT_CODES,
+            group="Records",
+            examples={
+                "sandbox-kernel gate --receipt receipt.json --policy gate.toml --commit HEAD": "before a deployment",
             },
         ),
         Command(
