@@ -13,4 +13,5 @@ The attacks are in `inside/`: a program that any image with Python can run, whic
 - `behaviour_probes`: Hostile outputs and what of them came through; sandboxes that are brought to their ends.
 - `examination`: One examination from start to end.
 - `examination_report`: The table, the JSON and the page.
+- `against`: Other products that run Python, compared by seven criteria.
 """

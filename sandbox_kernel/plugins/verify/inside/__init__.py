@@ -9,4 +9,5 @@ Shipped as source, on the standard library and an old Python. The host imports t
 - `on_rights`: Rights, identity, devices, clocks, names, priorities.
 - `on_files`: Files of the host and of the system, and what /proc and /sys tell.
 - `on_limits`: Taking more than one's share.
+- `criteria`: No attacks: what other products are asked, harmless where nothing protects.
 """
