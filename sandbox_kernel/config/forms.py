@@ -146,6 +146,29 @@ def text(form: re.Pattern[str], what: str, *, none: bool = False) -> Form[str | 
     return Form(parse, what)
 
 
+def _processors(name: str, raw: object) -> str | None:
+    """Return them as the kernel writes them: in order, each once, neighbours as a range."""
+    if is_nothing(raw, "all"):
+        return None
+    found: set[int] = set()
+    for part in str(raw).split(",") if isinstance(raw, str | int) and not isinstance(raw, bool) else [""]:
+        match = _RANGE.fullmatch(part.strip())
+        several = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not several or several[-1] >= MAX_PROCESSORS:
+            raise refuse(name, raw, f"{name} is not {processors.words}", limit=f"numbers below {MAX_PROCESSORS}")
+        found |= set(several)
+    firsts = [one for one in sorted(found) if one - 1 not in found]
+    lasts = [one for one in sorted(found) if one + 1 not in found]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
+
+
+MAX_PROCESSORS = 8192
+"""The most that Linux is built for."""
+_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
+processors = Form(_processors, "processors by their numbers, such as `0-3,8`", types="str | int")
+"""Processors of a machine, as in cpuset(7); None is all."""
+
+
 def _engine(name: str, raw: object) -> str:
     if isinstance(raw, str):
         said = raw.strip()

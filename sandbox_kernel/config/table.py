@@ -10,7 +10,7 @@ import re
 from ..core import time_zone
 from ..core.model import GIB, KERNEL_NAME, KIB, MIB
 from ..plugins import index
-from .forms import NAME, Form, choice, downloads, engine, folder, listed, number, seconds, size, text
+from .forms import NAME, Form, choice, downloads, engine, folder, listed, number, processors, seconds, size, text
 from .setting import Setting
 
 MAX_FILES = 10_000
@@ -87,6 +87,22 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "cpus",
             number(float, 0.05, 4096),
             "Processors that one session may use. 0.5 is half of one.",
+            scope="sandbox",
+        ),
+        Setting(
+            "cpuset",
+            processors,
+            "The processors of this machine that one session runs on, by their numbers, within `cpus`. Two sessions "
+            "with others in common have none (docs/isolation.md). Needs Docker, Podman or bubblewrap; an engine that "
+            "cannot is refused.",
+            "all",
+            scope="sandbox",
+        ),
+        Setting(
+            "core_scheduling",
+            choice("off", "on"),
+            "Whether nothing else may run on the other thread of a core while the session runs on it. on: needs "
+            "bubblewrap, and Linux 5.14 or newer built with it on a machine with SMT; anything else is refused.",
             scope="sandbox",
         ),
         Setting(

@@ -80,6 +80,7 @@ def collect(status: dict[str, str], filters: dict[str, Any]) -> dict[str, object
         "no_new_privileges": _number(status.get("NoNewPrivs")),
         "seccomp_mode": _number(status.get("Seccomp")),
         "seccomp_filters": _number(status.get("Seccomp_filters")),
+        "processors": status.get("Cpus_allowed_list", "").strip(),
         "own_filters": filters,
         "mounts": mounts,
         "interfaces": interfaces,

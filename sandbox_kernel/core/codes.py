@@ -813,6 +813,45 @@ class HintCode(Code):
     )
 
 
+_SHARE = "A machine for each person; runtime = runsc or engine = qemu make it harder and close nothing of it."
+
+
+@unique
+class NeighbourCode(Code):
+    """What sandboxes of one machine share, that no wall between them closes. `doctor` and `verify` say it."""
+
+    SMT_ON = (
+        "notice",
+        "on: two programs are on one core at a time, and share its caches and units",
+        "Switch it off (`nosmt`), or core_scheduling = on, or a cpuset of whole cores for each person.",
+    )
+    NO_CORE_SCHEDULING = (
+        "notice",
+        "this kernel has no core scheduling",
+        "Where SMT is on: a kernel from 5.14 on with CONFIG_SCHED_CORE.",
+    )
+    CPU_VULNERABLE = (
+        "notice",
+        "open to what may read others' memory: {names}",
+        "Update the kernel and the microcode, and start it without mitigations=off; in a virtual machine, its host's.",
+    )
+    SAME_PAGES_MERGED = (
+        "notice",
+        "equal pages of memory are merged (KSM): a write's time tells whether another program has the same page",
+        "As root: `echo 2 > /sys/kernel/mm/ksm/run`.",
+    )
+    PAGE_CACHE_SHARED = (
+        "notice",
+        "shared by all sandboxes of an image, a root or a dataset: a read's time tells if somebody has read a file",
+        _SHARE,
+    )
+    MEMORY_BALLOON = (
+        "notice",
+        "{driver}: a hypervisor may take memory from this machine, which then has less than it says",
+        "Count on less memory, or have the host reserve it.",
+    )
+
+
 TABLE: dict[str, type[Code]] = {
     "Outputs": OutputCode,
     "Messages": MessageCode,
@@ -820,6 +859,7 @@ TABLE: dict[str, type[Code]] = {
     "Ends": EndCode,
     "Usage": UsageCode,
     "Hints": HintCode,
+    "Neighbours": NeighbourCode,
 }
 """The parts, by the titles that people read. Plugins have tables of their own."""
 

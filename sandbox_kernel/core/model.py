@@ -16,6 +16,7 @@ Channel = Literal["shell", "control", "stdin", "iopub"]
 OutputMode = Literal["safe", "strict", "trusted"]
 LimitsKept = Literal["enforced", "best-effort"]
 Scratch = Literal["memory", "disk"]
+CoreScheduling = Literal["off", "on"]
 
 MAX_RULES_SHOWN = 20
 
@@ -132,6 +133,10 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     limits_kept: LimitsKept = "enforced"
     """Whether a sandbox may start where no cgroup can limit memory, processes and processors."""
+    cpuset: str | None = None
+    """The processors of this machine that a sandbox runs on, as in "0-3,8"; None is all."""
+    core_scheduling: CoreScheduling = "off"
+    """Whether nothing else may run on the other thread of a processor's core while a sandbox runs there."""
     outputs: OutputMode = "safe"
     time_zone: str | None = "machine"
     """The zone of the clock in cells, as the tz database names it; "machine" is this machine's, None is UTC."""
@@ -266,6 +271,9 @@ class SandboxSpec:
     """All of the container's environment; nothing of the host's is added."""
     limits_kept: LimitsKept = "enforced"
     """As the setting says; for engines that do not always have what enforces the limits."""
+    cpuset: str | None = None
+    core_scheduling: CoreScheduling = "off"
+    """Both as the settings say. Only an engine gets them that keeps them (`select.EngineProvider.keeps_apart`)."""
     made_of: AgentOptions | None = None
     """What `program` was made of; None if that is no agent's."""
     attached: tuple[Attached, ...] = ()

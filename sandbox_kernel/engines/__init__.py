@@ -10,6 +10,7 @@
 - `owner_process`: Whose container it is: a process, told apart from a later one with its number.
 - `container_reaper`: A process that outlives the owner of containers, and ends those that do not end with it.
 - `limit_watch`: Hears from the machine's own kernel that a container reached one of its limits.
+- `neighbours`: What sandboxes of one machine share that no wall closes, as the machine says it; core scheduling.
 - `process_sample`: What the machine's own kernel says of a sandbox's processes: a bounded sample.
 - `image_names`: Images and roots that this project builds, and the command that makes one.
 - `abilities`: What an engine can do with a sandbox that runs (pause, save, fork), and the seam of those that can.

@@ -213,6 +213,8 @@ def _inside(spec: SandboxSpec, report: Mapping[str, Any], variables: frozenset[s
     yield same("process limit", limits.pids, at(report, "cgroup", "pids"))
     cpu = [at(report, "cgroup", "cpu_quota"), at(report, "cgroup", "cpu_period")]
     yield same("CPU quota and period", [cpu_quota(limits), CPU_PERIOD_MICROSECONDS], cpu)
+    if spec.cpuset is not None and spec.runtime not in EXCUSED:  # gVisor does not show the host's
+        yield same("processors", spec.cpuset, report.get("processors"))
     wanted = protections(spec)
     places = {place.path for place in wanted.writable if not place.readonly}
     places |= {one.path for one in wanted.mounts if one.writable}

@@ -173,6 +173,8 @@ class Protections(NamedTuple):
     swap_bytes: int
     cpu_period_microseconds: int
     cpu_quota_microseconds: int
+    cpuset: str | None
+    """The processors that it may run on; None is all."""
     pids: int
     open_files: int
     core_bytes: int
@@ -228,6 +230,7 @@ def protections(spec: SandboxSpec) -> Protections:
         swap_bytes=0,
         cpu_period_microseconds=CPU_PERIOD_MICROSECONDS,
         cpu_quota_microseconds=cpu_quota(limits),
+        cpuset=spec.cpuset,
         pids=limits.pids,
         open_files=limits.open_files,
         core_bytes=0,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 AUTO, DOCKER, PODMAN, BUBBLEWRAP, BROKER = "auto", "docker", "podman", "bubblewrap", "broker"
 ORDER = (DOCKER, PODMAN, BUBBLEWRAP)
 """What "auto" looks for where no broker is taken, best first."""
+APART = {"cpuset": None, "core_scheduling": "off"}
+"""Settings that keep a sandbox off processors of others, and what asks for nothing."""
 
 
 class EngineProvider:
@@ -55,6 +57,8 @@ class EngineProvider:
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """What the attestation accepts in place of what was asked for, and why: by `Inspection.engine`, the engine's
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""
+    keeps_apart: frozenset[str] = frozenset()
+    """Which of the settings in `APART` its sandboxes can have; the others are refused before anything starts."""
     openings: Mapping[str, str] = MappingProxyType({})
     """Attacks of `escape` that find something in its sandboxes, and why that is no way out."""
 
@@ -202,6 +206,20 @@ def _checked(plugin: Any, name: str) -> EngineProvider:
     return found
 
 
+def require_apart(settings: Settings) -> None:
+    """Raise `ConfigurationError` where the engine of a session cannot keep what a setting of `APART` asks for."""
+    for name in asked_apart(settings):
+        if name not in provider(chosen(settings)).keeps_apart:
+            able = [one for one in names() if name in provider(one).keeps_apart]
+            words = f"sandboxes of {chosen(settings)[:64]} cannot have it; those of {', '.join(able)} can"
+            raise ConfigurationError(UsageCode.NOT_TOGETHER, words, setting=name, value=getattr(settings, name))
+
+
+def asked_apart(settings: Settings) -> list[str]:
+    """Return the settings of `APART` that ask for something."""
+    return [name for name, nothing in APART.items() if getattr(settings, name) != nothing]
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all engines of this installation, but for those of other packages."""
     return (DOCKER, *_index().engines())
@@ -256,8 +274,11 @@ def _without_broker() -> str:
 
 
 def _own_broker(settings: Settings) -> str | None:
-    """Return the address of this user's own broker, if that listens and has the engine that is `chosen`."""
-    brokers = _brokers() if broker_sockets.own_is_there() else None
+    """Return the address of this user's own broker, if that listens and has the engine that is `chosen`.
+
+    None for what no broker's sandboxes can have.
+    """
+    brokers = _brokers() if broker_sockets.own_is_there() and not asked_apart(settings) else None
     if brokers is None or (engine := chosen(settings)) == BROKER:
         return None
     return brokers.own_with(provider(engine).address() if engine in ORDER else engine)

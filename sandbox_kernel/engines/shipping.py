@@ -31,6 +31,7 @@ from . import attachment
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
 from .seccomp import rules
+from .select import require_apart
 from .user_ids import new_uid
 
 PYTHON = "python3"
@@ -263,7 +264,11 @@ def program_of(
 
 
 def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
-    """Return what to ask an engine for: a container for a session, a new one unless its id is given."""
+    """Return what to ask an engine for: a container for a session, a new one unless its id is given.
+
+    Raises `ConfigurationError` for a setting that the engine cannot keep.
+    """
+    require_apart(settings)
     zone = of_machine() if settings.time_zone == "machine" else settings.time_zone
     options = AgentOptions(
         variables=settings.environment,
@@ -282,6 +287,8 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         command=COMMAND,
         program=program_of(options, settings.limits),
         limits_kept=settings.limits_kept,
+        cpuset=settings.cpuset,
+        core_scheduling=settings.core_scheduling,
         uid=attachment.owner(found) or new_uid(),
         made_of=options,
         attached=found,

@@ -20,6 +20,8 @@ class SettingKeywords(TypedDict, total=False):
     preload: str | Sequence[str] | None
     memory: str | int | None
     cpus: float | None
+    cpuset: str | int | None
+    core_scheduling: str | None
     pids: int | None
     limits: str | None
     open_files: int | None

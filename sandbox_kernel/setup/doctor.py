@@ -29,7 +29,8 @@ from ..core.remedies import own_as_root, wrapped
 from ..engines import base
 from ..engines.image_names import BY_NAME, build_command
 from ..engines.inspectable import EngineInfo, Inspectable, MachineCondition
-from ..engines.select import AUTO, begin, beneath, explained, make_engine, provider
+from ..engines.neighbours import facts
+from ..engines.select import AUTO, begin, beneath, chosen, explained, make_engine, provider
 from ..plugins import index
 from ..plugins.api import Diagnosis
 from ..policy.safe_text import ours
@@ -56,6 +57,8 @@ class DoctorCheck:
     remedy: str = ""
     details: tuple[base.AttestationCheck, ...] = ()
     """For the attested start: each protection, what was asked for, and what was found."""
+    code: str = ""
+    """Of what neighbours share, for programs (docs/codes.md); empty for all else."""
 
     @property
     def ok(self) -> bool:
@@ -90,7 +93,7 @@ def table(rows: list[DoctorCheck], *, details: bool = False) -> str:
 
 
 def as_json(rows: list[DoctorCheck]) -> str:
-    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details"}, ...]}."""
+    """Return the rows as JSON: {"ok": true, "checks": [{"name", "status", "found", "remedy", "details", ...}, ...]}."""
     return json.dumps({"ok": all(row.ok for row in rows), "checks": [asdict(row) for row in rows]}, indent=2)
 
 
@@ -116,7 +119,8 @@ def diagnose(
         start = engine_and_start(settings, line_by_line)
         rows, spec, ways, wall = await asyncio.gather(start, reading, of_plugins, browser)
         others = [] if folder else await asyncio.to_thread(promise_rows)
-        return [*rows, spec, *others, *ways, wall, *await asyncio.to_thread(inventory_rows, settings)]
+        near = await asyncio.to_thread(neighbour_rows, settings)
+        return [*rows, spec, *others, *ways, wall, *near, *await asyncio.to_thread(inventory_rows, settings)]
 
     return asyncio.run(both())
 
@@ -292,6 +296,19 @@ async def image_row(engine: Inspectable, name: str, architecture: str) -> Doctor
             return DoctorCheck("image", "note", f"{text}; this version would build another", f"`{build_command(name)}`")
         text += ", current"
     return DoctorCheck("image", "ok", text)
+
+
+def neighbour_rows(settings: Settings) -> list[DoctorCheck]:
+    """Say what the sandboxes of this machine share; nothing where the engine's are on others."""
+    if provider(chosen(settings)).is_elsewhere:
+        return []
+    status: dict[str, Status] = {"ok": "ok", "note": "note", "unknown": "skipped"}
+    return [
+        DoctorCheck(
+            one.name, status[one.state], one.found, one.code.remedy if one.code else "", code=str(one.code or "")
+        )
+        for one in facts()
+    ]
 
 
 def _browser() -> DoctorCheck:

@@ -25,6 +25,7 @@ from sandbox_kernel.engines.docker.container import DockerContainer
 from sandbox_kernel.engines.docker.engine import DockerEngine, engine_info
 from sandbox_kernel.engines.docker.engine_errors import refusal
 from sandbox_kernel.engines.inspectable import MachineCondition
+from sandbox_kernel.engines.neighbours import facts
 from sandbox_kernel.setup import doctor, image_build
 from sandbox_kernel.setup.doctor import DoctorCheck, table
 from sandbox_kernel.setup.install import install
@@ -74,7 +75,9 @@ def test_without_an_engine_the_rest_is_not_guessed() -> None:
     assert rows["engine"]["status"] == "wrong"
     assert "/nonexistent/engine.sock" in rows["engine"]["found"]
     assert rows["engine"]["remedy"]
-    assert set(rows) == {"engine", "kernelspec", "browser"}
+    of_machine = {one.name: str(one.code or "") for one in facts()}
+    assert {name: rows[name]["code"] for name in of_machine} == of_machine
+    assert rows.keys() - of_machine.keys() == {"engine", "kernelspec", "browser"}
 
 
 def test_a_missing_image_and_runtime_have_their_remedies() -> None:

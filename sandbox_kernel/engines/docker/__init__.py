@@ -28,6 +28,7 @@ class DockerProvider(EngineProvider):
     """Docker, found by itself or at an address."""
 
     name = "docker"
+    keeps_apart = frozenset({"cpuset"})
     excuses = MappingProxyType(
         {
             "docker with userns-remap": {

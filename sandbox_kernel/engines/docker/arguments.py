@@ -92,6 +92,7 @@ def _host(wanted: Protections, opened: Mapping[str, str]) -> dict[str, Any]:
         # A quota, and not `NanoCpus`: engines refuse more of those than the machine has.
         "CpuPeriod": wanted.cpu_period_microseconds,
         "CpuQuota": wanted.cpu_quota_microseconds,
+        "CpusetCpus": wanted.cpuset or "",
         "PidsLimit": wanted.pids,
         "OomScoreAdj": wanted.oom_score,
         "ShmSize": wanted.shm_bytes,

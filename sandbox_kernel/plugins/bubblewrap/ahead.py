@@ -143,9 +143,11 @@ def group_for(spec: SandboxSpec, wanted: Protections, *, cgroup: bool) -> Cgroup
             raise NoCgroup("it is not to be made")
         return cgroups.make(name, wanted)
     except NoCgroup as error:
-        if spec.limits_kept == "best-effort":
+        if spec.limits_kept == "best-effort" and spec.cpuset is None:
             return None
         program = bubblewrap_program()
         if program is not None and not has_namespaces(program):  # to accept less would lead to this
             raise engine_errors.no_namespaces() from error
+        if spec.cpuset is not None:
+            raise engine_errors.no_processors(spec.cpuset, str(error)) from error
         raise engine_errors.no_limits(str(error)) from error

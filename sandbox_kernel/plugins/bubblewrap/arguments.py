@@ -21,6 +21,7 @@ ELSEWHERE: Mapping[str, str] = {
     "swap_bytes": "the cgroup",
     "cpu_period_microseconds": "the cgroup",
     "cpu_quota_microseconds": "the cgroup",
+    "cpuset": "the cgroup",
     "pids": "the cgroup",
     "open_files": "the process's own limit, set before it starts",
     "core_bytes": "the process's own limit, set before it starts",

@@ -30,6 +30,8 @@ LOOK_SECONDS = 0.002
 NEEDED = ("memory", "pids", "cpu")
 WANTED = (*NEEDED, "cpuacct")
 """The last one counts the seconds of processors in version 1, and limits nothing."""
+CPUSET = "cpuset"
+"""Asked for where a sandbox has processors of its own, and by no other; no sandbox sees it."""
 FREEZER = "freezer"
 """By which a sandbox is paused in version 1, where this process may; no sandbox sees it."""
 INSIDE = "/sys/fs/cgroup"
@@ -113,11 +115,16 @@ class CgroupSet:
 
     def seen(self) -> tuple[tuple[str, str], ...]:
         """Return its folders, and where the sandbox sees them."""
-        own = ((name, folder) for name, folder in self.folders if name != FREEZER)
+        own = ((name, folder) for name, folder in self.folders if name not in {FREEZER, CPUSET})
         return tuple((folder, f"{INSIDE}/{name}" if name else INSIDE) for name, folder in own)
 
     def limit(self, wanted: Protections) -> None:
         """Set what the sandbox may use. Raises OSError."""
+        if wanted.cpuset is not None:
+            own = Path(self.place(CPUSET).folder)
+            if self.version == 1:  # a new one has no nodes of memory, and takes no process before it has
+                _write(own / "cpuset.mems", (own.parent / "cpuset.mems").read_text(encoding="ascii").strip())
+            _write(own / "cpuset.cpus", wanted.cpuset)
         memory, pids, cpu = (Path(self.place(name).folder) for name in NEEDED)
         if self.version == 2:
             _write(memory / "memory.max", wanted.memory_bytes)
@@ -171,7 +178,8 @@ def here() -> Folders:
 
 def make(name: str, wanted: Protections, within: Folders | None = None) -> CgroupSet:
     """Make a cgroup of this name, with its limits; None is within those of this process. Raises `NoCgroup`."""
-    group = CgroupSet(*new_folders(name, here() if within is None else within))
+    more = () if wanted.cpuset is None else (CPUSET,)
+    group = CgroupSet(*new_folders(name, here() if within is None else within, more))
     try:
         for _, folder in group.folders:
             _open_folder(folder)
@@ -232,7 +240,7 @@ def left_behind(within: Folders | None = None) -> set[str]:
     is of this namespace. What cannot be looked at is left alone.
     """
     own, found = here() if within is None else within, set()
-    parents = {folder for name, (_, folder) in own.items() if name in {*WANTED, FREEZER}}
+    parents = {folder for name, (_, folder) in own.items() if name in {*WANTED, CPUSET, FREEZER}}
     parents |= set(_parents(*own[""])) if "" in own else set()
     for parent in parents:
         with contextlib.suppress(OSError):  # it is not to be seen from here
@@ -280,11 +288,17 @@ def _removed(folder: str) -> bool:
     return True
 
 
-def new_folders(name: str, own: Folders) -> tuple[tuple[tuple[str, str], ...], int]:
-    """Return the folders to be made for a cgroup of this name, and the version. Raises `NoCgroup`."""
+def new_folders(name: str, own: Folders, more: tuple[str, ...] = ()) -> tuple[tuple[tuple[str, str], ...], int]:
+    """Return the folders to be made for a cgroup of this name, and the version; `more` are controllers that it needs.
+
+    Raises `NoCgroup`.
+    """
+    needed = (*NEEDED, *more)
     if all(controller in own for controller in NEEDED):
+        if missing := [controller for controller in more if controller not in own]:
+            raise NoCgroup(f"controllers are missing: {', '.join(missing)}")
         folders = {}
-        for controller in WANTED:
+        for controller in (*WANTED, *more):
             if controller in own:
                 mount, folder = own[controller]
                 folders[mount.rpartition("/")[2]] = f"{folder}/{name}"
@@ -298,9 +312,9 @@ def new_folders(name: str, own: Folders) -> tuple[tuple[tuple[str, str], ...], i
         raise NoCgroup("no cgroups with memory, pids and cpu are mounted")
     mount, folder = own[""]
     for parent in reversed(list(_parents(mount, folder))):
-        if _controls(parent) >= set(NEEDED):
+        if _controls(parent) >= set(needed):
             return (("", f"{parent}/{name}"),), 2
-    delegated = _delegated(folder)
+    delegated = _delegated(folder, needed)
     return (("", f"{delegated}/{name}"),), 2
 
 
@@ -326,20 +340,20 @@ def _controls(folder: str) -> set[str]:
     return set()
 
 
-def _delegated(folder: str) -> str:
+def _delegated(folder: str, needed: tuple[str, ...]) -> str:
     """Make this process's own cgroup of version 2 one that can have children, if it was given to its user."""
     there = Path(folder)
     _writable(folder)
     try:
-        if set((there / "cgroup.controllers").read_text(encoding="ascii").split()) < set(NEEDED):
-            raise NoCgroup(f"{folder} has not all of memory, pids and cpu")
+        if not set((there / "cgroup.controllers").read_text(encoding="ascii").split()) >= set(needed):
+            raise NoCgroup(f"{folder} has not all of {', '.join(needed[:-1])} and {needed[-1]}")
         pids = (there / "cgroup.procs").read_text(encoding="ascii").split()
         if any(os.stat(f"/proc/{pid}").st_uid != os.geteuid() for pid in pids):  # noqa: PTH116 (as above)
             raise NoCgroup(f"{folder} has processes of other users")
         (there / LEAF).mkdir(exist_ok=True)
         for pid in pids:
             _write(there / LEAF / "cgroup.procs", int(pid))
-        _write(there / "cgroup.subtree_control", " ".join(f"+{name}" for name in NEEDED))
+        _write(there / "cgroup.subtree_control", " ".join(f"+{name}" for name in needed))
     except OSError as error:
         raise NoCgroup(f"{error.filename or folder}: {error.strerror}") from error
     return folder

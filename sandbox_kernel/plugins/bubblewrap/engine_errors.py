@@ -75,6 +75,17 @@ def no_limits(why: str) -> EngineError:
     )
 
 
+def no_processors(cpuset: str, why: str) -> EngineError:
+    """There is no cgroup with these processors, whatever `limits` accepts."""
+    return EngineError(
+        EndCode.ENGINE_LACKS_PROTECTION,
+        f"no sandbox can be kept to these processors here ({why.strip()}): name some that the machine has, or leave "
+        f"it out; an ordinary user needs a cgroup with the controllers cpuset, memory, pids and cpu (Delegate=)",
+        value=cpuset,
+        setting="cpuset",
+    )
+
+
 def no_namespaces(why: str = "") -> EngineUnavailable:
     """There is bubblewrap, and the machine refuses what it makes a sandbox of."""
     return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES}{why}", setting="engine")

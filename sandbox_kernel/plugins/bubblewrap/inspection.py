@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...core.model import SandboxSpec
+from ...engines import neighbours
 from ...engines.attachment import file_system
 from ...engines.attestation import WITH_A_FOLDER, WITHOUT_A_CGROUP, WITHOUT_EITHER, same
 from ...engines.base import AttestationCheck, Inspection
 from ...engines.hardening import OF_A_USER, PAGE_BYTES, Protections
 from ...engines.socket_memory import sockets_line
 from .arguments import mounts, variables
-from .cgroups import CgroupSet
+from .cgroups import CPUSET, CgroupSet
 from .launch import Launched, digest, drops, has_own_proc, walls
 from .root_lookup import Root
 
@@ -56,6 +57,8 @@ class SeenProcess:
     disks: dict[str, str] = field(default_factory=dict)
     """The numbers of device and inode of what it sees where it is to have a disk."""
     proc: str = ""
+    core: int = 0
+    """What tells those who may share a core with it from others; 0 if everybody may."""
 
 
 def look(launched: Launched, first: int) -> SeenProcess:
@@ -72,6 +75,7 @@ def look(launched: Launched, first: int) -> SeenProcess:
         {row[:25].strip(): row[25:] for row in _read(f"/proc/{first}/limits").splitlines()},
         {path: _numbers(f"/proc/{first}/root{path}") for path in launched.disks},
         _proc(first),
+        neighbours.core_of(first),
     )
 
 
@@ -91,7 +95,10 @@ def limits_of(group: CgroupSet) -> dict[str, str]:
         2: ("memory.max", "pids.max", ("cpu.max",)),
     }[group.version]
     quota = " ".join(_read(f"{cpu.folder}/{name}").strip() for name in names[2])
+    own = [folder for name, folder in group.folders if group.version == 2 or CPUSET in name.split(",")]
+    processors = _read(f"{own[0]}/cpuset.cpus").strip() if own else ""
     return {
+        "processors": processors,
         "memory limit": _read(f"{memory.folder}/{names[0]}").strip(),
         "process limit": _read(f"{pids.folder}/{names[1]}").strip(),
         "CPU quota and period": quota,
@@ -107,6 +114,9 @@ def witness(
         () if drops() else _of_a_user(seen)
     )  # root's sandboxes have counts of their own, and their agent limits them
     lines: tuple[AttestationCheck, ...] = (*compared(wanted, launched, words, seen), *limits)
+    if spec.core_scheduling == "on":
+        alone = seen.core not in {0, neighbours.core_of(os.getpid())}
+        lines = (*lines, same("engine: shares a core with its own alone", True, alone))
     excused = "bubblewrap"
     if spec.limits_kept == "best-effort":
         lacks = {(True, False): WITHOUT_A_CGROUP, (False, True): WITH_A_FOLDER, (True, True): WITHOUT_EITHER}
@@ -175,7 +185,7 @@ def _compared(
         return
     rows = [row.split(":", 2) for row in seen.cgroups.splitlines()]
     inside = {name for _, names, path in rows if path.endswith(f"/{launched.name}") for name in names.split(",")}
-    needed = {""} if launched.group.version == 2 else {"memory", "pids", "cpu"}
+    needed = {""} if launched.group.version == 2 else {"memory", "pids", "cpu", *([CPUSET] if wanted.cpuset else [])}
     missing = ", ".join(sorted(needed - inside)) if needed - inside != {""} else "all"
     yield AttestationCheck(
         "engine: cgroup", "one of its own", f"not for {missing}" if missing else "one of its own", not missing
@@ -184,6 +194,7 @@ def _compared(
         "memory limit": str(wanted.memory_bytes // PAGE_BYTES * PAGE_BYTES),
         "process limit": str(wanted.pids),
         "CPU quota and period": f"{wanted.cpu_quota_microseconds} {wanted.cpu_period_microseconds}",
+        **({} if wanted.cpuset is None else {"processors": wanted.cpuset}),
     }
     for name, expected in limits.items():
         yield same(f"engine: {name}", expected, seen.limits.get(name))

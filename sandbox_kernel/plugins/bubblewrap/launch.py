@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 from ...core.codes import EndCode
 from ...core.errors import EngineError
-from ...core.model import SCRATCH, SandboxSpec
+from ...core.model import SCRATCH, CoreScheduling, SandboxSpec
 from ...core.version import __version__
-from ...engines import seccomp
+from ...engines import neighbours, seccomp
 from ...engines import seccomp_program as system_calls
 from ...engines.attachment import Attachment
 from ...engines.hardening import MASKED_PATHS, OF_A_USER, READONLY_PATHS, Protections, protections
@@ -183,7 +183,7 @@ def launch(
             try:
                 cgroups = tuple(folder for _, folder in group.folders) if group is not None else ()
                 reaper().watch(name, cgroups, theirs.fileno(), monitor, folder or "")
-                confine(process.pid, wanted, group, None if folder is None else spec.limits.scratch_size)
+                confine(process.pid, wanted, group, spec.limits.scratch_size if folder else None, spec.core_scheduling)
                 if niceness:
                     os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
                     if group is not None:  # a niceness counts among the processes of one cgroup
@@ -228,8 +228,19 @@ def confine_user(first: int) -> None:
         resource.prlimit(first, number, (least, least))
 
 
-def confine(pid: int, wanted: Protections, group: CgroupSet | None, largest_file: int | None = None) -> None:
-    """Set those limits of a process and its children that it cannot set itself. Raises OSError."""
+def confine(
+    pid: int,
+    wanted: Protections,
+    group: CgroupSet | None,
+    largest_file: int | None = None,
+    core_scheduling: CoreScheduling = "off",
+) -> None:
+    """Set those limits of a process and its children that it cannot set itself.
+
+    Raises OSError, and `EngineError` where there is no core scheduling.
+    """
+    if core_scheduling == "on":
+        neighbours.keep_core(pid)
     if group is not None:
         group.enter(pid)
     if largest_file is not None:

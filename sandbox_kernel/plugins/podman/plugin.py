@@ -49,6 +49,7 @@ class PodmanProvider(EngineProvider):
     """Podman, found by itself or at an address."""
 
     name = PODMAN
+    keeps_apart = frozenset({"cpuset"})
     excuses = MappingProxyType(
         {
             "podman": _ALWAYS,

@@ -21,6 +21,7 @@ from typing import Any
 from ...core.errors import SandboxError
 from ...core.model import MIB, Limits, Message, Settings
 from ...engines.inspectable import EngineInfo, Inspectable
+from ...engines.neighbours import NeighbourFact, facts
 from ...engines.preparations import Preparations
 from ...engines.select import begin, beneath, chosen, make_engine, provider
 from ...sdk.client import AsyncSandbox, handle_of
@@ -57,6 +58,8 @@ class Examination:
     address: str
     findings: list[ProbeFinding] = field(default_factory=list)
     seconds: float = 0.0
+    neighbours: tuple[NeighbourFact, ...] = ()
+    """What sandboxes of this machine share; nothing where the engine's are on others. None of it is a failure."""
 
 
 async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Examination:
@@ -75,6 +78,8 @@ async def examine(settings: Settings, wanted: Sequence[Probe] = PROBES) -> Exami
             run = _Run(settings, engine, {probe.code for probe in wanted}, canaries, place / "results")
             await run.all()
             done.findings = complete(run.found, wanted)
+    if not provider(chosen(settings)).is_elsewhere:
+        done.neighbours = await asyncio.to_thread(facts)
     done.seconds = time.monotonic() - began
     return done
 

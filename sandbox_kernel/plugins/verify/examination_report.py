@@ -27,6 +27,8 @@ SCHEMA = f"urn:sandbox-kernel:verify-report:{VERSION}"
 FINE, WRONG = 0, 1
 WIDTH = 110
 MARKS = {ProbeVerdict.PASS: "pass", ProbeVerdict.FAIL: "FAIL", ProbeVerdict.NOT_APPLICABLE: "n/a"}
+SHARED = "What do sandboxes of this machine share that no wall closes?"
+SAID = {"ok": "ok", "note": "note", "unknown": "?"}
 WORDS = {
     Word.HOST: "host",
     Word.SANDBOX: "sandbox's word",
@@ -72,6 +74,7 @@ def to_json(done: Examination) -> dict[str, Any]:
         "counts": {verdict.value: count for verdict, count in counts(done.findings).items()},
         "exit": exit_code(done),
         "findings": [one.to_json() for one in done.findings],
+        "neighbours": [one.to_json() for one in done.neighbours],
     }
 
 
@@ -90,6 +93,10 @@ def table(done: Examination) -> str:
             lines.append(f"  {MARKS[one.verdict]:4}  {one.probe.code:{width}}  {one.probe.tried}")
             lines += _wrapped(one.happened, indent)
             lines += _wrapped(_why(one), indent)
+        lines.append("")
+    if done.neighbours:
+        lines.append(f"SHARED: {SHARED}")
+        lines += [f"  {SAID[one.state]:4}  {one.name:{width}}  {one.found}" for one in done.neighbours]
         lines.append("")
     lines.append(summary(done))
     return "\n".join(ours(part) for line in lines for part in line.split("\n"))
@@ -154,6 +161,10 @@ def page(done: Examination) -> str:
         parts.append("</tr>")
         parts += [_row(one) for one in found]
         parts.append("</table>")
+    if done.neighbours:
+        rows = ([SAID[one.state], str(one.code or ""), one.name, one.found] for one in done.neighbours)
+        told = ("".join(f"<td>{text(cell)}</td>" for cell in row) for row in rows)
+        parts += [f"<h2>shared</h2><p>{text(SHARED)}</p><table>", *(f"<tr>{row}</tr>" for row in told), "</table>"]
     return "\n".join([*parts, "</body></html>"])
 
 

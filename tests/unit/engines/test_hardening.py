@@ -68,6 +68,7 @@ CHANGED: dict[str, Any] = {
     "attached": (Attached(kind="dataset", name="sales", source="/srv/sales"),),
     "disks": (ScratchDisk("/mnt/data", 1 << 30, 7),),
     "hostname": "other",
+    "cpuset": "0",
     "working_folder": "/",
 }
 """Other values than those of a sandbox; a number or a truth is changed by itself."""

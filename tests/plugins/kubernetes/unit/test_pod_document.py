@@ -69,6 +69,7 @@ ELSEWHERE = {
     "swap_bytes": "a node gives a pod whose request is its limit none",
     "cpu_period_microseconds": "the node's, which the attestation compares",
     "cpu_quota_microseconds": "the node makes it of `cpus`",
+    "cpuset": "the setting is refused with pods",
     "pids": "the gate sets it",
     "open_files": "the gate sets it",
     "core_bytes": "the gate sets it",
