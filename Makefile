@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint house bench fuzz fuzz-renderers lock blocking settings labextension renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint house bench fuzz fuzz-renderers lock blocking settings labextension vsix test-vscode renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -213,6 +213,19 @@ test-languages: $(VENV)/.for-tests setup ## R and Deno on Docker and bubblewrap,
 	@SANDBOX_KERNEL_LANGUAGES=1 $(BIN)/python -m pytest -p no:cacheprovider tests/languages $(PYTEST_ARGS)
 
 # SUITE=nbclient for one of them.
+vsix: $(VENV)/.for-tests ## pack the extension of VS Code into dist/; needs npm, for the one package that it is made of
+	@cd editors/vscode && npm ci --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error
+	@$(BIN)/python -m tests.support.vsix dist/sandbox-kernel-screen.vsix
+
+# Of its packages, one alone has to be compiled for what is tested; all of them take a quarter of an hour, and Kerberos' headers.
+test-vscode: vsix ## the extension in a real VS Code (code-server) in Chromium; Node.js 20, 300 MB, five minutes the first time
+	@[[ -e .cache/code-server/.complete ]] || { \
+		options="--ignore-scripts --no-audit --no-fund --loglevel=error"; mkdir -p .cache/code-server; cd .cache/code-server; \
+		npm install --prefix . $$options code-server@4.100.3 && npm rebuild --prefix . --loglevel=error argon2 && \
+		npm install --prefix node_modules/code-server/lib/vscode --omit=dev $$options && touch .complete; }
+	@SANDBOX_KERNEL_CODE_SERVER=$(CURDIR)/.cache/code-server/node_modules/code-server/out/node/entry.js \
+		$(BIN)/python -m pytest -p no:cacheprovider tests/vscode $(PYTEST_ARGS)
+
 test-suites: $(VENV)/.for-tests setup ## suites of nbclient, papermill, Jupyter Server and for kernels: stock, and on this one; an hour
 	@$(BIN)/python -m tests.suites $(SUITE)
 

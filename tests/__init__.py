@@ -2,6 +2,7 @@
 
 - `hub`: two people on a real JupyterHub, with users of the system of its own; `make hub` runs it.
 - `languages`: kernels of other languages, in images of their own; `make test-languages` runs it.
+- `vscode`: our extension in a real VS Code, which is large; `make test-vscode` runs it.
 - `unit`: this process and programs that it starts; neither an engine nor a browser. `make test-unit` runs them.
   Its folders are those of the package: `unit/core/test_tasks.py` is about `sandbox_kernel/core/tasks.py`.
 - `container`: an engine, and sandboxes in it.

@@ -22,6 +22,8 @@ NAME = "sandbox-kernel-screen"
 _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     notebook_selector=[types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])]
 )
+MAX_PASTED, MAX_SAID = 1_000_000, 10
+"""Characters of a paste that are read, and sentences about it."""
 _SHELLS = ("shellscript", "sh", "bash")
 """What editors call the language of such a script."""
 _SEVERITIES = (
@@ -54,6 +56,16 @@ class ScreenServer(LanguageServer):
         except ConfigurationError:
             parts = []  # while a person edits it, a notebook that is shown as JSON may be none
         self._publish(uri, ((part.line, seen) for _, part, seen in parts))
+
+    def reasons(self, text: str, language: str) -> list[str]:
+        """Return what speaks against a text that is in no document yet: a sentence for each warning and error."""
+        name = "commands.sh" if language in _SHELLS else "a paste"
+        seen = [part.screened for part in screened(name, text[:MAX_PASTED], screen=self._make_screen())]
+        grave = (one for part in seen for one in part.counted if one.weight >= WEIGHTS["medium"])
+        said = list(dict.fromkeys(f"{one.reason}{_detail(one)} [{one.code}]" for one in grave))
+        if len(text) > MAX_PASTED:
+            said.append(f"Only the first {MAX_PASTED:,} characters were read")
+        return said[:MAX_SAID]
 
     def look_at_notebook(self, uri: str) -> None:
         """Screen all cells: what one leaves is known in the next."""
@@ -142,6 +154,10 @@ def server(make_screen: Callable[[], CellScreen]) -> ScreenServer:
     def close_notebook(ls: ScreenServer, params: types.DidCloseNotebookDocumentParams) -> None:
         for cell in params.cell_text_documents:
             ls.shown.pop(cell.uri, None)
+
+    @made.feature("sandbox-kernel/screen")
+    def reasons(ls: ScreenServer, params: Any) -> list[str]:
+        return ls.reasons(str(params.text), str(params.language))
 
     @made.feature(
         types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])

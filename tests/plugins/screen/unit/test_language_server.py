@@ -115,6 +115,16 @@ def test_each_place_of_a_file_is_a_diagnostic_with_its_parts(editor: Editor) -> 
     assert "[process-shell]" in found[0]["message"]
 
 
+def test_what_is_not_in_a_document_yet_is_asked_about(editor: Editor) -> None:
+    """A client of ours asks before a paste."""
+    asked = {"text": GRAVE, "language": "python"}
+    said = editor.ask("sandbox-kernel/screen", asked)
+    assert [one for one in said if "[file-delete-system]" in one]
+    assert not [one for one in said if "[file-delete]" in one]  # a hint is no reason to ask
+    assert editor.ask("sandbox-kernel/screen", {"text": "rm -rf /\n", "language": "shellscript"})
+    assert editor.ask("sandbox-kernel/screen", {"text": "print(1)\n", "language": "python"}) == []
+
+
 def test_a_fix_writes_a_comment_that_allows_once_it_has_a_reason(editor: Editor) -> None:
     [first, second] = editor.open(FILE, GRAVE)
     context = {"diagnostics": [first, second]}

@@ -1,0 +1,1 @@
+"""Our extension in a real VS Code: `make test-vscode`."""
