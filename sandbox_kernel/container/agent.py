@@ -71,6 +71,8 @@ class Agent:
         self.claimable = "warm" in config
         self.unowned = "unattended" in config
         """Nobody is there yet. Whoever comes must hear nothing that is older than the claim."""
+        self.watch: Any = None
+        """Who sees which calls are tried, where that is wanted (`call_watch`)."""
         self.nested: Any = None
         """Further agents of the sandbox, once there was one (`nested_agents`)."""
 
@@ -422,6 +424,8 @@ class Agent:
                 self.attach(self.spawn())
             if self.resuming and self.dying is None:
                 self.resume()
+            if self.watch is not None and not congested:
+                self.watch.report(self)
             self.leave()
 
     def hear(self, kernel: Kernel, ready: dict[int, int]) -> None:

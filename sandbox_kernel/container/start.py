@@ -41,7 +41,12 @@ def main(calls: bytes, config: dict[str, Any]) -> None:
     wake_read = process.prepare_pipes(STDIN, STDOUT)
     give_back_memory = process.settle()
     status = process.read(syscall_filters.OWN + "/status")
-    filters = syscall_filters.install(calls)
+    watch = None
+    if "watch" in config:
+        from .call_watch import CallWatch
+
+        watch = CallWatch(config["watch"])
+    filters = syscall_filters.install(calls, watch)
     if "kernelspec" in config:
         from . import kernelspecs
 
@@ -63,6 +68,7 @@ def main(calls: bytes, config: dict[str, Any]) -> None:
 
         kind = importlib.import_module(".extension", __package__).extended(kind)
     agent = kind(config, kernel)
+    agent.watch = watch
     agent.begin(wake_read, status, filters)
     if syscall_filters.threads() != filters["threads"]:
         sys.stderr.write("the agent has threads that its filter does not know\n")

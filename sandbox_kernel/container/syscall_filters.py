@@ -19,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .call_watch import CallWatch
+
 EPERM = 1
 
 OF_A_USER = ((resource.RLIMIT_SIGPENDING, 256), (resource.RLIMIT_MEMLOCK, 65536))
@@ -80,12 +82,13 @@ STEP_BYTES = 8
 Instruction = tuple[int, int, int, int]
 
 
-def install(calls: bytes) -> dict[str, Any]:
+def install(calls: bytes, watch: CallWatch | None = None) -> dict[str, Any]:
     """Put both filters around this thread and what it starts from now on; `calls` is the host's.
 
     Return how many the system took; how many more it counts than before, None where it does not count them; with which
     error it refused a netlink socket before, which is the work of the engine's filter alone; and its threads.
     Call when all threads of this process run: they stay without them, and are those that the second one protects.
+    `watch` listens at the host's filter, if the system lets it.
     """
     for name, most in OF_A_USER:
         with suppress(OSError, ValueError):  # gVisor, which has none to give
@@ -94,16 +97,19 @@ def install(calls: bytes) -> dict[str, Any]:
     before = _counted()
     known = threads()
     try:
-        own = _packed(assemble(os.uname().machine, known))
+        # A question is heard if no other filter refuses the call; the host's refuses all of it.
+        own = _packed(assemble(os.uname().machine, known, but=("ptrace",) if watch is not None else ()))
     except LookupError:
         own = b""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # the engine has done so, and else no filter would be taken
     alone = _netlink(libc)
-    taken = sum(_put(libc, code) for code in (calls, own))
+    given = calls if watch is None else watch.listen(calls)
+    taken = sum(code is None or _put(libc, code) for code in (given, own))
     after = _counted()
     counted = None if before is None or after is None else after - before
-    return {"taken": taken, "counted": counted, "netlink before": alone, "threads": known}
+    found = {"taken": taken, "counted": counted, "netlink before": alone, "threads": known}
+    return found if watch is None else dict(found, watching=watch.works)
 
 
 def threads() -> list[int]:
@@ -165,10 +171,13 @@ def protect(process: int) -> bool:
     return _put(ctypes.CDLL(None, use_errno=True), _packed(steps))
 
 
-def assemble(machine: str, threads: list[int], groups: Sequence[int] = ()) -> list[Instruction]:
+def assemble(
+    machine: str, threads: list[int], groups: Sequence[int] = (), but: Sequence[str] = ()
+) -> list[Instruction]:
     """Return the filter as classic BPF: (code, jump if true, jump if false, constant). Raises LookupError.
 
-    `groups` are numbers that mean several processes to `kill`, which is refused for them, too.
+    `groups` are numbers that mean several processes to `kill`, which is refused for them, too. The calls `but` are
+    refused by another filter.
     """
     architecture, column = ARCHITECTURES[machine]
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE), (_LOAD, 0, 0, 0)]
@@ -177,6 +186,8 @@ def assemble(machine: str, threads: list[int], groups: Sequence[int] = ()) -> li
     for entry in NEVER.values():
         program += _for(entry[column], [(_RETURN, 0, 0, _REFUSE)])
     for name, (*numbers, arguments) in THREADS.items():
+        if name in but:
+            continue
         refused = [*threads, *groups] if name == "kill" else threads
         program += _for(numbers[column], [step for index in arguments for step in _none_of(index, refused)])
     for *numbers, kind in KINDS.values():

@@ -326,6 +326,27 @@ class ConnectionEnded(SessionEvent):
         return str(about), f"{None if self.host is ABSENT else self.host} {self.code.code}"
 
 
+class CallsWatched(SessionEvent):
+    """A sandbox says whether it sees which calls are tried in it."""
+
+    name = "calls_watched"
+    watching: bool
+
+
+class CallTried(SessionEvent):
+    """Something was tried in a sandbox that honest code does not do; it says so itself, so it may be untrue."""
+
+    name = "call_tried"
+    call: str
+    """A system call's name; `connect` was made, all others were refused. `secret` is no call: code looked for one."""
+    target: str = ABSENT
+    """The address and port of a connection ("?" if they could not be read), or what secret it is."""
+    program: str
+    thread: int
+    """The first that tried, as the sandbox numbers it."""
+    count: int
+
+
 class RuleMet(SessionEvent):
     """What cells do met a rule: the plugin `monitor`."""
 

@@ -172,6 +172,11 @@ class Settings:
         """Return the value of a plugin's setting, for those who do without that plugin; `default` is its own."""
         return next((getattr(one, name) for one in self.of_plugins if hasattr(one, name)), default)
 
+    @property
+    def watches_calls(self) -> bool:
+        """Whether somebody wants to know which calls are tried in a sandbox."""
+        return bool(self.get("trace", None) or getattr(self.get("monitor", None), "watches", False))
+
     def having(self, *values: object) -> Settings:
         """Return the same settings with other values of plugins' settings, in place of those of the same class."""
         of_plugins = {type(one): one for one in (*self.of_plugins, *values)}
@@ -223,6 +228,8 @@ class AgentOptions:
     """What plugins have in it; None without a way out."""
     kernel: str = PYTHON_KERNEL
     """The image's kernelspec that runs the cells."""
+    watch: bool = False
+    """Whether the agent says which calls are tried that honest code does not make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +299,11 @@ class SandboxSpec:
         """Whether its cells have a way to hosts, which the host side serves."""
         inside = None if self.made_of is None else self.made_of.inside
         return inside is not None and "HTTPS_PROXY" in inside.environment
+
+    @property
+    def watched(self) -> bool:
+        """Whether its agent watches calls."""
+        return self.made_of is not None and self.made_of.watch
 
     def without_home(self) -> SandboxSpec:
         """Return the same with scratch at `SCRATCH`, as of an engine that has no other place for it."""

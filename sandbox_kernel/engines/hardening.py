@@ -207,7 +207,7 @@ def protections(spec: SandboxSpec) -> Protections:
         uid=spec.uid,
         capabilities=frozenset(),
         new_privileges=False,
-        system_calls=seccomp.rules(),
+        system_calls=seccomp.rules(watched=spec.watched),
         networks=frozenset(),
         own_namespaces=frozenset({"cgroup", "ipc", "pid", "uts"}),
         hostname="sandbox",

@@ -71,6 +71,27 @@ RESIDENT = ("mincore", "cachestat")
 ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_secret", "userfaultfd")
 """glibc takes clone() when clone3() is not there; a filter cannot see clone3's flags, which lie in memory."""
 
+WATCHED = tuple(
+    """
+    mount umount2 pivot_root chroot fsopen fsmount move_mount open_tree mount_setattr unshare setns
+    ptrace process_vm_readv process_vm_writev open_by_handle_at name_to_handle_at
+    init_module finit_module delete_module kexec_load kexec_file_load bpf perf_event_open fanotify_init
+    keyctl add_key request_key iopl ioperm quotactl swapon reboot syslog acct settimeofday clock_settime sethostname
+    lookup_dcookie
+    """.split()  # noqa: SIM905 (one line a kind says no more)
+)
+"""Refused calls that honest code does not make: where calls are watched, who tries one is seen. The last does nothing
+on any kernel of today: by it, what watches within Python says what it saw (`container/secret_watch.py`)."""
+
+WATCHED_FAMILIES = (17, 38, 40, 44)
+"""AF_PACKET, AF_ALG, AF_VSOCK and AF_XDP."""
+SOCK_RAW, RAW_PROTOCOLS = 3, (1, 58, 255)
+"""ICMP, ICMPv6, and packets with a head of one's own."""
+NEW_LISTENER = 0x8
+"""A flag of seccomp(2): the caller decides on calls of others, and might let one pass that an engine has left to it."""
+LISTENING = (0xC0502100, 0xC0182101, 0x40082102)
+"""SECCOMP_IOCTL_NOTIF_RECV, _SEND and _ID_VALID, which only such a listener takes."""
+
 OF_HUGE_PAGES = (("mmap", 3, 0x40000), ("memfd_create", 1, 0x4), ("shmget", 2, 0o4000))
 """Calls with an argument whose bit asks for the machine's own huge pages: no limit of a sandbox counts these."""
 
@@ -194,14 +215,19 @@ class SyscallRule(NamedTuple):
     names: tuple[str, ...]
     conditions: tuple[ArgumentCondition, ...] = ()
     error: int | None = None
+    watched: bool = False
+    """Whether who watches is asked first: the agent's filter hands the call to it. An engine's leaves it to a tracer
+    (SECCOMP_RET_TRACE), and there is none: it fails with ENOSYS, unless a filter within says more."""
 
 
-def rules(*, shared: bool = False) -> tuple[SyscallRule, ...]:
+def rules(*, shared: bool = False, watched: bool = False) -> tuple[SyscallRule, ...]:
     """Return all rules; what meets none of them fails with `EPERM`.
 
-    `shared`: other sandboxes have the same files, or the same user.
+    `shared`: other sandboxes have the same files, or the same user. `watched`: a filter within may hear of what is
+    refused. The kernel takes the strictest word of all filters, and an error is stricter than a question.
     """
     return (
+        *(_watched() if watched else ()),
         SyscallRule(ALLOWED),
         SyscallRule(ABSENT, error=ENOSYS),
         SyscallRule(SHOWING, error=ENOSYS if shared else None),
@@ -232,6 +258,40 @@ def rules(*, shared: bool = False) -> tuple[SyscallRule, ...]:
         *(SyscallRule(("prctl",), (ArgumentCondition(0, 0, 1 << bit),)) for bit in range(8) if PRCTL_BITS >> bit & 1),
         # The kernel reads 32 bits of an ioctl's number; comparing all 64 would let 0x100005412 pass for another.
         *(SyscallRule(("ioctl",), (_int(1, number),)) for number in IOCTLS.values()),
+    )
+
+
+def _watched() -> tuple[SyscallRule, ...]:
+    bits = [1 << bit for bit in range(32) if NEW_NAMESPACES >> bit & 1]
+    return (
+        SyscallRule(WATCHED, error=EPERM, watched=True),
+        *(SyscallRule(("clone",), (ArgumentCondition(0, bit, bit),), EPERM, watched=True) for bit in bits),
+        *(SyscallRule(("socket",), (ArgumentCondition(0, one),), EPERM, watched=True) for one in WATCHED_FAMILIES),
+        *(_raw(family, ArgumentCondition(2, one)) for family in (AF_INET, AF_INET6) for one in RAW_PROTOCOLS),
+        *(SyscallRule(("ioctl",), (_int(1, number),)) for number in LISTENING),
+    )
+
+
+def _raw(family: int, *protocol: ArgumentCondition) -> SyscallRule:
+    kind = ArgumentCondition(0, family), ArgumentCondition(1, SOCK_RAW, 0xF)
+    return SyscallRule(("socket",), (*kind, *protocol), EPERM, watched=True)
+
+
+def rules_of_the_agent() -> tuple[SyscallRule, ...]:
+    """Return the rules of the agent's own filter where it watches.
+
+    It hears of connections, too, which are made, and of raw sockets that the kernel itself would refuse. No cell may
+    listen in its place.
+    """
+    others = [
+        one._replace(names=tuple(name for name in one.names if name not in {"connect", "seccomp"}))
+        for one in rules(watched=True)
+    ]
+    return (
+        *map(_raw, (AF_INET, AF_INET6)),
+        SyscallRule(("connect",), watched=True),
+        SyscallRule(("seccomp",), (ArgumentCondition(1, 0, NEW_LISTENER),)),
+        *others,
     )
 
 

@@ -62,7 +62,14 @@ _NUMBERS = """
     sendmsg:46:211 sendmmsg:307:269 recvfrom:45:207 recvmsg:47:212 recvmmsg:299:243 shutdown:48:210
     clone3:435:435 io_uring_setup:425:425 io_uring_enter:426:426 io_uring_register:427:427 memfd_secret:447:447
     userfaultfd:323:282 socket:41:198 socketpair:53:199 clone:56:220 personality:135:92 setpriority:141:140
-    ioprio_set:251:30 prctl:157:167 ioctl:16:29
+    ioprio_set:251:30 prctl:157:167 ioctl:16:29 mount:165:40 umount2:166:39 pivot_root:155:41 chroot:161:51
+    unshare:272:97 setns:308:268 ptrace:101:117 process_vm_readv:310:270 process_vm_writev:311:271
+    init_module:175:105 finit_module:313:273 delete_module:176:106 bpf:321:280 perf_event_open:298:241
+    keyctl:250:219 add_key:248:217 request_key:249:218 kexec_load:246:104 kexec_file_load:320:294
+    open_by_handle_at:304:265 name_to_handle_at:303:264 fsopen:430:430 fsmount:432:432 move_mount:429:429
+    open_tree:428:428 mount_setattr:442:442 iopl:172: ioperm:173: swapon:167:224 reboot:169:142 syslog:103:116
+    acct:163:89 settimeofday:164:170 clock_settime:227:112 sethostname:170:161 fanotify_init:300:262
+    quotactl:179:60 lookup_dcookie:212:18
 """
 """Name, number on x86_64, number on aarch64; a call that an architecture does not have has no number there."""
 
@@ -70,6 +77,7 @@ _LOAD, _AND = 0x20, 0x54  # BPF_LD|W|ABS, BPF_ALU|AND|K
 _EQUAL, _AT_LEAST, _MORE = 0x15, 0x35, 0x25  # BPF_JMP|JEQ|K, BPF_JMP|JGE|K, BPF_JMP|JGT|K
 _RETURN = 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+_TRACE, _USER_NOTIF = 0x7FF00000, 0x7FC00000
 _ALL = 0xFFFFFFFF
 LONGEST = 4096
 """Instructions that the kernel takes."""
@@ -86,8 +94,11 @@ def numbers(machine: str) -> dict[str, int]:
     return {row[0]: int(row[column]) for row in rows if row[column]}
 
 
-def program(rules: tuple[SyscallRule, ...], machine: str) -> bytes:
-    """Return the filter for an architecture, as `uname -m` names it. Raises LookupError for one that is not known."""
+def program(rules: tuple[SyscallRule, ...], machine: str, *, asks: bool = False) -> bytes:
+    """Return the filter for an architecture, as `uname -m` names it. Raises LookupError for one that is not known.
+
+    `asks`: who listens at it hears of watched calls. The low half of that verdict is the error number of the answer.
+    """
     known = numbers(machine)
     plain: dict[int, int] = {}
     conditional: dict[int, list[SyscallRule]] = {}
@@ -96,7 +107,7 @@ def program(rules: tuple[SyscallRule, ...], machine: str) -> bytes:
             if rule.conditions:
                 conditional.setdefault(number, []).append(rule)
             else:
-                plain[number] = _verdict(rule)
+                plain[number] = _verdict(rule, asks)
     steps: list[Instruction] = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, ARCHITECTURES[machine]),
@@ -109,7 +120,7 @@ def program(rules: tuple[SyscallRule, ...], machine: str) -> bytes:
         steps += [(_AT_LEAST, 0, 2, low), (_MORE, 1, 0, high), (_RETURN, 0, 0, verdict)]
     for number, its in conditional.items():
         if number not in plain:
-            block = [step for rule in its for step in _judged(rule)]
+            block = [step for rule in its for step in _judged(rule, asks)]
             block.append((_RETURN, 0, 0, _ERRNO | EPERM))
             steps += [(_EQUAL, 0, len(block), number), *block]
     steps.append((_RETURN, 0, 0, _ERRNO | EPERM))
@@ -118,7 +129,9 @@ def program(rules: tuple[SyscallRule, ...], machine: str) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def _verdict(rule: SyscallRule) -> int:
+def _verdict(rule: SyscallRule, asks: bool) -> int:
+    if rule.watched:
+        return _USER_NOTIF | (rule.error or 0) if asks else _TRACE
     return _ALLOW if rule.error is None else _ERRNO | rule.error
 
 
@@ -133,7 +146,7 @@ def _ranges(verdicts: dict[int, int]) -> list[tuple[int, int, int]]:
     return found
 
 
-def _judged(rule: SyscallRule) -> list[Instruction]:
+def _judged(rule: SyscallRule, asks: bool) -> list[Instruction]:
     """Return what gives the rule's verdict if every condition is met, and goes on after it if not."""
     tests: list[list[Instruction]] = [half for one in rule.conditions for half in _halves(one)]
     left = sum(len(test) for test in tests) + 1
@@ -142,7 +155,7 @@ def _judged(rule: SyscallRule) -> list[Instruction]:
         left -= len(test)
         code, _, _, value = test[-1]
         steps += [*test[:-1], (code, 0, left, value)]
-    return [*steps, (_RETURN, 0, 0, _verdict(rule))]
+    return [*steps, (_RETURN, 0, 0, _verdict(rule, asks))]
 
 
 def _halves(one: ArgumentCondition) -> list[list[Instruction]]:

@@ -30,7 +30,7 @@ from ..core.time_zone import of_machine
 from . import attachment
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
-from .seccomp import rules
+from .seccomp import WATCHED, rules, rules_of_the_agent
 from .select import require_apart
 from .user_ids import new_uid
 
@@ -50,6 +50,7 @@ MODULES: tuple[str, ...] = (
     "start",
 )
 MODULES_OF_A_WAY_OUT = ("flow", "stream_relay")
+MODULES_OF_A_WATCH = ("call_watch",)
 MODULES_OF_A_KERNELSPEC = ("kernelspecs",)
 STARTER = """\
 import os
@@ -97,25 +98,38 @@ class Extension(NamedTuple):
 
 
 @cache
-def agent_source(modules: tuple[str, ...] = MODULES, extension: str | None = None) -> str:
+def agent_source(modules: tuple[str, ...] = MODULES, extension: str | None = None, *, watch: bool = False) -> str:
     """Return a program that holds the agent's modules and starts it with its `CONFIG`."""
     sources = {f"container.{name}": _source(name) for name in modules}
     if extension is not None:
         sources["container.extension"] = extension
-    return _SHIPPED.format(sources={"container": ""} | sources, calls=calls())
+    return _SHIPPED.format(sources={"container": ""} | sources, calls=calls(watch=watch))
 
 
 @cache
-def calls() -> bytes:
+def calls(*, watch: bool = False) -> bytes:
     """Return the list of system calls as the agent's own filter; b"" for a processor whose numbers are unknown.
 
     The attestation then refuses the sandbox. An engine is on this machine, or in a virtual one of the same processor.
     """
-    machine = os.uname().machine
     try:
-        return system_calls.program(rules(), {"arm64": "aarch64"}.get(machine, machine))
+        return system_calls.program(rules_of_the_agent() if watch else rules(), _machine(), asks=watch)
     except LookupError:
         return b""
+
+
+def _machine() -> str:
+    machine = os.uname().machine
+    return {"arm64": "aarch64"}.get(machine, machine)
+
+
+def _watched_numbers() -> dict[int, str]:
+    """Return the names of the calls that an agent watches, by their numbers; none for a processor that is unknown."""
+    try:
+        known = system_calls.numbers(_machine())
+    except LookupError:
+        return {}
+    return {known[name]: name for name in (*WATCHED, "clone", "socket", "connect") if name in known}
 
 
 def sized(text: str) -> bytes:
@@ -217,6 +231,7 @@ def agent_config(limits: Limits, options: AgentOptions = PLAIN) -> dict[str, Any
             _installed("output_inlining"),
             f"__import__('sys').path.append({INSTALLED!r})",
             *([_installed("figure_data")] if options.charts else []),
+            *([_installed("secret_watch")] if options.watch and options.kernel == PYTHON_KERNEL else []),
             *(inside.lines if inside is not None else ()),
         ],
     }
@@ -248,6 +263,9 @@ def program_of(
     if options.inside is not None:
         modules += MODULES_OF_A_WAY_OUT
         config["port"] = SERVICE_PORT
+    if options.watch:
+        modules += MODULES_OF_A_WATCH
+        config["watch"] = _watched_numbers()
     if "kernelspec" in config:
         modules += MODULES_OF_A_KERNELSPEC
     elif preload:
@@ -259,7 +277,7 @@ def program_of(
     if extension is not None:
         config["extension"] = True
         config["first"] = {"before": [extension.line]}
-    source = source or agent_source(modules, None if extension is None else extension.module)
+    source = source or agent_source(modules, None if extension is None else extension.module, watch=options.watch)
     return sized(f"CONFIG = {config!r}\n{source}")
 
 
@@ -277,6 +295,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         zone=zone,
         inside=inside,
         kernel=settings.kernel,
+        watch=settings.watches_calls,
     )
     found = attachment.of(settings)
     return SandboxSpec(

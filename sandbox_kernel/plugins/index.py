@@ -68,7 +68,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "screen_judge_seconds",
         "screen_judge_fails",
     ),
-    "monitor": ("monitor", "monitor_webhook", "monitor_command"),
+    "monitor": ("monitor", "monitor_webhook", "monitor_command", "trace"),
     "record": ("audit", "audit_key", "audit_size", "audit_source"),
     "network": (
         "network",
@@ -85,7 +85,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 their `GROUP`, and `check`, if they have to fit to others."""
 SERVICES: dict[str, dict[str, object]] = {
     "screen": {"screen": "off"},
-    "monitor": {"monitor": None},
+    "monitor": {"monitor": None, "trace": None},
     "record": {"audit": None},
     "network": {"network": (), "secrets": ()},
     "packages": {"packages": ()},

@@ -5,13 +5,17 @@ A cell may speak in the agent's place, so whatever uses a number or a text of it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from ..container import wire
+from ..core.events import ABSENT, CallTried
+from ..engines.seccomp import WATCHED
+from ..files.file_rules import printable
 from ..plugins.api import Figures
 
 LONGEST_SECONDS = 1e9
@@ -109,3 +113,54 @@ class Oversized:
             return orjson.loads(self.parent)["msg_id"]
         except (ValueError, LookupError, TypeError):
             return None
+
+
+def watches(report: object) -> bool:
+    """Return whether an agent says in its report that it sees which calls are tried."""
+    filters = report.get("own_filters") if isinstance(report, dict) else None
+    return isinstance(filters, dict) and filters.get("watching") is True
+
+
+_CALLS = frozenset((*WATCHED, "clone", "socket", "connect", "secret"))
+_ADDRESS = re.compile(r"\?|(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[[0-9a-f:.]{2,45}\]):[0-9]{1,5}")
+MAX_TRIES, MAX_TRIED = 1_000_000, 64
+"""How often at once one thing is tried, and how many different ones a word of the agent has."""
+SECRETS = (
+    "an engine's socket",
+    "password hashes",
+    "who may become root",
+    "keys of SSH",
+    "credentials of a cloud",
+    "stored passwords",
+    "a pod's token",
+    "root's files",
+    "another process's memory or variables",
+    "a change of /etc",
+)
+"""By the numbers of `container/secret_watch.py`: what comes out is a number, and no word of a cell's."""
+
+
+def calls_of(event: Mapping[str, Any]) -> Iterator[CallTried]:
+    """Yield what an agent says that was tried; what is no proper row of it is left out."""
+    rows = event.get("rows")
+    for row in rows[:MAX_TRIED] if isinstance(rows, list) else ():
+        call, program, target, times, thread = row if isinstance(row, list) and len(row) == 5 else [None] * 5
+        if type(call) is not str or call not in _CALLS:
+            continue
+        if call == "secret":
+            number = text(target, 2)
+            if number not in map(str, range(len(SECRETS))):
+                continue
+            shown = SECRETS[int(number)]
+        elif call == "connect":
+            shown = text(target, 60)
+            shown = shown if _ADDRESS.fullmatch(shown) else "?"
+        else:
+            shown = ABSENT
+        yield CallTried(
+            call=call,
+            target=shown,
+            program=printable(text(program, 16)),
+            thread=count(thread, MAX_PROCESSES) or 0,
+            count=count(times, MAX_TRIES) or MAX_TRIES,
+        )

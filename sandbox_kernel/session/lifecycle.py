@@ -27,7 +27,15 @@ from ..core.errors import (
     SandboxError,
     WireError,
 )
-from ..core.events import ContainerLeft, Emit, KernelEnded, KernelReplaced, SandboxAttested, SandboxEnded
+from ..core.events import (
+    CallsWatched,
+    ContainerLeft,
+    Emit,
+    KernelEnded,
+    KernelReplaced,
+    SandboxAttested,
+    SandboxEnded,
+)
 from ..core.model import KERNEL_NAME, ExitReason, Limits, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect
 from ..engines.abilities import Nested
@@ -37,7 +45,7 @@ from ..plugins.api import RESET_BY_KERNEL
 from ..policy import protocol
 from ..policy.handshake import KernelHandshake
 from .agent_link import Link
-from .agent_messages import Death, Oversized
+from .agent_messages import Death, Oversized, calls_of, watches
 from .cell_streams import NoStreams, Streams
 from .container_states import AWAITING_KERNEL, LET_GO, UNATTESTED, UNHEARD, ContainerEvent, ContainerState, following
 from .requests.driver import Requests
@@ -434,6 +442,9 @@ class Lifecycle:
             self._kernel_exited(link, Death.of(event))
         elif op == "oversized":
             self._requests.oversized(Oversized.of(event), size)
+        elif op == "calls" and self._settings.watches_calls:
+            for tried in calls_of(event):
+                self._emit(tried)
         elif op != "resumed" or not awaited:
             self._requests.drop(MessageCode.AGENT_UNASKED, size, op[:100])
 
@@ -446,6 +457,8 @@ class Lifecycle:
         if self._state is ContainerState.ATTESTING:  # else it was ended meanwhile
             runtime = spec.runtime or "default"
             self._emit(SandboxAttested(container=one.id, image=spec.image, image_id=one.image_id, runtime=runtime))
+            if spec.watched:
+                self._emit(CallsWatched(watching=watches(report)))
             self._go(ContainerEvent.ATTESTED)
             self._handshake.told(one.introduced)
 

@@ -182,6 +182,8 @@ def _rule(rule: SyscallRule) -> dict[str, Any]:
     action: dict[str, Any] = {"action": "SCMP_ACT_ALLOW"}
     if rule.error is not None:
         action = {"action": "SCMP_ACT_ERRNO", "errnoRet": rule.error}
+    if rule.watched:
+        action = {"action": "SCMP_ACT_TRACE"}
     conditions = {"args": [_condition(one) for one in rule.conditions]} if rule.conditions else {}
     return {"names": list(rule.names), **action, **conditions}
 

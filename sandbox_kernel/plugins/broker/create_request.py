@@ -30,7 +30,7 @@ KERNEL = re.compile(KERNEL_NAME)
 FIELDS = frozenset(
     {
         *("image", "runtime", "limits", "limits_kept", "charts", "home", "zone", "kernel", "variables", "attached"),
-        "inside",
+        *("inside", "watch"),
     }
 )
 

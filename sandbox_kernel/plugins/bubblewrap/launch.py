@@ -213,7 +213,7 @@ def launch(
 
 def walls(spec: SandboxSpec) -> Protections:
     """Return a sandbox's protections: its device nodes at least are those of others, so files cannot be watched."""
-    return protections(spec)._replace(system_calls=seccomp.rules(shared=True))
+    return protections(spec)._replace(system_calls=seccomp.rules(shared=True, watched=spec.watched))
 
 
 def confine_user(first: int) -> None:

@@ -36,6 +36,14 @@ class Monitoring:
 
     rules: tuple[MonitorRule, ...]
 
+    @property
+    def watches(self) -> bool:
+        """Whether a rule is about what is tried in a sandbox, so that the sandbox has to see it."""
+        return any(rule.code in _TRIED for rule in self.rules)
+
+
+_TRIED = frozenset(code.code for code in (MonitorCode.SECRET_SOUGHT, MonitorCode.PORT_SCAN, MonitorCode.ESCAPE_TRIED))
+
 
 class RuleDefault(NamedTuple):
     """A rule as it is unless somebody changes it."""
@@ -63,6 +71,9 @@ RULES = (
     RuleDefault(MonitorCode.BUSY_WITHOUT_CELL, "alert", 50, 60, "percent of the processors"),
     RuleDefault(MonitorCode.SCRAMBLED_INPUTS, "alert", 3, 600, "files"),
     RuleDefault(MonitorCode.DROPPED_PROGRAM, "alert", 1, 60, "programs"),
+    RuleDefault(MonitorCode.SECRET_SOUGHT, "alert", 1, 60, "times"),
+    RuleDefault(MonitorCode.PORT_SCAN, "alert", 30, 60, "addresses and ports"),
+    RuleDefault(MonitorCode.ESCAPE_TRIED, "alert", 1, 60, "refused calls"),
     RuleDefault(MonitorCode.NOT_WATCHED, "note", 1, 3600, "sandboxes"),
 )
 

@@ -48,8 +48,19 @@ class MonitorCode(Code):
         "a program runs that lies where cells write",
         "Look at what the code starts. Put programs that belong there into the image.",
     )
+    SECRET_SOUGHT = (
+        "violation",
+        "code looked for secrets that lie in well-known places, or tried to change /etc",
+        "Look at what the code does. Nothing of it is in a sandbox: what is found there is the image's own.",
+    )
+    PORT_SCAN = "violation", "connections were tried to many different addresses or ports", _LOOK
+    ESCAPE_TRIED = (
+        "violation",
+        "a system call was tried by which code gets out of a container",
+        "Look at what the code does. Debuggers and tracers do this, too: switch the rule off for those.",
+    )
     NOT_WATCHED = (
         "notice",
-        "the host cannot see this sandbox's processes",
+        "the host cannot see all that this sandbox does",
         "Use Docker as root on this machine, or bubblewrap, or switch the rule off.",
     )

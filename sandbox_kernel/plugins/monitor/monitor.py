@@ -19,6 +19,8 @@ from ...core.codes import Code, EndCode, MessageCode, Survived
 from ...core.errors import BehaviourBlocked, SandboxError
 from ...core.events import (
     ABSENT,
+    CallsWatched,
+    CallTried,
     ConnectionEnded,
     FileNotTransferred,
     KernelEnded,
@@ -37,6 +39,7 @@ from ...files.scratch_files import entries
 from ..api import SessionHandle, SessionService
 from .alerts import Alerts
 from .behaviour_rules import Monitoring, MonitorRule, RuleFinding, Signal, code_of
+from .call_trace import CallTrace
 from .codes import MonitorCode
 from .ransomware import RansomwareDetector
 from .settings import MonitorSettings
@@ -81,6 +84,12 @@ def heard(event: SessionEvent) -> Iterator[Signal]:
             yield Signal(MonitorCode.KERNELS_DIE_YOUNG, 1, code.code)
         case SandboxEnded(code=EndCode.OUT_OF_MEMORY as code):
             yield Signal(MonitorCode.MANY_LIMITS, 1, code.code)
+        case CallsWatched(watching=False):
+            yield Signal(MonitorCode.NOT_WATCHED, 1, "the calls that it refuses")
+        case CallTried(call="secret"):
+            yield Signal(MonitorCode.SECRET_SOUGHT, event.count, f"{event.target}, by {event.program}")
+        case CallTried(call=call) if call != "connect":
+            yield Signal(MonitorCode.ESCAPE_TRIED, event.count, f"{call}, by {event.program}")
 
 
 WRITABLE = ("/memfd:", "/mnt/data/", "/tmp/", "/dev/shm/")  # noqa: S108 (of the sandbox)
@@ -107,7 +116,7 @@ class SeenPrograms:
             self._unseen += 1
             self.busiest = ""
             if self._unseen == UNSEEN_LOOKS:
-                yield Signal(MonitorCode.NOT_WATCHED)
+                yield Signal(MonitorCode.NOT_WATCHED, 1, "its processes")
             return
         self._unseen = 0
         self._compare(programs)
@@ -124,6 +133,25 @@ class SeenPrograms:
         self._seconds = {one.identity: one.cpu_seconds for one in programs}
         most = sorted((pair for pair in used if pair[0] > 0), reverse=True)[:MAX_SHOWN]
         self.busiest = ", ".join(name for _, name in most)
+
+
+class Targets:
+    """Which addresses and ports a sandbox has connected to lately: each counts once in the time of its rule."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._at: dict[str, float] = {}
+
+    def look(self, event: CallTried, now: float) -> Iterator[Signal]:
+        """Yield what is new in a connection; what could not be read may be another one each time."""
+        target = event.target
+        if target == "?":
+            yield Signal(MonitorCode.PORT_SCAN, event.count, "addresses that could not be read")
+        elif target not in self._at or self._at[target] <= now - self._seconds:
+            if len(self._at) >= MAX_KNOWN:
+                self._at.clear()
+            self._at[target] = now
+            yield Signal(MonitorCode.PORT_SCAN, 1, f"{target}, by {event.program}")
 
 
 MAX_KEPT = 256
@@ -249,7 +277,7 @@ class Monitor(SessionService):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         monitoring = settings.of(MonitorSettings).monitor
-        assert monitoring is not None  # noqa: S101 (for the type: the session makes none else)
+        monitoring = monitoring or Monitoring(())  # where calls are only written down
         self._settings = settings
         self._session = session
         self._clock = clock
@@ -273,12 +301,21 @@ class Monitor(SessionService):
         self._ransomware = RansomwareDetector()
         self._next_look: asyncio.TimerHandle | None = None
         self._look_under_way: asyncio.Task[object] | None = None
+        scan = windows.rule(MonitorCode.PORT_SCAN)
+        self._targets = None if scan is None else Targets(scan.seconds)
+        trace = settings.of(MonitorSettings).trace
+        self._trace = None if trace is None else CallTrace(trace)
         self._alerts = Alerts.of(settings, lambda text: session.emit(AlertLost(reason=text)))
 
     # --- what it is told of ---
 
     def hear(self, event: SessionEvent) -> None:
         """Take an event."""
+        if isinstance(event, CallTried):
+            if self._trace is not None:
+                self._trace.write(event, self._session)
+            if event.call == "connect" and self._targets is not None:
+                self.take(self._targets.look(event, self._clock()))
         self.take(heard(event))
 
     def transferred(
@@ -330,6 +367,8 @@ class Monitor(SessionService):
         """End without a loop; what is to be sent goes on being sent, once, as long as the process lives."""
         if self._next_look is not None:
             self._next_look.cancel()
+        if self._trace is not None:
+            self._trace.close()
         if self._alerts is not None:
             self._alerts.end()
 

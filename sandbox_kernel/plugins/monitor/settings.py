@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...config.forms import Form, command, is_nothing, path_from_root, refuse
+from ...config.forms import Form, command, is_nothing, path_from_root, refuse, whole_path, written_path
 from ...config.setting import rows, setting
 from ...core.codes import EndCode
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import Settings
+from ...files.host_paths import check_log
 
 if TYPE_CHECKING:
     from .behaviour_rules import Monitoring
@@ -101,9 +102,25 @@ def _webhook(name: str, raw: object) -> str | None:
     return text
 
 
+def _trace(name: str, raw: object) -> str | None:
+    """A file in a folder that exists: a new one, or one that such lines were written into."""
+    written = None if is_nothing(raw, "off") else written_path(name, raw)
+    if written is None:
+        return None
+    from .call_trace import BEGINS
+
+    try:
+        return str(check_log(written, BEGINS))
+    except (OSError, FileRefused) as error:
+        why = error.strerror if isinstance(error, OSError) else error.message
+        raise refuse(name, whole_path(written), f"{name} is not a file in a folder that exists: {why}") from None
+
+
 def check(settings: Settings) -> None:
-    """Raise `ConfigurationError` if alerts are to be sent and there can be none."""
+    """Raise `ConfigurationError` if alerts are to be sent and there can be none, or cells could reach the trace."""
     chosen = settings.of(MonitorSettings)
+    if chosen.trace and settings.downloads and Path(chosen.trace).is_relative_to(settings.downloads):
+        raise refuse("trace", chosen.trace, "trace lies in the downloads folder, where a cell could overwrite it")
     for name in ("monitor_webhook", "monitor_command"):
         if getattr(chosen, name) and chosen.monitor is None:
             what = f"{name} is set, and the monitor is off"
@@ -141,6 +158,13 @@ class MonitorSettings:
         (),
         command,
         "A program of the host that is started for each alert. It receives the alert as JSON on stdin.",
+        scope="process",
+    )
+    trace: str | None = setting(
+        None,
+        Form(_trace, "a file in a folder that exists", "FILE", from_notebook=True),
+        "A host file that receives one line of JSON for each kind of system call that was tried and that honest code "
+        "does not make, for each address that was connected to, and for each secret that was sought.",
         scope="process",
     )
 

@@ -343,7 +343,7 @@ def may_be_kept(spec: SandboxSpec) -> bool:
     What waits in a state is Python: a kernel of another language is started when it is wanted.
     """
     made = spec.made_of
-    whole = spec.limits.scratch == "memory" and not spec.attached
+    whole = spec.limits.scratch == "memory" and not spec.attached and not spec.watched
     return whole and made is not None and not made.variables and made.inside is None and made.kernel == PYTHON_KERNEL
 
 

@@ -67,7 +67,7 @@ class SharedEngine:
 
     async def start(self, spec: SandboxSpec) -> BrokerContainer:
         """Start one more kernel in the sandbox. Raises `EngineError`."""
-        watched = self._settings.get("monitor", None) is not None
+        watched = any(self._settings.get(name, None) is not None for name in ("monitor", "trace"))
         if spec.made_of is None or spec.made_of.inside is not None or watched:
             raise EngineError(SharedCode.SHARED_SERVES_NOTHING)
         own, name = self._settings, name_of(self._address)

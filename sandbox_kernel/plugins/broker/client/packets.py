@@ -130,6 +130,7 @@ def asked(spec: SandboxSpec) -> dict[str, Any]:
         "home": options.home,
         "zone": options.zone,
         "kernel": options.kernel,
+        "watch": options.watch,
         "variables": [list(pair) for pair in options.variables],
         "attached": [[one.kind, one.name, one.source, one.writable] for one in spec.attached],
         "inside": None
@@ -165,6 +166,7 @@ def options(said: Mapping[str, Any]) -> AgentOptions:
         home=_flag(said["home"]),
         zone=None if said["zone"] is None else text(said["zone"]),
         kernel=text(said["kernel"]),
+        watch=_flag(said["watch"]),
         inside=None
         if inside is None
         else Inside(

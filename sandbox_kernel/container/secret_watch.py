@@ -1,0 +1,90 @@
+"""What code in a kernel looks for that no honest cell wants: seen by Python itself, where calls are watched.
+
+A hook for Python's audit events sees each file that Python opens, each folder that it lists, and the words of programs
+that it starts. It tells the agent by a call that is refused (`call_watch`): the number of what was sought, and no word
+of the code's. What it does not see: code in C, what a started program opens by itself, and a cell that takes it apart.
+Runs inside the container, where the host ships its source: standard library only, Python 3.9 and later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SECRETS = (
+    r"(?:docker|containerd|crio|podman)\.sock(?![\w.])",
+    r"/etc/(?:g?shadow|security/opasswd)(?![\w.])",
+    r"/etc/sudoers",
+    r"/\.ssh(?![\w.])|/etc/ssh/ssh_host",
+    r"/\.(?:aws|azure|kube|config/gcloud)(?![\w.])",
+    r"/\.(?:netrc|git-credentials|pgpass|gnupg|docker/config\.json)(?![\w.])",
+    r"/run/secrets(?![\w.])",
+    r"(?<![\w./~-])/root(?![\w.-])",
+    r"/proc/(?:[0-9]+|[*?]+)/(?:task/[0-9]+/)?(?:environ|mem)(?![\w.])",
+    r"(?!)",
+)
+"""What in a path or in a command says that a secret is sought: their names are the host's (`session/agent_messages`).
+The agent itself sees the first, too; the last is a change of /etc, and nothing to be read."""
+ETC = len(SECRETS) - 1
+MARK = {"x86_64": 212, "aarch64": 18}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+FOLDERS, COMMANDS = ("os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+LONGEST = 4096
+"""Characters of a command that are looked at."""
+
+_SOUGHT = re.compile("|".join("(%s)" % pattern for pattern in SECRETS))
+_WRITTEN = re.compile(r"(?:>|\btee(?: -a)?)\s*/etc/")
+
+
+def sought(event: str, arguments: tuple[Any, ...]) -> int | None:
+    """Return which secret an event of Python's is about; None for the usual."""
+    if event == "open" or event in FOLDERS:
+        path = arguments[0]
+        if isinstance(path, bytes):
+            path = os.fsdecode(path)
+        if not isinstance(path, str):
+            return None
+        if event == "open" and path.startswith("/etc/") and isinstance(arguments[2], int) and arguments[2] & WRITES:
+            return ETC
+        text = path
+    elif event in COMMANDS:
+        parts = arguments[:2] if event != "os.system" else arguments[:1]
+        words = [word for part in parts for word in (part if isinstance(part, (list, tuple)) else [part])]
+        text = " ".join(os.fsdecode(one) for one in words if isinstance(one, (str, bytes, os.PathLike)))[:LONGEST]
+        if _WRITTEN.search(text):
+            return ETC
+    else:
+        return None
+    found = _SOUGHT.search(text)
+    if found is None or found.group().startswith("/proc/%d/" % os.getpid()):
+        return None
+    return int(found.lastindex or 1) - 1
+
+
+def install_here() -> None:
+    """Have this process look, for as long as it runs."""
+    number = MARK.get(os.uname().machine)
+    busy: list[str] = []
+    watched = frozenset(("open", *FOLDERS, *COMMANDS))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in watched or busy:
+            return
+        busy.append(event)  # what follows makes events of its own
+        try:
+            found = sought(event, arguments)
+            if found is not None and number is not None:
+                import ctypes
+
+                ctypes.CDLL(None).syscall(number, found)
+        except Exception:  # noqa: S110 (what a cell passes may be anything; what it does is none of ours)
+            pass
+        finally:
+            busy.clear()
+
+    sys.addaudithook(hook)
