@@ -111,6 +111,12 @@ class Attack(NamedTuple):
     cpus: float = 1
 
 
+SCAN = """
+import socket
+for port in range(1, 31):
+    socket.socket().connect_ex(('192.0.2.1', port))
+"""
+
 ATTACKS = (
     Attack("many-denials", FETCH.format("*(f'drop{number}.test' for number in range(10))")),
     Attack("metadata-sought", FETCH.format("'169.254.169.254'")),
@@ -128,6 +134,9 @@ ATTACKS = (
     Attack(
         "dropped-program", "import shutil, subprocess\nshutil.copy('/bin/sleep', 'm'); subprocess.run(['./m', '6'])"
     ),
+    Attack("secret-sought", "import os; os.system('cat /etc/shadow')"),
+    Attack("port-scan", SCAN),
+    Attack("escape-tried", "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"),
     Attack("not-watched", "1", runtime="runsc"),
 )
 LONGEST = 120.0

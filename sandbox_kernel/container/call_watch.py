@@ -78,8 +78,8 @@ class CallWatch:
             self._begun.release()
             libc.mount(None, None, None, 0, None)  # refused in any case
             return None
-        plain = [(*step[:3], _plain(step[3]) if step[0] == 0x06 else step[3]) for step in steps]
-        return b"".join(struct.pack("=HBBI", *step) for step in plain)
+        answers = [(*step[:3], plain(step[3]) if step[0] == 0x06 else step[3]) for step in steps]
+        return b"".join(struct.pack("=HBBI", *step) for step in answers)
 
     def report(self, agent: Agent) -> None:
         """Tell the host what there is to tell, a bounded number at a time; to be called at each turn of the loop."""
@@ -153,7 +153,7 @@ class CallWatch:
         return ""
 
 
-def _plain(verdict: int) -> int:
+def plain(verdict: int) -> int:
     """Return what a filter says that nobody listens at, for what it says else."""
     if verdict & 0xFFFF0000 != ASKS:
         return verdict

@@ -20,12 +20,14 @@ SECRETS = (
     r"(?:docker|containerd|crio|podman)\.sock(?![\w.])",
     r"/etc/(?:g?shadow|security/opasswd)(?![\w.])",
     r"/etc/sudoers",
-    r"/\.ssh(?![\w.])|/etc/ssh/ssh_host",
-    r"/\.(?:aws|azure|kube|config/gcloud)(?![\w.])",
-    r"/\.(?:netrc|git-credentials|pgpass|gnupg|docker/config\.json)(?![\w.])",
+    r"(?:^|[/ ])\.ssh(?![\w.])|/etc/ssh/ssh_host",
+    r"(?:^|[/ ])\.(?:aws|azure|kube|config/gcloud)(?![\w.])",
+    r"(?:^|[/ ])\.(?:netrc|git-credentials|pgpass|gnupg|docker/config\.json)(?![\w.])",
     r"/run/secrets(?![\w.])",
     r"(?<![\w./~-])/root(?![\w.-])",
-    r"/proc/(?:[0-9]+|[*?]+)/(?:task/[0-9]+/)?(?:environ|mem)(?![\w.])",
+    r"/proc/(?:(?:[0-9]+|[*?]+)/(?:task/[0-9]+/)?(?:environ|mem)|1/(?:root|cwd|fd|maps))(?![\w.])",
+    r"/proc/(?:kcore|kallsyms|keys|kpage\w+|sysrq-trigger|sys/kernel/(?:core_pattern|modprobe|hotplug))(?![\w.])"
+    r"|/dev/(?:k?mem|port|kmsg)(?![\w.])|/sys/(?:firmware|kernel/(?:debug|tracing|security|uevent_helper))(?![\w.])",
     r"(?!)",
 )
 """What in a path or in a command says that a secret is sought: their names are the host's (`session/agent_messages`).
@@ -33,7 +35,10 @@ The agent itself sees the first, too; the last is a change of /etc, and nothing 
 ETC = len(SECRETS) - 1
 MARK = {"x86_64": 212, "aarch64": 18}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+CHANGES = ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.symlink", "os.truncate")
 FOLDERS, COMMANDS = ("os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
+PLACES = ("/etc", "/root", "/proc/", "/sys/", "/dev/", "/run/", "/var/run", ".")
+"""How a path begins that is compared with the patterns; or a part of it begins with a dot."""
 LONGEST = 4096
 """Characters of a command that are looked at."""
 
@@ -43,23 +48,21 @@ _WRITTEN = re.compile(r"(?:>|\btee(?: -a)?)\s*/etc/")
 
 def sought(event: str, arguments: tuple[Any, ...]) -> int | None:
     """Return which secret an event of Python's is about; None for the usual."""
-    if event == "open" or event in FOLDERS:
-        path = arguments[0]
-        if isinstance(path, bytes):
-            path = os.fsdecode(path)
-        if not isinstance(path, str):
-            return None
-        if event == "open" and path.startswith("/etc/") and isinstance(arguments[2], int) and arguments[2] & WRITES:
-            return ETC
-        text = path
-    elif event in COMMANDS:
-        parts = arguments[:2] if event != "os.system" else arguments[:1]
-        words = [word for part in parts for word in (part if isinstance(part, (list, tuple)) else [part])]
-        text = " ".join(os.fsdecode(one) for one in words if isinstance(one, (str, bytes, os.PathLike)))[:LONGEST]
+    if event in COMMANDS:
+        words = arguments[:1] if event == "os.system" else arguments[:2]
+        parts = [one for word in words for one in (word if isinstance(word, (list, tuple)) else [word])]
+        text = " ".join(os.fsdecode(one) for one in parts if isinstance(one, (str, bytes, os.PathLike)))[:LONGEST]
         if _WRITTEN.search(text):
             return ETC
     else:
-        return None
+        text = arguments[0]
+        if isinstance(text, bytes):
+            text = os.fsdecode(text)
+        if not isinstance(text, str) or not (text.startswith(PLACES) or "/." in text or text.endswith(".sock")):
+            return None  # nearly all of them: no pattern is tried
+        changes = event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES)
+        if changes and text.startswith("/etc/"):
+            return ETC
     found = _SOUGHT.search(text)
     if found is None or found.group().startswith("/proc/%d/" % os.getpid()):
         return None
@@ -70,15 +73,15 @@ def install_here() -> None:
     """Have this process look, for as long as it runs."""
     number = MARK.get(os.uname().machine)
     busy: list[str] = []
-    watched = frozenset(("open", *FOLDERS, *COMMANDS))
+    watched = frozenset(("open", *FOLDERS, *COMMANDS, *CHANGES))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event not in watched or busy:
             return
-        busy.append(event)  # what follows makes events of its own
         try:
             found = sought(event, arguments)
             if found is not None and number is not None:
+                busy.append(event)  # what follows makes events of its own
                 import ctypes
 
                 ctypes.CDLL(None).syscall(number, found)

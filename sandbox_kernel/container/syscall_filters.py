@@ -64,6 +64,9 @@ IOCTL, OWNERS = (16, 29), (0x8901, 0x8902)
 NEVER = {"pidfd_send_signal": (424, 424), "process_madvise": (440, 440), "pidfd_getfd": (438, 438)}
 """They name a process by a file, so its number cannot be compared."""
 
+ASKED = ("ptrace", "pidfd_getfd")
+"""Which of all these the host's list refuses as well, and asks about where somebody watches."""
+
 SETSOCKOPT, SOL_SOCKET, SO_LINGER = (54, 208), 1, 13
 """A descriptor that is sent to the agent is closed by it, and with SO_LINGER closing waits for an unread rest.
 
@@ -97,8 +100,8 @@ def install(calls: bytes, watch: CallWatch | None = None) -> dict[str, Any]:
     before = _counted()
     known = threads()
     try:
-        # A question is heard if no other filter refuses the call; the host's refuses all of it.
-        own = _packed(assemble(os.uname().machine, known, but=("ptrace",) if watch is not None else ()))
+        # A question is heard if no other filter refuses the call.
+        own = _packed(assemble(os.uname().machine, known, but=ASKED if watch is not None else ()))
     except LookupError:
         own = b""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -183,8 +186,8 @@ def assemble(
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE), (_LOAD, 0, 0, 0)]
     if machine == "x86_64":
         program += [(_AT_LEAST, 0, 1, X32), (_RETURN, 0, 0, _REFUSE)]
-    for entry in NEVER.values():
-        program += _for(entry[column], [(_RETURN, 0, 0, _REFUSE)])
+    for name, entry in NEVER.items():
+        program += [] if name in but else _for(entry[column], [(_RETURN, 0, 0, _REFUSE)])
     for name, (*numbers, arguments) in THREADS.items():
         if name in but:
             continue

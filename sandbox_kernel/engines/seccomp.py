@@ -74,21 +74,25 @@ ABSENT = ("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register", "me
 WATCHED = tuple(
     """
     mount umount2 pivot_root chroot fsopen fsmount move_mount open_tree mount_setattr unshare setns
-    ptrace process_vm_readv process_vm_writev open_by_handle_at name_to_handle_at
+    ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd open_by_handle_at name_to_handle_at
     init_module finit_module delete_module kexec_load kexec_file_load bpf perf_event_open fanotify_init
-    keyctl add_key request_key iopl ioperm quotactl swapon reboot syslog acct settimeofday clock_settime sethostname
+    keyctl add_key request_key iopl ioperm modify_ldt vmsplice quotactl swapon reboot syslog acct
+    settimeofday clock_settime sethostname
     lookup_dcookie
     """.split()  # noqa: SIM905 (one line a kind says no more)
 )
 """Refused calls that honest code does not make: where calls are watched, who tries one is seen. The last does nothing
 on any kernel of today: by it, what watches within Python says what it saw (`container/secret_watch.py`)."""
 
+WATCHED_IN_PART = ("clone", "socket", "connect", "mknod", "mknodat", "setuid", "setgid")
+"""Calls that are seen with some arguments alone; `connect` always, and it is made."""
 WATCHED_FAMILIES = (17, 38, 40, 44)
 """AF_PACKET, AF_ALG, AF_VSOCK and AF_XDP."""
-SOCK_RAW, RAW_PROTOCOLS = 3, (1, 58, 255)
+SOCK_RAW, WATCHED_PROTOCOLS = 3, (1, 58, 255)
 """ICMP, ICMPv6, and packets with a head of one's own."""
 NEW_LISTENER = 0x8
 """A flag of seccomp(2): the caller decides on calls of others, and might let one pass that an engine has left to it."""
+S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
 LISTENING = (0xC0502100, 0xC0182101, 0x40082102)
 """SECCOMP_IOCTL_NOTIF_RECV, _SEND and _ID_VALID, which only such a listener takes."""
 
@@ -263,36 +267,41 @@ def rules(*, shared: bool = False, watched: bool = False) -> tuple[SyscallRule, 
 
 def _watched() -> tuple[SyscallRule, ...]:
     bits = [1 << bit for bit in range(32) if NEW_NAMESPACES >> bit & 1]
+    kinds = [(family, one) for family in (AF_INET, AF_INET6) for one in WATCHED_PROTOCOLS]
     return (
         SyscallRule(WATCHED, error=EPERM, watched=True),
-        *(SyscallRule(("clone",), (ArgumentCondition(0, bit, bit),), EPERM, watched=True) for bit in bits),
-        *(SyscallRule(("socket",), (ArgumentCondition(0, one),), EPERM, watched=True) for one in WATCHED_FAMILIES),
-        *(_raw(family, ArgumentCondition(2, one)) for family in (AF_INET, AF_INET6) for one in RAW_PROTOCOLS),
+        *(_seen("clone", ArgumentCondition(0, bit, bit)) for bit in bits),
+        *(_seen("socket", ArgumentCondition(0, family)) for family in WATCHED_FAMILIES),
+        *(_seen("socket", ArgumentCondition(0, family), ArgumentCondition(2, one)) for family, one in kinds),
         *(SyscallRule(("ioctl",), (_int(1, number),)) for number in LISTENING),
     )
 
 
-def _raw(family: int, *protocol: ArgumentCondition) -> SyscallRule:
-    kind = ArgumentCondition(0, family), ArgumentCondition(1, SOCK_RAW, 0xF)
-    return SyscallRule(("socket",), (*kind, *protocol), EPERM, watched=True)
+def _seen(name: str, *conditions: ArgumentCondition) -> SyscallRule:
+    return SyscallRule((name,), conditions, EPERM, watched=True)
 
 
 def rules_of_the_agent() -> tuple[SyscallRule, ...]:
     """Return the rules of the agent's own filter where it watches.
 
-    It hears of connections, too, which are made, and of raw sockets that the kernel itself would refuse. No cell may
-    listen in its place.
+    It hears of connections, too, which are made, and of what the kernel itself would refuse: raw sockets, device nodes
+    and the rights of root. No cell may listen in its place.
     """
-    others = [
-        one._replace(names=tuple(name for name in one.names if name not in {"connect", "seccomp"}))
-        for one in rules(watched=True)
-    ]
-    return (
-        *map(_raw, (AF_INET, AF_INET6)),
+    anything = ArgumentCondition(0, 0, 0)
+    devices = [(name, at, kind) for name, at in (("mknod", 1), ("mknodat", 2)) for kind in (S_IFCHR, S_IFBLK)]
+    raw = ArgumentCondition(1, SOCK_RAW, 0xF)
+    own = (
+        *(_seen("socket", ArgumentCondition(0, one), raw) for one in (AF_INET, AF_INET6)),
+        *(_seen(name, ArgumentCondition(at, kind, S_IFMT)) for name, at, kind in devices),
+        SyscallRule(("setuid", "setgid"), (_int(0, 0),), EPERM, watched=True),
+        SyscallRule(("mknod", "mknodat", "setuid", "setgid"), (anything,)),
         SyscallRule(("connect",), watched=True),
         SyscallRule(("seccomp",), (ArgumentCondition(1, 0, NEW_LISTENER),)),
-        *others,
     )
+    first, *others = rules(watched=True)[len(_watched()) :]
+    known = {name for rule in own for name in rule.names}
+    allowed = first._replace(names=tuple(name for name in first.names if name not in known))
+    return (*own, *_watched(), allowed, *others)
 
 
 def _int(argument: int, value: int) -> ArgumentCondition:

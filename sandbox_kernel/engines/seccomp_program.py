@@ -69,7 +69,7 @@ _NUMBERS = """
     open_by_handle_at:304:265 name_to_handle_at:303:264 fsopen:430:430 fsmount:432:432 move_mount:429:429
     open_tree:428:428 mount_setattr:442:442 iopl:172: ioperm:173: swapon:167:224 reboot:169:142 syslog:103:116
     acct:163:89 settimeofday:164:170 clock_settime:227:112 sethostname:170:161 fanotify_init:300:262
-    quotactl:179:60 lookup_dcookie:212:18
+    quotactl:179:60 lookup_dcookie:212:18 kcmp:312:272 pidfd_getfd:438:438 modify_ldt:154: vmsplice:278:75
 """
 """Name, number on x86_64, number on aarch64; a call that an architecture does not have has no number there."""
 

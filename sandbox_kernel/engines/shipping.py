@@ -30,7 +30,7 @@ from ..core.time_zone import of_machine
 from . import attachment
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
-from .seccomp import WATCHED, rules, rules_of_the_agent
+from .seccomp import WATCHED, WATCHED_IN_PART, rules, rules_of_the_agent
 from .select import require_apart
 from .user_ids import new_uid
 
@@ -123,13 +123,13 @@ def _machine() -> str:
     return {"arm64": "aarch64"}.get(machine, machine)
 
 
-def _watched_numbers() -> dict[int, str]:
+def watched_numbers() -> dict[int, str]:
     """Return the names of the calls that an agent watches, by their numbers; none for a processor that is unknown."""
     try:
         known = system_calls.numbers(_machine())
     except LookupError:
         return {}
-    return {known[name]: name for name in (*WATCHED, "clone", "socket", "connect") if name in known}
+    return {known[name]: name for name in (*WATCHED, *WATCHED_IN_PART) if name in known}
 
 
 def sized(text: str) -> bytes:
@@ -265,7 +265,7 @@ def program_of(
         config["port"] = SERVICE_PORT
     if options.watch:
         modules += MODULES_OF_A_WATCH
-        config["watch"] = _watched_numbers()
+        config["watch"] = watched_numbers()
     if "kernelspec" in config:
         modules += MODULES_OF_A_KERNELSPEC
     elif preload:

@@ -72,6 +72,7 @@ class SettingKeywords(TypedDict, total=False):
     monitor: str | Mapping[str, object] | None
     monitor_webhook: str | None
     monitor_command: str | Sequence[str] | None
+    trace: str | None
     display_name: str | None
     clients: str | None
     plugins: str | Sequence[str] | None

@@ -14,7 +14,7 @@ import orjson
 
 from ..container import wire
 from ..core.events import ABSENT, CallTried
-from ..engines.seccomp import WATCHED
+from ..engines.seccomp import WATCHED, WATCHED_IN_PART
 from ..files.file_rules import printable
 from ..plugins.api import Figures
 
@@ -121,7 +121,7 @@ def watches(report: object) -> bool:
     return isinstance(filters, dict) and filters.get("watching") is True
 
 
-_CALLS = frozenset((*WATCHED, "clone", "socket", "connect", "secret"))
+_CALLS = frozenset((*WATCHED, *WATCHED_IN_PART, "secret"))
 _ADDRESS = re.compile(r"\?|(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[[0-9a-f:.]{2,45}\]):[0-9]{1,5}")
 MAX_TRIES, MAX_TRIED = 1_000_000, 64
 """How often at once one thing is tried, and how many different ones a word of the agent has."""
@@ -135,6 +135,7 @@ SECRETS = (
     "a pod's token",
     "root's files",
     "another process's memory or variables",
+    "the machine's memory or kernel",
     "a change of /etc",
 )
 """By the numbers of `container/secret_watch.py`: what comes out is a number, and no word of a cell's."""

@@ -13,9 +13,20 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.engines import seccomp_program as system_calls
-from sandbox_kernel.engines.seccomp import EPERM, IOCTLS, NEW_NAMESPACES, PERSONALITIES, SyscallRule, rules
+from sandbox_kernel.engines.seccomp import (
+    EPERM,
+    IOCTLS,
+    NEW_NAMESPACES,
+    PERSONALITIES,
+    WATCHED,
+    WATCHED_IN_PART,
+    SyscallRule,
+    rules,
+    rules_of_the_agent,
+)
 
 ALLOW, ERRNO, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+TRACE, USER_NOTIF = 0x7FF00000, 0x7FC00000
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 SCMP_CMP_EQ, SCMP_CMP_MASKED_EQ = 4, 7
 
@@ -84,7 +95,7 @@ def exported(wanted: tuple[SyscallRule, ...], machine: str) -> bytes:
     for other in set(ARCHES) - {machine}:
         known.seccomp_arch_remove(context, ctypes.c_uint32(ARCHES[other]))
     for rule in wanted:
-        action = ALLOW if rule.error is None else ERRNO | rule.error
+        action = TRACE if rule.watched else ALLOW if rule.error is None else ERRNO | rule.error
         for name in rule.names:
             if known.seccomp_syscall_resolve_name_arch(ctypes.c_uint32(ARCHES[machine]), name.encode()) < 0:
                 continue
@@ -110,7 +121,7 @@ def exported(wanted: tuple[SyscallRule, ...], machine: str) -> bytes:
 @pytest.mark.parametrize("machine", ARCHES)
 def test_every_number_is_the_architecture_s(machine: str) -> None:
     known = system_calls.numbers(machine)
-    named = {name for rule in rules() for name in rule.names}
+    named = {name for rule in rules_of_the_agent() for name in rule.names}
     for name in named:
         number = library().seccomp_syscall_resolve_name_arch(ctypes.c_uint32(ARCHES[machine]), name.encode())
         if number >= 0:
@@ -126,12 +137,13 @@ def test_two_calls_have_never_one_number() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("machine", ARCHES)
-def test_it_says_what_libseccomp_says(machine: str, shared: bool) -> None:
+def test_it_says_what_libseccomp_says(machine: str, shared: bool, watched: bool) -> None:
     if os.uname().machine not in ARCHES:
         pytest.skip("libseccomp's native architecture is none of these")
-    wanted = rules(shared=shared)
+    wanted = rules(shared=shared, watched=watched)
     ours, theirs = system_calls.program(wanted, machine), exported(wanted, machine)
     newer = {
         number
@@ -143,7 +155,7 @@ def test_it_says_what_libseccomp_says(machine: str, shared: bool) -> None:
         both = {judge(program, number, (), ARCHES[machine]) for program in (ours, theirs)}
         assert len(both) == 1, number
         said |= both
-    assert said == {ALLOW, ERRNO | EPERM, ERRNO | 38}
+    assert said == {ALLOW, ERRNO | EPERM, ERRNO | 38} | ({TRACE} if watched else set())
     conditional = {name for rule in wanted if rule.conditions for name in rule.names}
     for name in conditional:
         number = system_calls.numbers(machine)[name]
@@ -210,3 +222,63 @@ def test_another_architecture_s_call_ends_its_process() -> None:
 def test_a_machine_whose_calls_are_not_known_is_refused() -> None:
     with pytest.raises(LookupError, match="riscv64"):
         system_calls.program(rules(), "riscv64")
+
+
+SEEN: list[tuple[str, tuple[int, ...]]] = [
+    *((name, ()) for name in WATCHED),
+    ("clone", (0x10000000,)),
+    ("clone", (0x00020011,)),
+    ("socket", (17, 3, 768)),
+    ("socket", (40, 1, 0)),
+    ("socket", (2, 2, 1)),
+    ("socket", (10, 0x80803, 255)),
+]
+BY_THE_AGENT_ALONE: list[tuple[str, tuple[int, ...]]] = [
+    ("socket", (2, 3, 6)),
+    ("mknod", (0, 0o020600, 0x101)),
+    ("mknodat", (0, 0, 0o060600)),
+    ("setuid", (0,)),
+    ("setgid", (1 << 32,)),
+]
+USUAL: list[tuple[str, tuple[int, ...]]] = [
+    ("clone", (0x003D0F00,)),
+    ("socket", (2, 0x80001, 6)),
+    ("socket", (1, 3, 0)),
+    ("mknod", (0, 0o010600)),
+    ("mknodat", (0, 0, 0o100600)),
+    ("setuid", (1000,)),
+    ("seccomp", (1, 0)),
+    ("bind", ()),
+]
+
+
+@pytest.mark.parametrize("machine", ARCHES)
+def test_what_is_watched_is_left_to_nobody_by_an_engine_and_asked_about_by_the_agent(machine: str) -> None:
+    known, architecture = system_calls.numbers(machine), ARCHES[machine]
+    engines = system_calls.program(rules(watched=True), machine)
+    agents = system_calls.program(rules_of_the_agent(), machine, asks=True)
+
+    def said(program: bytes, cases: list[tuple[str, tuple[int, ...]]]) -> dict[tuple[str, tuple[int, ...]], int]:
+        return {one: judge(program, known[one[0]], one[1], architecture) for one in cases if one[0] in known}
+
+    assert set(said(engines, SEEN).values()) == {TRACE}
+    assert set(said(agents, SEEN + BY_THE_AGENT_ALONE).values()) == {USER_NOTIF | EPERM}
+    assert set(said(engines, USUAL).values()) == set(said(agents, USUAL).values()) == {ALLOW}
+    assert judge(agents, known["connect"], (), architecture) == USER_NOTIF
+    assert judge(agents, known["seccomp"], (1, 8), architecture) == ERRNO | EPERM, "no cell listens in its place"
+
+
+@pytest.mark.parametrize("machine", ARCHES)
+def test_what_is_watched_changes_nothing_else(machine: str) -> None:
+    known, architecture = system_calls.numbers(machine), ARCHES[machine]
+    plain, engines = (system_calls.program(rules(watched=one), machine) for one in (False, True))
+    agents = system_calls.program(rules_of_the_agent(), machine, asks=True)
+    conditional = {name for rule in rules() if rule.conditions for name in rule.names}
+    for name, number in known.items():
+        if name in {*WATCHED, *WATCHED_IN_PART, "seccomp"}:
+            continue
+        edges = [(edge, edge) for edge in EDGES] if name in conditional else []
+        for arguments in [(), *edges]:
+            verdicts = {judge(one, number, arguments, architecture) for one in (plain, engines, agents)}
+            listens = name == "ioctl" and arguments and arguments[1] in {0xC0502100, 0xC0182101, 0x40082102}
+            assert len(verdicts) == 1 or listens, (name, arguments)

@@ -12,6 +12,8 @@ import pytest
 from benchmarks.monitor import ATTACKS
 from sandbox_kernel.core.codes import EndCode, FileCode, MessageCode, OutputCode
 from sandbox_kernel.core.events import (
+    CallsWatched,
+    CallTried,
     CellRecorded,
     ConnectionEnded,
     FileNotTransferred,
@@ -40,6 +42,7 @@ from sandbox_kernel.plugins.monitor.monitor import (
     MAX_KNOWN,
     Pulse,
     SeenPrograms,
+    Targets,
     Windows,
     heard,
 )
@@ -86,6 +89,11 @@ EVENTS: dict[str, tuple[SessionEvent, set[MonitorCode]]] = {
     "garbage": (an(SandboxEnded, code=EndCode.NOT_FRAMES), {MonitorCode.WIRE_GARBAGE}),
     "no kernel starts": (an(SandboxEnded, code=EndCode.NO_KERNEL_STARTS), {MonitorCode.KERNELS_DIE_YOUNG}),
     "idleness": (an(SandboxEnded, code=EndCode.SANDBOX_IDLE), set()),
+    "a sandbox that cannot see its calls": (CallsWatched(watching=False), {MonitorCode.NOT_WATCHED}),
+    "one that can": (CallsWatched(watching=True), set()),
+    "a mount": (an(CallTried, call="mount", count=1), {MonitorCode.ESCAPE_TRIED}),
+    "a look for passwords": (an(CallTried, call="secret", target="x", count=1), {MonitorCode.SECRET_SOUGHT}),
+    "a connection": (an(CallTried, call="connect", target="10.0.0.1:22", count=1), set()),
     "a cell": (CellRecorded(about={"status": "ok"}), set()),
     "the monitor's own word": (an(RuleMet, code=CODE), set()),
 }
@@ -102,6 +110,27 @@ def test_a_host_that_a_cell_names_cannot_write_to_a_terminal() -> None:
     (signal,) = heard(an(ConnectionEnded, code=NetworkCode.HOST_NOT_ALLOWED, host=host))
     assert signal.what.isprintable()
     assert len(signal.what) < 200
+
+
+def test_each_address_and_port_counts_once_in_the_time_of_the_rule() -> None:
+    targets = Targets(60)
+
+    def weight(target: str, now: float, count: int = 1) -> int:
+        event = an(CallTried, call="connect", target=target, count=count)
+        return sum(signal.weight for signal in targets.look(event, now))
+
+    assert [weight(f"10.0.0.{number}:22", 0) for number in range(5)] == [1] * 5
+    assert weight("10.0.0.1:22", 59, 1000) == 0
+    assert weight("10.0.0.1:23", 59) == 1
+    assert weight("10.0.0.1:22", 60) == 1
+    assert weight("?", 60, 7) == 7, "each may be another one"
+
+
+def test_addresses_without_end_take_no_memory_without_end() -> None:
+    targets = Targets(60)
+    for number in range(3 * MAX_KNOWN):
+        assert len(list(targets.look(an(CallTried, call="connect", target=f"x:{number}", count=1), 0))) == 1
+    assert len(targets._at) <= MAX_KNOWN  # noqa: SLF001 (what is bounded is inside)
 
 
 # --- the table ---

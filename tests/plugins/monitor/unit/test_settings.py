@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sandbox_kernel.config import sources as config
 from sandbox_kernel.core.errors import ConfigurationError
+from sandbox_kernel.core.events import CallTried
+from sandbox_kernel.engines.shipping import new_spec
+from sandbox_kernel.plugins.monitor import call_trace
 from sandbox_kernel.plugins.monitor.behaviour_rules import MonitorRule
 from sandbox_kernel.plugins.monitor.settings import MonitorSettings
 from tests.support.cases import each
+from tests.support.events import an
 from tests.unit.test_architecture import modules_after
 
 
@@ -97,3 +103,46 @@ def test_without_a_monitor_nothing_of_it_is_imported() -> None:
     names = {f"sandbox_kernel.plugins.monitor.{name}" for name in ("monitor", "alerts", "behaviour_rules")}
     assert not names & modules_after(*(line.format("off") for line in lines))
     assert names <= modules_after(*(line.format("note") for line in lines))
+
+
+def test_a_sandbox_watches_calls_where_a_rule_or_a_file_wants_it(tmp_path: Path) -> None:
+    tried = ("secret-sought", "port-scan", "escape-tried")
+    without = {"level": "kill", "rules": {code: {"level": "off"} for code in tried}}
+    for values, wanted in (
+        ({}, False),
+        ({"monitor": "alert"}, True),
+        ({"monitor": without}, False),
+        ({"trace": str(tmp_path / "calls.jsonl")}, True),
+    ):
+        settings = config.from_keywords(**values)
+        assert settings.watches_calls is wanted, values
+        assert new_spec(settings).watched is wanted
+        assert (b"secret_watch" in new_spec(settings).program) is wanted
+
+
+def test_a_trace_is_a_file_of_ours_or_a_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "calls.jsonl"
+    assert resolved(trace=str(file)).trace == str(file)
+    assert resolved(trace="off").trace is None
+    file.write_text("something else\n")
+    with pytest.raises(ConfigurationError, match="trace is not a file"):
+        resolved(trace=str(file))
+    (tmp_path / "d").mkdir()
+    with pytest.raises(ConfigurationError, match="trace lies in the downloads folder"):
+        config.from_keywords(trace=str(tmp_path / "d" / "x"), downloads=str(tmp_path / "d"))
+
+
+def test_a_trace_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_trace, "MAX_BYTES", 1000)
+    session: Any = SimpleNamespace(id="s", running_cells=lambda: [SimpleNamespace(id="c", sent=True)])
+    trace = call_trace.CallTrace(str(tmp_path / "calls.jsonl"))
+    for _ in range(50):
+        trace.write(an(CallTried, call="mount", thread=7, count=1), session)
+    trace.close()
+    trace.close()
+    trace.write(an(CallTried, call="mount", thread=7, count=1), session)
+    lines = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    assert 3 < len(lines) < 12
+    assert {"session": "s", "cells": ["c"], "call": "mount", "thread": 7, "count": 1}.items() <= lines[0].items()
+    assert lines[-1]["more"] == "is not written"
+    assert config.from_keywords(trace=str(tmp_path / "calls.jsonl")), "its own file is taken again"
