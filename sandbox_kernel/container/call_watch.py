@@ -27,7 +27,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .agent import Agent
+    from typing import Any
 
 RECEIVE, SEND, IS_THERE = 0xC0502100, 0xC0182101, 0x40082102
 """SECCOMP_IOCTL_NOTIF_RECV, _SEND and _ID_VALID."""
@@ -81,7 +81,7 @@ class CallWatch:
         answers = [(*step[:3], plain(step[3]) if step[0] == 0x06 else step[3]) for step in steps]
         return b"".join(struct.pack("=HBBI", *step) for step in answers)
 
-    def report(self, agent: Agent) -> None:
+    def report(self, agent: Any) -> None:
         """Tell the host what there is to tell, a bounded number at a time; to be called at each turn of the loop."""
         if not self._rows or agent.parked or time.monotonic() < self._next:
             return

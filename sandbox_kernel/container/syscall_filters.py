@@ -19,8 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .call_watch import CallWatch
-
 EPERM = 1
 
 OF_A_USER = ((resource.RLIMIT_SIGPENDING, 256), (resource.RLIMIT_MEMLOCK, 65536))
@@ -85,7 +83,7 @@ STEP_BYTES = 8
 Instruction = tuple[int, int, int, int]
 
 
-def install(calls: bytes, watch: CallWatch | None = None) -> dict[str, Any]:
+def install(calls: bytes, watch: Any = None) -> dict[str, Any]:
     """Put both filters around this thread and what it starts from now on; `calls` is the host's.
 
     Return how many the system took; how many more it counts than before, None where it does not count them; with which

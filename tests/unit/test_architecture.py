@@ -31,8 +31,18 @@ MODULES = sorted(
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
     *("wire", "zmtp", "kernel_messages", "process", "syscall_filters", "agent_report", "file_requests", "kernel"),
-    *("kernelspecs", "agent", "flow", "stream_relay", "nested_agents", "start", "kernel_launcher", "figure_data"),
-    *("output_inlining", "shell_commands"),
+    *(
+        "kernelspecs",
+        "agent",
+        "flow",
+        "stream_relay",
+        "nested_agents",
+        "call_watch",
+        "start",
+        "kernel_launcher",
+        "figure_data",
+    ),
+    *("output_inlining", "shell_commands", "secret_watch"),
 )
 """What runs in the container; each imports those before it."""
 TOPS = ("sandbox_kernel", "tests", "fuzz", "benchmarks", "images")

@@ -248,6 +248,7 @@ def a_request(**fields: Any) -> dict[str, Any]:
         "home": False,
         "zone": None,
         "kernel": "python3",
+        "watch": False,
         "variables": [],
         "attached": [],
         "inside": None,

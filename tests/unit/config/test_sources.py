@@ -126,7 +126,7 @@ def test_each_setting_has_one_name_and_one_scope() -> None:
     assert {name for name in scopes["session"] if not SETTINGS[name].is_limit} == own
     assert scopes["caller"] == {"uploads", "downloads", "network", "secrets", "packages"} & set(SETTINGS)
     relative = {one.name for one in SETTINGS.values() if one.form.from_notebook}
-    assert relative == {"uploads", "downloads", "audit"} & set(SETTINGS)
+    assert relative == {"uploads", "downloads", "audit", "trace"} & set(SETTINGS)
 
 
 @each("case", ACCEPTED)

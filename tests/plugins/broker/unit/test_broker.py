@@ -152,6 +152,7 @@ def test_whatever_is_in_a_sandbox_is_in_the_key_of_those_that_wait() -> None:
         ({"charts": True}, ()),
         ({"zone": "Europe/Berlin"}, ()),
         ({"kernel": "bash"}, ()),
+        ({"watch": True}, ()),
         ({"limits_kept": "best-effort"}, ()),
         *(({"limits": {**LIMITS, name: LIMITS[name] * 2, "memory": 8 * GIB}}, ()) for name in NUMBERS),
         ({"limits": {**LIMITS, "scratch": "disk"}}, ()),

@@ -1,0 +1,87 @@
+"""What is tried in a real sandbox is seen as the page says, and can end it; honest work is left alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kernel import Sandbox
+from sandbox_kernel.plugins.verify.attack_program import table
+from tests.attacks.escape.what_is_seen import seen, watched
+
+pytestmark = pytest.mark.timeout(120)
+
+RULES = {"secret": "secret-sought", "connect": "a connection", "call": "escape-tried"}
+HONEST = """
+import asyncio, os, socket, subprocess, sys, tempfile, threading
+import matplotlib, numpy
+assert subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout == b"1\\n"
+server = socket.create_server(("127.0.0.1", 0))
+for _ in range(50):
+    socket.create_connection(server.getsockname()).close()
+os.listdir("/etc"), open("/etc/passwd").read(), open("/proc/self/status").read(), os.listdir(os.path.expanduser("~"))
+with tempfile.TemporaryFile() as file:
+    file.write(b"x")
+threading.Thread(target=print).start()
+os.mkfifo("/mnt/data/fifo")
+os.setuid(os.getuid())
+"""
+
+ATTACKS = {
+    "escape-tried": "import ctypes; ctypes.CDLL(None).unshare(0x10000000)",
+    "secret-sought": "import os; os.system('cat /etc/shadow')",
+    "port-scan": "import socket\nfor port in range(99): socket.socket().connect_ex(('192.0.2.1', port + 1))",
+}
+
+
+def rows() -> dict[str, list[str]]:
+    """Return the attacks of the page, by what they are seen as."""
+    page = (Path(__file__).parents[4] / "docs/monitor.md").read_text(encoding="utf-8")
+    body = page[page.index("| Seen as |") :].partition("\n\n")[0]
+    lines = [line.strip("| ").split(" | ") for line in body.splitlines()[2:]]
+    return {name.strip("`").partition(",")[0]: re.findall(r"`(\w+)`", attacks) for name, attacks in lines}
+
+
+def test_the_page_has_each_attack_of_the_suite_once() -> None:
+    found = [name for attacks in rows().values() for name in attacks]
+    assert sorted(found) == sorted(table())
+    assert set(rows()) == {*RULES.values(), "unseen"}
+
+
+SOME = ("mount_of_a_file_system", "ptrace_of_the_agent", "child_in_a_new_user_namespace", "device_node_for_a_disk")
+OTHERS = ("environment_of_the_agent", "tcp_to_the_network", "typing_into_a_terminal", "highest_priority")
+
+
+def test_attacks_are_seen_as_the_page_says(image: str) -> None:
+    """The control is in the table: what is unseen there is unseen here."""
+    said = {name: kind for kind, names in rows().items() for name in names}
+    given: dict[str, Any] = {"limits": {}, "seconds": 20, "session": "x", "secret": "x", "marker": "x"}
+    with watched(image=image, memory="512M") as (sandbox, trace):
+        for name in (*SOME, *OTHERS):
+            found = {call for call, _ in seen(sandbox, trace, [name], given)}
+            kinds = {RULES.get(call, RULES["call"]) for call in found} or {"unseen"}
+            assert said[name] in kinds, (name, found)
+
+
+def test_it_ends_the_kernel_where_that_is_set_and_honest_work_is_left_alone(image: str, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    rules = {code: {"level": "kill"} for code in ("secret-sought", "port-scan", "escape-tried")}
+
+    def met() -> set[str]:
+        lines = [json.loads(line) for line in audit.read_text().splitlines()]
+        return {line["code"] for line in lines if line["event"] == "monitor"}
+
+    with Sandbox(image=image, monitor={"level": "kill", "rules": rules}, audit=str(audit)) as sandbox:
+        honest = sandbox.run_code(HONEST)
+        assert honest.error is None
+        assert honest.behaviour.is_safe
+        assert not met()
+        for code, attack in ATTACKS.items():
+            blocked = sandbox.run_code(f"{attack}\nwhile True: pass").error
+            assert blocked is not None
+            assert blocked.name == "BehaviourBlocked"
+            assert code in met()
