@@ -235,7 +235,7 @@ properties: $(VENV)/.for-tests ## each property that the tests draw examples for
 		tests/container/test_file_messages.py::test_any_request_has_a_reply_that_json_can_say $(PYTEST_ARGS)
 
 # What is shipped into a sandbox, and the plugins of `index.LINUX` with those that need them, run on Linux alone.
-LINUX_ALONE := '/(container|plugins/(bubblewrap|broker|data|qemu|shared|[a-z]+/inside))/'
+LINUX_ALONE := '/(container|plugins/(bubblewrap|broker|data|qemu|shared|wasm|[a-z]+/inside))/'
 lint: $(VENV)/.for-tests ## style, types, and who imports whom
 	@echo "--- checking style, types and imports"
 	@$(BIN)/ruff check .
@@ -293,6 +293,8 @@ lock: .cache/uv/bin/uv ## resolve the packages of images and roots
 		if [[ $$name == full ]]; then keep=(--constraint images/data.lock); fi; \
 		$< pip compile $(LOCK) --upgrade --python-version 3.13 "$${keep[@]}" images/$$name.in --output-file images/$$name.lock; \
 	done
+	@echo "--- locking images/wasm.in"
+	@$< pip compile $(LOCK) --upgrade --no-deps --python-version 3.13 images/wasm.in --output-file images/wasm.lock
 	@for python in $(OTHER_PYTHONS); do for name in base data; do \
 		echo "--- locking images/$$name.in for Python $$python"; \
 		keep=(); if [[ $$name == data ]]; then keep=(--constraint images/locks/base-$$python.lock); fi; \

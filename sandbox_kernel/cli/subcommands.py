@@ -243,6 +243,12 @@ def build(options: argparse.Namespace) -> int:
     from ..setup import image_build
 
     its = provider(options.engine or DOCKER)
+    if its.image_kind == "own":
+        if options.from_image or options.requirements or options.tag:
+            words = f"the engine {its.name} has one image, with packages of its own"
+            raise ConfigurationError(UsageCode.WRONG_ARGUMENT, words)
+        print(its.build("", force=options.force, progress=_progress))
+        return FINE
     if options.from_image and its.image_kind == "image":
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, "--from-image makes a root: it needs --engine bubblewrap")
     if options.from_image and options.requirements:

@@ -46,8 +46,8 @@ class EngineProvider:
 
     name: str
     """As the setting `engine` names it."""
-    image_kind: Literal["image", "root"] = "image"
-    """What `build` makes for it first: an image of Docker's, or a root, which is a folder."""
+    image_kind: Literal["image", "root", "own"] = "image"
+    """What `build` makes for it first: an image of Docker's, a root, which is a folder, or nothing."""
     is_shared = False
     """Whether its sandboxes are further kernels in another engine's: who looks at sandboxes looks at those of that."""
     is_emulated = False

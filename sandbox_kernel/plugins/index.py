@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "shared": (),
     "tools": (),
     "verify": ("verify",),
+    "wasm": (),
 }
 """Our plugins, each with its commands."""
 ENGINES: dict[str, tuple[str, ...]] = {
@@ -49,6 +50,7 @@ ENGINES: dict[str, tuple[str, ...]] = {
     "podman": ("podman",),
     "qemu": ("qemu",),
     "shared": ("shared",),
+    "wasm": ("wasm",),
 }
 """Those of our plugins that bring engines, each with their names, in the order of lists."""
 SETTINGS: dict[str, tuple[str, ...]] = {
@@ -104,7 +106,7 @@ REQUIRES: dict[str, tuple[str, ...]] = {
     "shared": ("broker",),
 }
 """Those that import others, each with these."""
-LINUX = ("broker", "bubblewrap", "data", "qemu")
+LINUX = ("broker", "bubblewrap", "data", "qemu", "wasm")
 """Those that need Linux on this machine itself; Docker, elsewhere, has a machine with Linux of its own."""
 SNAPSHOTS = "qemu"
 """The one that writes sandboxes down."""

@@ -1,0 +1,13 @@
+"""The engine `wasm`: CPython in WebAssembly, on nothing but wheels. Experimental, and never taken by `auto`.
+
+- `plugin`: What it adds.
+- `codes`: Its codes.
+- `versions`: Known faults of wasmtime, and the check of a version.
+- `image`: What every guest begins from, and how it is read.
+- `build`: Making that.
+- `engine`: Starting a session's process, and what it is compared with.
+- `host`: That process: it plays the agent's part.
+- `confine`: What it gives up before a guest runs in it.
+- `machine`: One guest: a wasmtime store, its host functions and its memory.
+- `inside`: The kernel in a guest.
+"""

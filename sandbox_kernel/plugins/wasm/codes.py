@@ -1,0 +1,22 @@
+"""The codes of the engine `wasm`: what a guest cannot do."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from ...core.codes import Code
+
+_OTHER = "Use another engine: docker, podman, bubblewrap or qemu."
+_EXTRA = "Run `pip install 'sandbox-kernel[wasm]'`, and then `sandbox-kernel build --engine wasm`."
+
+
+@unique
+class WasmCode(Code):
+    """Why the engine wasm does not start a sandbox, or a cell in one fails (docs/wasm.md)."""
+
+    WASM_NOT_INSTALLED = "failure", "the package wasmtime is not installed", _EXTRA
+    WASM_VERSION_UNSAFE = "failure", "wasmtime {version} has known faults that let a guest out: {why}", _EXTRA
+    WASM_LACKS = "failure", "a sandbox of the engine wasm has no {what}", _OTHER
+    WASM_NO_PROCESSES = "failure", "a sandbox of the engine wasm has no processes, so no commands", _OTHER
+    WASM_NO_SOCKETS = "failure", "a sandbox of the engine wasm has no sockets, so nothing ends this wait", _OTHER
+    WASM_PATH = "failure", "a sandbox of the engine wasm shows files of its working folder alone", "Use /mnt/data."

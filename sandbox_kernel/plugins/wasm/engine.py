@@ -1,0 +1,377 @@
+"""The engine `wasm`: for each session a process with one wasmtime store, in which CPython runs; no image, no daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.codes import EndCode, Survived
+from ...core.errors import EngineError, EngineUnavailable
+from ...core.model import PYTHON_KERNEL, SIGKILLED, ExitReason, SandboxSample, SandboxSpec, format_bytes
+from ...core.version import __version__
+from ...engines import shipping
+from ...engines.attestation import demand, same
+from ...engines.base import AttestationCheck, Handover, Inspection
+from ...engines.pipe import TAIL_BYTES, OverPipe, Pipe
+from ...engines.seccomp import ArgumentCondition, SyscallRule, rules
+from ...engines.seccomp_program import program
+from ...engines.usage_watch import sample_of_family
+from .codes import WasmCode
+from .image import Image, find
+from .versions import PINNED, faults
+
+if TYPE_CHECKING:
+    from ...engines.inspectable import EngineInfo, ImageInfo, Listed, MachineCondition, Shown
+
+MODULE = f"{__package__}.host"
+KILL_SECONDS = 4.0
+LEAST_MEMORY = 256 << 20
+"""Of a guest: the image's memory has half of it."""
+CLONE_THREAD = 0x10000
+NOT_CALLED = frozenset(
+    """
+    execve execveat fork vfork clone socket socketpair bind listen accept accept4 connect send sendto sendmsg sendmmsg
+    recvmsg recvmmsg kill pidfd_open pidfd_send_signal shmget shmat shmctl msgget semget setuid setgid setreuid setregid
+    setresuid setresgid setgroups setfsuid setfsgid mknod mknodat ioprio_set setpriority
+    """.split()  # noqa: SIM905
+)
+"""What a session's process needs of a sandbox's calls no more, once it is closed in."""
+
+
+def calls() -> bytes:
+    """Return the filter for a session's process: a sandbox's list without processes and sockets; b"" if unknown."""
+    kept = [
+        SyscallRule(names, one.conditions, one.error)
+        for one in rules(shared=True)
+        if (names := tuple(name for name in one.names if name not in NOT_CALLED))
+    ]
+    kept.append(SyscallRule(("clone",), (ArgumentCondition(0, CLONE_THREAD, CLONE_THREAD),)))
+    machine = os.uname().machine
+    try:
+        return program(tuple(kept), {"arm64": "aarch64"}.get(machine, machine))
+    except LookupError:
+        return b""
+
+
+def installed() -> str:
+    """Return the version of wasmtime here. Raises `EngineUnavailable` if there is none, or one with known faults."""
+    try:
+        found = version("wasmtime")
+    except PackageNotFoundError:
+        raise EngineUnavailable(WasmCode.WASM_NOT_INSTALLED, setting="engine") from None
+    if known := faults(found, os.uname().machine):
+        why = "; ".join(f"{one.advisory}: {one.what}" for one in known)
+        raise EngineUnavailable(WasmCode.WASM_VERSION_UNSAFE.note(version=found, why=why), setting="engine")
+    return found
+
+
+def refuse(spec: SandboxSpec) -> None:
+    """Raise `EngineError` for what a guest cannot have."""
+    made_of, limits = spec.made_of, spec.limits
+    lacking = (
+        (spec.runtime is not None, "a runtime", "runtime"),
+        (made_of is None or spec.command != shipping.COMMAND, "programs besides its kernel", "engine"),
+        (made_of is not None and made_of.kernel != PYTHON_KERNEL, "kernels of other languages", "kernel"),
+        (made_of is not None and made_of.inside is not None, "connections: network, tools, packages", "network"),
+        (bool(spec.attached), "datasets, volumes and disks", "datasets"),
+        (limits.scratch == "disk", "scratch on a disk", "scratch"),
+        (limits.cpus < 1 and spec.limits_kept == "enforced", "a part of a processor", "cpus"),
+    )
+    for is_wanted, what, setting in lacking:
+        if is_wanted:
+            raise EngineError(WasmCode.WASM_LACKS.note(what=what), setting=setting)
+    if memory_of(spec) < LEAST_MEMORY:
+        least = LEAST_MEMORY + limits.scratch_size + limits.tmp_size
+        words = "the guest, scratch and /tmp together need more memory"
+        value = format_bytes(limits.memory)
+        raise EngineError(EndCode.ENGINE_NOT_SET_UP, words, limit=format_bytes(least), value=value, setting="memory")
+
+
+def memory_of(spec: SandboxSpec) -> int:
+    """Return what the guest itself may have, in whole pages: all of the session's memory but for its files."""
+    most = min(spec.limits.memory - spec.limits.scratch_size - spec.limits.tmp_size, 4 << 30)
+    return most >> 16 << 16
+
+
+def told(spec: SandboxSpec, image: Image, found: str, spare: str) -> dict[str, Any]:
+    """Return what a session's process is told; nothing of it is a secret."""
+    config = shipping.agent_config(spec.limits, spec.made_of or shipping.PLAIN)
+    # The first line is for ipykernel's sockets, which a guest has none of.
+    guest = {
+        "environment": {**config["environment"], **_OWN},
+        "scratch": "/mnt/data",
+        "installed": shipping.INSTALLED,
+        "lines": [line for line in config["lines"] if "iopub_thread" not in line],
+    }
+    limits = spec.limits
+    return {
+        "image": image.folder,
+        "contents": image.contents,
+        "wasmtime": found,
+        "memory_bytes": image.memory_bytes,
+        "bits": image.bits,
+        "memory": memory_of(spec),
+        "data_bytes": limits.scratch_size,
+        "tmp_bytes": limits.tmp_size,
+        "uid": spec.uid,
+        "open_files": limits.open_files,
+        "max_frame": config["max_frame"],
+        "calls": calls().hex(),
+        "spare": spare,
+        "guest": json.dumps(guest),
+    }
+
+
+_OWN = {"TMPDIR": "/tmp", "HOME": "/tmp/home", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # noqa: S108
+
+
+class WasmEngine:
+    """wasmtime, of the package's extra `wasm`."""
+
+    address = "wasm"
+
+    async def start(self, spec: SandboxSpec) -> WasmContainer:
+        """Start a session's process. One that fails, or is cancelled, leaves nothing behind."""
+        found = installed()
+        image = find(spec.image)
+        if (image.wasmtime, image.machine) != (found, os.uname().machine):
+            words = f"the image is for wasmtime {image.wasmtime} on {image.machine}, and here is {found}"
+            raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{words}. Run `sandbox-kernel build --engine wasm`")
+        spec = shipping.without_home(spec)
+        refuse(spec)
+        spare = tempfile.mkdtemp(prefix="sandbox-kernel-wasm-")
+        mine, theirs = socket.socketpair()
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process has ended)
+        try:
+            process = subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
+                [sys.executable, "-I", "-m", MODULE, spec.session_id, f"--version={__version__}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=errors,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            mine.close()
+            errors.close()
+            shutil.rmtree(spare, ignore_errors=True)
+            raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"Python does not start: {error}") from error
+        finally:
+            theirs.close()
+        container = WasmContainer(process, Pipe(mine), errors, image, spare)
+        try:
+            await container.load(shipping.sized(json.dumps(told(spec, image, found, spare))))
+        except BaseException:
+            await asyncio.shield(container.kill())
+            raise
+        return container
+
+    async def adopt(self, fd: int, state: dict[str, Any]) -> WasmContainer:
+        raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
+
+    async def reap(self) -> int:
+        return 0  # each ends with its pipe
+
+    async def info(self) -> EngineInfo:
+        from ...engines.inspectable import EngineInfo
+
+        return EngineInfo(
+            version=installed(),
+            api_version="",
+            architecture=os.uname().machine,
+            runtimes=frozenset(),
+            default_runtime="",
+            seccomp=bool(calls()),
+            limited=frozenset({"memory", "swap", "cpus", "pids"}),
+            cgroup_version="",
+            memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            folder=next(iter(_places())),
+            product="wasmtime",
+        )
+
+    async def conditions(self) -> tuple[MachineCondition, ...]:
+        from ...engines.inspectable import MachineCondition
+
+        caveat = "numpy's integers have 32 bits there, unless the guest's own layer makes them 64 (docs/wasm.md)"
+        rows = [MachineCondition("experimental", met=True, found=caveat)]
+        try:
+            found = f"{installed()}; {PINNED} is the one that is tested"
+            rows.append(MachineCondition("wasmtime", met=True, found=found))
+        except EngineUnavailable as error:
+            rows.append(MachineCondition("wasmtime", met=False, found=error.message, remedy=error.code.remedy))
+        return tuple(rows)
+
+    async def list(self) -> tuple[Listed, ...]:
+        from ...engines.inspectable import Listed
+
+        return tuple(
+            Listed(
+                session=session,
+                container=f"wasm-{pid}",
+                owner_pid=None,
+                owner_alive=None,
+                state="running",
+                age_seconds=age,
+                image="wasm",
+                memory_bytes=0,
+                version=made_by,
+                reaches_hosts=False,
+            )
+            for pid, session, made_by, age in await asyncio.to_thread(lambda: list(sessions()))
+        )
+
+    async def shown(self, container: str) -> Shown:
+        from ...engines.inspectable import Shown
+
+        pid = int(container.removeprefix("wasm-"))
+        return Shown(inside=frozenset({pid}), one_user=os.geteuid() != 0)
+
+    async def image(self, name: str) -> ImageInfo:
+        from ...engines.inspectable import ImageInfo
+
+        found = find(name)
+        return ImageInfo(size_bytes=found.size_bytes, made=found.made, contents=found.contents, identity=found.contents)
+
+
+def _places() -> list[str]:
+    from .image import places
+
+    return places()
+
+
+def sessions() -> Iterator[tuple[int, str, str, int]]:
+    """Yield the processes of sessions: number, session, version and age in seconds. Anybody can look like one."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                if words[1:4] == ["-I", "-m", MODULE] and len(words) > 5:
+                    ticks = float((entry / "stat").read_text().rpartition(")")[2].split()[19])
+                    up = float(Path("/proc/uptime").read_text().split()[0])
+                    age = int(up - ticks / os.sysconf("SC_CLK_TCK"))
+                    yield int(entry.name), words[4], words[5].partition("=")[2], age
+
+
+class WasmContainer(OverPipe):
+    """A session's process. Made by `WasmEngine.start` only."""
+
+    held = True
+
+    def __init__(self, process: subprocess.Popen[bytes], pipe: Pipe, errors: Any, image: Image, spare: str) -> None:
+        self.id = f"wasm-{process.pid}"
+        self.image_id: str | None = None
+        self._pipe = pipe
+        self._pid = process.pid
+        process.returncode = 0  # its end is awaited here, by its pidfd
+        self._errors, self._image, self._spare = errors, image, spare
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[ExitReason] = self._loop.create_future()
+        self._killed = False
+        self._handle = os.pidfd_open(process.pid)
+        self._loop.add_reader(self._handle, self._has_ended)
+
+    async def load(self, data: bytes) -> None:
+        await self._pipe.load(data)
+
+    async def wait(self) -> ExitReason:
+        return await asyncio.shield(self._ended)
+
+    async def kill(self) -> None:
+        """End the process, within 4 s. Raises `EngineError` when that is not done by then."""
+        if not self._ended.done():
+            self._killed = True
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            try:
+                async with asyncio.timeout(KILL_SECONDS):
+                    await self.wait()
+            except TimeoutError:
+                limit = f"{KILL_SECONDS:.0f} s"
+                raise EngineError(EndCode.CONTAINER_NOT_REMOVED, "the sandbox did not end", limit=limit) from None
+        self._pipe.close()
+
+    def abandon(self) -> None:
+        self._pipe.abandon()  # the process ends with its pipe
+        shutil.rmtree(self._spare, ignore_errors=True)
+
+    def detach(self) -> Handover:
+        raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
+
+    async def sample(self) -> SandboxSample:
+        return await asyncio.to_thread(sample_of_family, self._pid)
+
+    def _has_ended(self) -> None:
+        self._loop.remove_reader(self._handle)
+        os.close(self._handle)
+        status = 0
+        with contextlib.suppress(ChildProcessError):
+            status = os.waitpid(self._pid, 0)[1]
+        self._pipe.finish()
+        self._errors.seek(-min(TAIL_BYTES, self._errors.seek(0, os.SEEK_END)), os.SEEK_END)
+        detail = self._errors.read().decode("utf-8", "replace").strip()
+        self._errors.close()
+        shutil.rmtree(self._spare, ignore_errors=True)
+        code = os.waitstatus_to_exitcode(status)
+        if self._killed:
+            reason = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")
+        elif detail.endswith("out of scratch"):
+            reason = ExitReason(kind="out_of_scratch", exit_code=SIGKILLED, detail="its folders are full")
+        elif code < 0:
+            reason = ExitReason(kind="killed", exit_code=128 - code, detail="the sandbox was ended from outside")
+        else:
+            reason = ExitReason(kind="exited", exit_code=code, detail=detail)
+        self._ended.set_result(reason)
+
+    # --- what it is ---
+
+    async def compare(self, report: object, spec: SandboxSpec) -> tuple[AttestationCheck, ...]:
+        """Compare what the process says of itself before a guest runs in it: it is this package's own program."""
+        if self._ended.done():
+            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
+        self.image_id = self._image.contents
+        return tuple(lines(report if isinstance(report, dict) else {}, spec, self._image))
+
+    async def attest(self, report: object, spec: SandboxSpec) -> None:
+        demand(await self.compare(report, spec))
+
+    async def look(self, spec: SandboxSpec) -> Inspection:
+        return Inspection((), frozenset())
+
+
+WEAKER = "the setting limits accepts that only WebAssembly is between the guest and this user's files"
+
+
+def lines(report: dict[str, Any], spec: SandboxSpec, image: Image) -> Iterator[AttestationCheck]:
+    """Yield the comparisons of a session's process with its spec."""
+    yield same("image", image.contents, report.get("image"))
+    yield same("wasmtime", image.wasmtime, report.get("wasmtime"))
+    yield same("memory limit", memory_of(spec), report.get("memory"))
+    yield same("environment variables", [], [one for one in report.get("environment", [None]) if one != "LC_CTYPE"])
+    yield same("core file size", [0, 0], report.get("core"))
+    accepted = spec.limits_kept == "best-effort"
+    for name in ("root of its own", "capabilities dropped", "no new privileges", "system call filter"):
+        check = same(name, expected=True, found=report.get(name))
+        yield AttestationCheck(*_parts(check), ok=True, excuse=WEAKER) if accepted and not check.ok else check
+    if report.get("root of its own") is True:
+        whole = -(-spec.limits.scratch_size // 4096) * 4096
+        yield same("size of scratch", whole, report.get("scratch"))
+        if os.geteuid() == 0:
+            yield same("user ids", [spec.uid] * 3, report.get("uids"))
+            yield same("other groups", [], report.get("groups"))
+
+
+def _parts(check: AttestationCheck) -> tuple[str, str, str]:
+    return check.name, check.expected, check.found

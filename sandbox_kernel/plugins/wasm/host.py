@@ -1,0 +1,342 @@
+"""The process of one session: it plays the part of the agent, and runs the guest in a thread of its own.
+
+    python -I -m sandbox_kernel.plugins.wasm.host SESSION
+
+On its stdin comes a JSON object of `Told`, as `engines.shipping.sized` has it, and then frames, as an agent's. What the
+engine's other side hears is what an agent says: hello, kernel_ready, messages of the kernel, kernel_exited. This
+program is trusted and the guest is not: what the guest sends are messages on a kernel's channels, of bounded size, and
+never words of the agent's. The process ends with its stdin.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+from ...container import file_requests, kernel_messages, wire
+from . import confine, image
+from .machine import THREAD_BYTES, Ended, Guest, loaded, new_engine
+
+STDIN, STDOUT = 0, 1
+READ = 1 << 18
+TAIL = 2000
+ENVIRONMENT = {
+    "HOME": "/tmp/home",  # noqa: S108 (in the guest)
+    "TMPDIR": "/tmp",  # noqa: S108
+    "IPYTHONDIR": "/tmp/home/.ipython",  # noqa: S108
+    "MPLCONFIGDIR": "/tmp/home/.matplotlib",  # noqa: S108
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "PYTHONTZPATH": "",
+}
+"""Of every guest, and of the one whose memory the image is."""
+NOT_HERE = "WASM_PATH: a sandbox of the engine wasm shows files of its working folder alone"
+WATCH_SECONDS = 0.5
+
+
+def folders(at: str, data: str, temporary: str) -> list[tuple[str, str, bool]]:
+    """Return what a guest may open: the image at a path, and two folders to write to."""
+    readable = [(f"{at}/{part}", place, False) for part, place in image.PATHS.items()]
+    return [*readable, (data, "/mnt/data", True), (temporary, "/tmp", True)]  # noqa: S108
+
+
+class Host:
+    """The agent's part."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.told = told
+        self.decoder = wire.Decoder(told["max_frame"])
+        self.limit = told["max_frame"] - 65536
+        self.writing = threading.Lock()
+        self.changed = threading.Condition()
+        self.inbox: collections.deque[bytes] = collections.deque()
+        self.answers: collections.deque[bytes] = collections.deque()
+        self.guest: Guest | None = None
+        self.number = 0
+        self.busy = self.ready = False
+        self.stopping = False
+        self.meter: float | None = None
+
+    # --- towards the host ---
+
+    def send(self, kind: int, parts: list[bytes]) -> None:
+        with self.writing:
+            for data in wire.encode(kind, parts):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(STDOUT, view) :]
+
+    def event(self, op: str, **fields: object) -> None:
+        self.send(wire.AGENT, [json.dumps({**fields, "op": op}).encode()])
+
+    # --- what the guest asks, in its own thread ---
+
+    def door(self, request: bytes) -> bytes:
+        """Answer the guest: `R` and `I` wait for a frame, `S` sends one."""
+        op = request[:1]
+        if op == b"S":
+            self.passed_on(request[1:])
+        elif op == b"R":
+            return self.next_request()
+        elif op == b"I":
+            return self.next_of(self.answers)
+        return b""
+
+    def next_request(self) -> bytes:
+        with self.changed:
+            self.busy = False
+            if self.guest is not None:
+                self.guest.forget_interrupt()
+        if not self.ready:
+            self.ready = True
+            self.event("kernel_ready", number=self.number)
+        return self.next_of(self.inbox, begins=True)
+
+    def next_of(self, queue: collections.deque[bytes], *, begins: bool = False) -> bytes:
+        with self.changed:
+            self.interrupted = False
+            while not (queue or self.stopping or self.interrupted):
+                self.changed.wait()
+            if self.stopping or not queue:
+                return b""
+            self.busy = self.busy or begins
+            return queue.popleft()
+
+    def passed_on(self, frame: bytes) -> None:
+        """Send a message of the guest's, if it is one; all else is dropped."""
+        if len(frame) > self.limit + (1 << 16):
+            self.event("oversized", channel=wire.IOPUB, bytes=len(frame), parts=1, parent="")
+            return
+        try:
+            ((kind, parts),) = wire.Decoder(len(frame) + 4).feed(struct.pack("!I", len(frame)) + frame)
+        except (wire.FrameError, ValueError):
+            return
+        if kind not in wire.CHANNELS.values() or len(parts) < 4:
+            return
+        for piece in kernel_messages.cut(list(parts)) if kind == wire.IOPUB else (list(parts),):
+            size = sum(map(len, piece))
+            if size > self.limit:
+                parent = piece[1][:4096].decode(errors="replace")
+                self.event("oversized", channel=kind, bytes=size, parts=len(piece), parent=parent)
+            else:
+                self.send(kind, piece)
+
+    # --- the guest's life, in its own thread ---
+
+    def start(self) -> None:
+        self.number += 1
+        self.ready = self.busy = self.stopping = False
+        self.inbox.clear()
+        self.answers.clear()
+        threading.Thread(target=self.live, daemon=True).start()
+
+    def live(self) -> None:
+        guest: Guest | None = None
+        end: tuple[int | None, int | None, int, str] = (None, signal.SIGKILL, 0, "")
+        try:
+            guest = self.guest = self.made()
+            guest.run(f"__import__('kernel').KERNEL.begin(__import__('json').loads({self.told['guest']!r}))")
+            while not self.stopping:
+                guest.run("__import__('kernel').KERNEL.step()")
+        except Ended:
+            pass
+        except Exception as error:
+            end = self.why(error, guest)
+        with self.changed:
+            self.guest, self.busy = None, False
+        if guest is not None:
+            guest.close()
+        code, number, ooms, tail = end
+        with contextlib.suppress(OSError):
+            self.event("kernel_exited", number=self.number, code=code, signal=number, ooms=ooms, tail=tail)
+
+    def made(self) -> Guest:
+        at, told = self.told, self.told
+        guest = Guest(
+            self.engine,
+            self.module,
+            self.door,
+            memory=told["memory"],
+            folders=folders(at["at"], at["data"], at["temporary"]),
+            environment=ENVIRONMENT,
+            bits=told["bits"],
+        )
+        guest.map(self.memory, told["memory_bytes"])
+        return guest
+
+    @staticmethod
+    def why(error: Exception, guest: Guest | None) -> tuple[int | None, int | None, int, str]:
+        """Return an exit code or a signal, kills for memory and last words, as an agent tells a kernel's end."""
+        words = str(error).strip()[:TAIL]
+        if (code := getattr(error, "code", None)) is not None:
+            return int(code) & 255, None, 0, ""
+        if guest is not None and guest.is_full:
+            return None, signal.SIGKILL, 1, words
+        return None, signal.SIGSEGV if guest is not None else signal.SIGABRT, 0, words
+
+    # --- commands of the host, in the main thread ---
+
+    def handle(self, kind: int, parts: tuple[bytes, ...]) -> None:
+        if kind == wire.AGENT:
+            request = json.loads(parts[0])
+            reply, data = self.command(request["op"], request, parts[1] if len(parts) > 1 else b"")
+            if "id" in request:
+                said = json.dumps({**reply, "op": "reply", "id": request["id"]}).encode()
+                self.send(wire.AGENT, [said, data] if data else [said])
+        elif kind in (wire.SHELL, wire.CONTROL, wire.STDIN):
+            frame = b"".join(wire.encode(kind, parts))[4:]
+            with self.changed:
+                (self.answers if kind == wire.STDIN else self.inbox).append(frame)
+                self.changed.notify_all()
+
+    def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        if op.startswith("file."):
+            if any(str(request.get(name) or "").startswith("/") for name in ("path", "to")):
+                return {"ok": False, "error": "denied", "message": NOT_HERE}, b""
+            return file_requests.handle(op, request, data)
+        if op == "ping":
+            return {"ok": True}, b""
+        if op == "usage":
+            return {**self.usage(), "ok": True}, b""
+        if op == "meter":
+            before, self.meter = self.meter, time.process_time() if request.get("start") else None
+            used = None if before is None else time.process_time() - before
+            return {"cpu_seconds": used, "memory_peak": self.usage()["memory_used"], "ok": True}, b""
+        if op == "signal":
+            self.signal(int(request["signal"]))
+            return {"ok": True}, b""
+        if op == "stop_kernel":
+            self.stop()
+            return {"ok": True}, b""
+        if op == "start_kernel":
+            self.start()
+            return {"ok": True, "number": self.number}, b""
+        return {"ok": False, "error": "unknown", "message": f"the engine wasm knows no {op}"}, b""
+
+    def signal(self, number: int) -> None:
+        if number != signal.SIGINT:
+            self.stop()
+            return
+        with self.changed:
+            if self.busy and self.guest is not None:
+                self.interrupted = True
+                self.guest.interrupt()
+                self.changed.notify_all()
+
+    def stop(self) -> None:
+        with self.changed:
+            self.stopping = True
+            if self.guest is not None:
+                self.guest.end()
+            self.changed.notify_all()
+
+    def usage(self) -> dict[str, Any]:
+        guest, files = self.guest, 0
+        for path in (self.told["data"], self.told["temporary"]):
+            space = os.statvfs(path)
+            files += (space.f_blocks - space.f_bfree) * space.f_frsize if self.told["closed"] else 0
+        try:
+            memory = 0 if guest is None else guest.size
+        except Exception:  # it ended just now
+            memory = 0
+        return {
+            "memory_used": memory + files,
+            "cpu_seconds": time.process_time(),
+            "pids_used": 1,
+            "scratch_used": folder_size(self.told["data"]) if not self.told["closed"] else files,
+        }
+
+    # --- the beginning ---
+
+    def begin(self) -> None:
+        """Give up what no guest needs, say what is left, and start the first guest."""
+        told = self.told
+        path = told["image"]
+        missing = confine.enclose(path, f"{path}/{image.EMPTY}", told["data_bytes"], told["tmp_bytes"], told["uid"])
+        told["closed"] = missing is None
+        if missing is None:
+            told.update(at=confine.IMAGE, data=confine.DATA, temporary=confine.TEMPORARY)
+        else:
+            told.update(at=path, data=f"{told['spare']}/data", temporary=f"{told['spare']}/temporary")
+            for each in (told["data"], told["temporary"]):
+                os.mkdir(each, 0o700)  # noqa: PTH102
+        file_requests.ROOT = told["data"]
+        os.umask(0o022)
+        self.engine = new_engine()
+        self.module = loaded(self.engine, f"{told['at']}/{image.MODULE}")
+        self.memory = os.open(f"{told['at']}/{image.MEMORY}", os.O_RDONLY | os.O_CLOEXEC)
+        threading.stack_size(THREAD_BYTES)
+        gone = confine.give_up(bytes.fromhex(told["calls"]), told["open_files"], told["data_bytes"])
+        report = {
+            "root of its own": missing is None or f"none: {missing}",
+            **gone,
+            "image": told["contents"],
+            "wasmtime": told["wasmtime"],
+            "python": platform.python_version(),
+            "memory": told["memory"],
+            "scratch": os.statvfs(told["data"]).f_blocks * os.statvfs(told["data"]).f_frsize,
+            "uids": list(os.getresuid()),
+            "groups": os.getgroups(),
+            "environment": sorted(os.environ),
+            "core": list(resource.getrlimit(resource.RLIMIT_CORE)),
+        }
+        self.event("hello", report=report, number=1)
+        if missing is not None:
+            threading.Thread(target=self.watch, daemon=True).start()
+        self.start()
+
+    def watch(self) -> None:
+        """End a session without sized folders that puts too much into them: seen late, which a setting accepts."""
+        most = self.told["data_bytes"] + self.told["tmp_bytes"]
+        while folder_size(self.told["spare"]) <= most:
+            time.sleep(WATCH_SECONDS)
+        sys.stderr.write("out of scratch\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+    def run(self) -> None:
+        while data := os.read(STDIN, READ):
+            for kind, parts in self.decoder.feed(data):
+                self.handle(kind, parts)
+
+
+def folder_size(path: str) -> int:
+    """Return the bytes that lie below a folder, links not followed; what goes meanwhile is not counted."""
+    total = 0
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                total += folder_size(entry.path) if is_folder else entry.stat(follow_symlinks=False).st_blocks * 512
+    return total
+
+
+def _exactly(count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        data += os.read(STDIN, count - len(data)) or os._exit(0)
+    return bytes(data)
+
+
+def main() -> None:
+    """Run a session until its pipe ends."""
+    host = Host(json.loads(_exactly(int(_exactly(8), 16))))
+    try:
+        host.begin()
+        host.run()
+    except BrokenPipeError:
+        pass
+    os._exit(0)  # the guest's thread may never come back
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What runs in a guest, as a part of the image."""

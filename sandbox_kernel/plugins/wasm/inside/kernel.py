@@ -1,0 +1,421 @@
+"""The kernel in a guest: Jupyter's messages, and a real IPython shell that runs the cells.
+
+Runs in CPython for WASI from source that is part of the image: no processes, no threads, no sockets. It speaks with the
+host by one function: `R` takes the next request and waits for it, `I` the answer to a question, `S` sends a message.
+The host believes nothing of what comes. There is no ipykernel here, which is made of threads and sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import builtins
+import io
+import json
+import os
+import selectors
+import struct
+import sys
+import time
+from typing import Any
+
+import _host  # type: ignore[import-not-found]
+from IPython.core import page, payloadpage
+from IPython.core.completer import provisionalcompleter, rectify_completions
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.tokenutil import token_at_cursor
+
+SHELL, CONTROL, STDIN, IOPUB = 1, 2, 3, 4
+AT_ONCE, SECONDS = 8192, 0.2
+"""Characters of a stream, and the age of the first, with which it is sent; the rest when the cell ends."""
+MAX_MATCHES = 500
+VERSION = "5.4"
+NO_PROCESSES = "WASM_NO_PROCESSES: this sandbox is WebAssembly: it has no processes, so no `!`, %%bash or subprocess"
+NO_LOOP = "WASM_NO_SOCKETS: nothing in this sandbox could end the wait: it has no sockets, threads or processes"
+
+
+# --- asyncio without sockets, threads and processes -------------------------------------------------------------------
+
+
+class _Timers(selectors._BaseSelectorImpl):  # noqa: SLF001
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise RuntimeError(NO_LOOP)
+        if timeout > 0:
+            time.sleep(timeout)
+        return []
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop of timers alone; what would run in a thread runs at once."""
+
+    def __init__(self) -> None:
+        super().__init__(_Timers())
+
+    def _make_self_pipe(self) -> None:
+        self._ssock = self._csock = None
+        self._internal_fds = 0
+
+    def _close_self_pipe(self) -> None: ...
+
+    def _write_to_self(self) -> None: ...
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> Any:
+    """Return what JSON has no form for: numbers of numpy's as numbers, all else as its text."""
+    return value.item() if hasattr(value, "item") else repr(value)
+
+
+def _bundle(data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        kind: base64.b64encode(value).decode() if isinstance(value, bytes) else value for kind, value in data.items()
+    }
+
+
+class Stream(io.TextIOBase):
+    """stdout or stderr."""
+
+    encoding = "utf-8"
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        self._kernel, self.name = kernel, name
+        self._kept: list[str] = []
+        self._size, self._since = 0, 0.0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        now = time.monotonic()
+        if not self._kept:
+            self._since = now
+        self._kept.append(text)
+        self._size += len(text)
+        if self._size > AT_ONCE or now - self._since > SECONDS:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        if self._kept:
+            text = "".join(self._kept)
+            self._kept.clear()
+            self._size = 0
+            self._kernel.publish("stream", {"name": self.name, "text": text})
+
+
+class Hook(DisplayHook):
+    def write_output_prompt(self) -> None: ...
+
+    def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
+        KERNEL.flush()
+        content = {"data": _bundle(format_dict), "metadata": md_dict or {}, "execution_count": self.prompt_count}
+        KERNEL.publish("execute_result", content)
+
+    def finish_displayhook(self) -> None: ...
+
+
+class Publisher(DisplayPublisher):
+    def publish(
+        self, data: Any, metadata: Any = None, *_: Any, transient: Any = None, update: bool = False, **__: Any
+    ) -> None:
+        KERNEL.flush()
+        content = {"data": _bundle(data), "metadata": metadata or {}, "transient": transient or {}}
+        KERNEL.publish("update_display_data" if update else "display_data", content)
+
+    def clear_output(self, wait: bool = False) -> None:
+        KERNEL.flush()
+        KERNEL.publish("clear_output", {"wait": wait})
+
+
+class Shell(InteractiveShell):
+    displayhook_class = Hook
+    display_pub_class = Publisher
+    kernel: Any = None
+
+    def enable_gui(self, gui: Any = None) -> None: ...
+
+    def system(self, cmd: str) -> None:
+        raise OSError(NO_PROCESSES)
+
+    system_raw = system_piped = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        raise OSError(NO_PROCESSES)
+
+    payload_manager: Any
+
+    def ask_exit(self) -> None:
+        self.payload_manager.write_payload({"source": "ask_exit", "keepkernel": False})
+
+    def _showtraceback(self, etype: Any, evalue: Any, stb: list[str]) -> None:
+        KERNEL.flush()
+        KERNEL.error = {"ename": etype.__name__, "evalue": str(evalue), "traceback": stb}
+        KERNEL.publish("error", KERNEL.error)
+
+    def set_next_input(self, s: str, replace: bool = False) -> None:
+        self.payload_manager.write_payload({"source": "set_next_input", "text": s, "replace": replace})
+
+
+class Kernel:
+    """One kernel, in one thread: a request is answered before the next one is taken."""
+
+    def __init__(self) -> None:
+        self.parent: dict[str, Any] = {}
+        self.error: dict[str, Any] | None = None
+        self.allow_stdin = False
+        self._sent = 0
+        self._session = ""
+        self.streams = Stream(self, "stdout"), Stream(self, "stderr")
+        self.loop = Loop()
+        self.shell: Any = None
+
+    def boot(self) -> None:
+        """Make the shell. What the image's memory holds is the state after this."""
+        for module in (asyncio, asyncio.events):
+            vars(module).update(EventLoop=Loop, new_event_loop=Loop)
+        asyncio.set_event_loop(self.loop)
+        self.shell = Shell.instance()
+        self.shell.kernel = self
+        self.shell.history_manager.enabled = False
+        self.shell.loop_runner = self.loop.run_until_complete
+        self.shell.set_hook("show_in_pager", page.as_hook(payloadpage.page), 99)  # type: ignore[no-untyped-call]
+        builtins.input = self.input
+        import getpass
+
+        getpass.getpass = self.getpass
+        import comm.base_comm
+
+        comm.create_comm, comm.get_comm_manager = self.new_comm, lambda: self.comms
+        self.comms = comm.base_comm.CommManager()
+        self.shell.configurables.append(self.comms)
+
+    def begin(self, config: dict[str, Any]) -> None:
+        """Become the kernel of a session: nothing that was drawn for the image is drawn again."""
+        self._session = os.urandom(16).hex()
+        os.environ.update(config["environment"])
+        os.makedirs(os.environ["HOME"], exist_ok=True)
+        os.chdir(config["scratch"])
+        renew()
+        sys.path.append(config["installed"])
+        for line in config["lines"]:
+            self.shell.run_cell(line, silent=True, store_history=False)
+        self.shell.execution_count = 1
+        self.error = None
+
+    # --- the wire ---
+
+    def send(
+        self, kind: int, name: str, content: Any, *, parent: Any = None, buffers: Any = (), metadata: Any = None
+    ) -> None:
+        self._sent += 1
+        header = {
+            "msg_id": f"{self._session}_{self._sent}",
+            "session": self._session,
+            "username": "sandbox",
+            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "msg_type": name,
+            "version": VERSION,
+        }
+        parts = [header, self.parent if parent is None else parent, metadata or {}, content]
+        data = [json.dumps(part, default=_text).encode() for part in parts]
+        data += [bytes(memoryview(one).cast("B")) for one in buffers or ()]
+        head = struct.pack(f"!BH{len(data)}I", kind, len(data), *map(len, data))
+        _host.call(b"".join((b"S", head, *data)))
+
+    def publish(self, name: str, content: Any, buffers: Any = (), metadata: Any = None) -> None:
+        self.send(IOPUB, name, content, buffers=buffers, metadata=metadata)
+
+    def flush(self) -> None:
+        for stream in self.streams:
+            stream.flush()
+
+    def step(self) -> None:
+        """Answer requests until the host says that the stack is to be empty, so that memory can be written down."""
+        while True:
+            try:
+                for _ in range(4):  # an interrupt that came too late is taken here
+                    pass
+                frame = _host.call(b"R")
+                if not frame:
+                    return
+                self.take(*parsed(frame))
+            except KeyboardInterrupt:
+                continue
+
+    def take(self, kind: int, parts: list[bytes]) -> None:
+        header, _, _, content = (json.loads(part) for part in parts[:4])
+        name = header["msg_type"]
+        self.parent = header
+        sys.stdout, sys.stderr = self.streams
+        handler = getattr(self, f"do_{name}", None)
+        self.publish("status", {"execution_state": "busy"})
+        try:
+            if handler is not None:
+                reply = handler(content, parts[4:])
+                self.flush()
+                if reply is not None:
+                    self.send(kind, name.replace("_request", "_reply"), reply, parent=header)
+            elif name.endswith("_request"):
+                said = {"status": "error", "ename": "NotImplementedError", "evalue": name, "traceback": []}
+                self.send(kind, name.replace("_request", "_reply"), said, parent=header)
+        except KeyboardInterrupt:
+            said = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+            if name.endswith("_request"):
+                self.send(kind, name.replace("_request", "_reply"), said, parent=header)
+        finally:
+            self.flush()
+            self.publish("status", {"execution_state": "idle"})
+
+    # --- requests ---
+
+    def do_execute_request(self, content: Any, _: Any) -> Any:
+        shell, code, silent = self.shell, content["code"], content["silent"]
+        stored = content.get("store_history", not silent) and not silent
+        self.allow_stdin, self.error = content.get("allow_stdin", False), None
+        if not silent:
+            self.publish("execute_input", {"code": code, "execution_count": shell.execution_count})
+        count = shell.execution_count
+        ok = False
+        try:
+            result = shell.run_cell(code, store_history=stored, silent=silent)
+            ok = result.success
+            if not ok and self.error is None:
+                cause = result.error_before_exec or result.error_in_exec
+                self.error = {"ename": type(cause).__name__, "evalue": str(cause), "traceback": []}
+        except KeyboardInterrupt:
+            self.error = {"ename": "KeyboardInterrupt", "evalue": "", "traceback": ["KeyboardInterrupt"]}
+            self.publish("error", self.error)
+        payload = shell.payload_manager.read_payload()
+        shell.payload_manager.clear_payload()
+        reply = {"status": "ok", "execution_count": count, "payload": payload, "user_expressions": {}}
+        if ok:
+            reply["user_expressions"] = shell.user_expressions(content.get("user_expressions") or {})
+        else:
+            reply.update(self.error or {}, status="error")
+        return reply
+
+    def do_complete_request(self, content: Any, _: Any) -> Any:
+        code, position = content["code"], content["cursor_pos"]
+        with provisionalcompleter():
+            found = list(rectify_completions(code, self.shell.Completer.completions(code, position)))[:MAX_MATCHES]
+        kinds = [{"start": one.start, "end": one.end, "text": one.text, "type": one.type} for one in found]
+        start, end = (found[0].start, found[0].end) if found else (position, position)
+        return {
+            "status": "ok",
+            "matches": [one.text for one in found],
+            "cursor_start": start,
+            "cursor_end": end,
+            "metadata": {"_jupyter_types_experimental": kinds},
+        }
+
+    def do_inspect_request(self, content: Any, _: Any) -> Any:
+        name = token_at_cursor(content["code"], content["cursor_pos"])
+        try:
+            data = self.shell.object_inspect_mime(name, detail_level=content.get("detail_level", 0))
+        except KeyError:
+            return {"status": "ok", "found": False, "data": {}, "metadata": {}}
+        return {"status": "ok", "found": True, "data": data, "metadata": {}}
+
+    def do_is_complete_request(self, content: Any, _: Any) -> Any:
+        state, indent = self.shell.input_transformer_manager.check_complete(content["code"])
+        return {"status": state, **({"indent": " " * (indent or 0)} if state == "incomplete" else {})}
+
+    def do_history_request(self, content: Any, _: Any) -> Any:
+        return {"status": "ok", "history": []}
+
+    def do_kernel_info_request(self, content: Any, _: Any) -> Any:
+        import IPython
+
+        language = {"name": "python", "version": ".".join(map(str, sys.version_info[:3])), "file_extension": ".py"}
+        said = {"status": "ok", "protocol_version": VERSION, "implementation": "ipython", "banner": ""}
+        said["implementation_version"] = IPython.__version__
+        return {**said, "language_info": language, "supported_features": []}
+
+    def do_comm_info_request(self, content: Any, _: Any) -> Any:
+        wanted, comms = content.get("target_name"), self.comms.comms
+        found = {key: one.target_name for key, one in comms.items() if wanted in (None, one.target_name)}
+        return {"status": "ok", "comms": {key: {"target_name": name} for key, name in found.items()}}
+
+    def _comm(self, name: str, content: Any, buffers: Any) -> None:
+        message = {"header": {**self.parent}, "metadata": {}, "content": content, "buffers": buffers}
+        getattr(self.comms, name)(None, None, message)
+
+    def do_comm_open(self, content: Any, buffers: Any) -> None:
+        self._comm("comm_open", content, buffers)
+
+    def do_comm_msg(self, content: Any, buffers: Any) -> None:
+        self._comm("comm_msg", content, buffers)
+
+    def do_comm_close(self, content: Any, buffers: Any) -> None:
+        self._comm("comm_close", content, buffers)
+
+    def new_comm(self, *arguments: Any, **named: Any) -> Any:
+        from comm.base_comm import BaseComm
+
+        kernel = self
+
+        class Comm(BaseComm):
+            def publish_msg(
+                self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **keys: Any
+            ) -> None:
+                content = {"data": {} if data is None else data, "comm_id": self.comm_id, **keys}
+                kernel.publish(msg_type, content, buffers, metadata)
+
+        return Comm(*arguments, **named)
+
+    # --- questions to a person ---
+
+    def input(self, prompt: Any = "") -> str:
+        return self._ask(str(prompt), password=False)
+
+    def getpass(self, prompt: str = "Password: ", stream: Any = None, **_: Any) -> str:
+        return self._ask(prompt, password=True)
+
+    def _ask(self, prompt: str, *, password: bool) -> str:
+        if not self.allow_stdin:
+            raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
+        self.flush()
+        self.send(STDIN, "input_request", {"prompt": prompt, "password": password})
+        frame = _host.call(b"I")
+        if not frame:
+            raise KeyboardInterrupt
+        return str(json.loads(parsed(frame)[1][3])["value"])
+
+
+def parsed(frame: bytes) -> tuple[int, list[bytes]]:
+    kind, count = struct.unpack_from("!BH", frame)
+    parts, place = [], 3 + 4 * count
+    for size in struct.unpack_from(f"!{count}I", frame, 3):
+        parts.append(frame[place : place + size])
+        place += size
+    return kind, parts
+
+
+def renew() -> None:
+    """Take fresh randomness for all that drew some before: every session begins with the same memory."""
+    import random
+    import tempfile
+
+    random.seed()
+    tempfile._name_sequence = None  # type: ignore[attr-defined]  # noqa: SLF001
+    if (numpy := sys.modules.get("numpy.random")) is not None:
+        numpy.seed()
+
+
+KERNEL = Kernel()
