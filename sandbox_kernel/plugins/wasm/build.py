@@ -56,17 +56,26 @@ for cell in {cells!r}:
 kernel.do_complete_request({{"code": "import pan", "cursor_pos": 10}}, ())
 kernel.do_inspect_request({{"code": "print", "cursor_pos": 5}}, ())
 kernel.shell.reset(new_session=True)
-__import__("gc").collect()
+import gc, os
+gc.collect()
+for number in range({opened}, 256):
+    try:
+        os.fstat(number)
+    except OSError:
+        continue
+    raise RuntimeError("descriptor %d is open, and no session would have its file" % number)
 """
+FIRST_DESCRIPTOR = 3
+"""Of the folders; a guest's memory may know no other, for a session has none."""
 FIRST = (
     "1 + 1",
     "1 / 0",
     "(",
     "import pandas as p; p.DataFrame({'a': [1, 2], 'b': ['x', 'y']}).groupby('b').sum()",
-    "from matplotlib import pyplot as q; q.plot([1, 2]); q.title('x'); q.show(); q.close('all')",
+    "from matplotlib.backends import backend_agg; from matplotlib_inline import backend_inline",
     "import asyncio; await asyncio.sleep(0)",
 )
-"""Cells of which each has something that takes long at its first use."""
+"""Cells of which each has something that takes long at its first use. None draws: a font that was used is a file."""
 CALIBRATE = """
 def calibrate():
     import _host, _thread, functools, operator
@@ -211,7 +220,7 @@ def _begun(made: Path, steps: Steps) -> dict[str, Any]:
         guest = Guest(engine, module, door, **how)
         with steps.during("starting a guest, with IPython, pandas and pyplot"):
             guest.run(BOOT.format(sources=_sources()))
-            guest.run(SETTLE.format(cells=FIRST))
+            guest.run(SETTLE.format(cells=FIRST, opened=FIRST_DESCRIPTOR + len(opened)))
             bits = _calibrated(guest, copies)
         with (made / MEMORY).open("wb+") as file:
             size = guest.save(file.fileno())

@@ -7,7 +7,7 @@ from enum import unique
 from ...core.codes import Code
 
 _OTHER = "Use another engine: docker, podman, bubblewrap or qemu."
-_EXTRA = "Run `pip install 'sandbox-kernel[wasm]'`, and then `sandbox-kernel build --engine wasm`."
+_EXTRA = "Run `pip install wasmtime==50.0.1`, and then `sandbox-kernel build --engine wasm`."
 
 
 @unique

@@ -113,6 +113,10 @@ def told(spec: SandboxSpec, image: Image, found: str, spare: str) -> dict[str, A
         "environment": {**config["environment"], **_OWN},
         "scratch": "/mnt/data",
         "installed": shipping.INSTALLED,
+        "words": {
+            name: f"{one.code}: {one.text}"
+            for name, one in (("processes", WasmCode.WASM_NO_PROCESSES), ("sockets", WasmCode.WASM_NO_SOCKETS))
+        },
         "lines": [line for line in config["lines"] if "iopub_thread" not in line],
     }
     limits = spec.limits

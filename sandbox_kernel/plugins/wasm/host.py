@@ -25,6 +25,7 @@ from typing import Any
 
 from ...container import file_requests, kernel_messages, wire
 from . import confine, image
+from .codes import WasmCode
 from .machine import THREAD_BYTES, Ended, Guest, loaded, new_engine
 
 STDIN, STDOUT = 0, 1
@@ -39,7 +40,6 @@ ENVIRONMENT = {
     "PYTHONTZPATH": "",
 }
 """Of every guest, and of the one whose memory the image is."""
-NOT_HERE = "WASM_PATH: a sandbox of the engine wasm shows files of its working folder alone"
 WATCH_SECONDS = 0.5
 
 
@@ -201,7 +201,7 @@ class Host:
     def command(self, op: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         if op.startswith("file."):
             if any(str(request.get(name) or "").startswith("/") for name in ("path", "to")):
-                return {"ok": False, "error": "denied", "message": NOT_HERE}, b""
+                return {"ok": False, "error": "denied", "message": WasmCode.WASM_PATH.text}, b""
             return file_requests.handle(op, request, data)
         if op == "ping":
             return {"ok": True}, b""

@@ -1,1 +1,4 @@
-"""What runs in a guest, as a part of the image."""
+"""What runs in a guest, as a part of the image.
+
+- `kernel`: Jupyter's messages, and a real IPython shell.
+"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import builtins
+import importlib
 import io
 import json
 import os
@@ -19,7 +20,8 @@ import sys
 import time
 from typing import Any
 
-import _host  # type: ignore[import-not-found]
+from _host import call  # type: ignore[import-not-found]
+from IPython import __version__ as ipython_version
 from IPython.core import page, payloadpage
 from IPython.core.completer import provisionalcompleter, rectify_completions
 from IPython.core.displayhook import DisplayHook
@@ -27,14 +29,15 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import StdinNotImplementedError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.tokenutil import token_at_cursor
+from traitlets.config import Config
 
 SHELL, CONTROL, STDIN, IOPUB = 1, 2, 3, 4
 AT_ONCE, SECONDS = 8192, 0.2
 """Characters of a stream, and the age of the first, with which it is sent; the rest when the cell ends."""
 MAX_MATCHES = 500
 VERSION = "5.4"
-NO_PROCESSES = "WASM_NO_PROCESSES: this sandbox is WebAssembly: it has no processes, so no `!`, %%bash or subprocess"
-NO_LOOP = "WASM_NO_SOCKETS: nothing in this sandbox could end the wait: it has no sockets, threads or processes"
+WORDS = {"processes": "no processes", "sockets": "no sockets"}
+"""What is said where a guest lacks something; the host has better words for it."""
 
 
 # --- asyncio without sockets, threads and processes -------------------------------------------------------------------
@@ -43,7 +46,7 @@ NO_LOOP = "WASM_NO_SOCKETS: nothing in this sandbox could end the wait: it has n
 class _Timers(selectors._BaseSelectorImpl):  # noqa: SLF001
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise RuntimeError(NO_LOOP)
+            raise RuntimeError(WORDS["sockets"])
         if timeout > 0:
             time.sleep(timeout)
         return []
@@ -151,12 +154,12 @@ class Shell(InteractiveShell):
     def enable_gui(self, gui: Any = None) -> None: ...
 
     def system(self, cmd: str) -> None:
-        raise OSError(NO_PROCESSES)
+        raise OSError(WORDS["processes"])
 
     system_raw = system_piped = system
 
     def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
-        raise OSError(NO_PROCESSES)
+        raise OSError(WORDS["processes"])
 
     payload_manager: Any
 
@@ -190,24 +193,26 @@ class Kernel:
         for module in (asyncio, asyncio.events):
             vars(module).update(EventLoop=Loop, new_event_loop=Loop)
         asyncio.set_event_loop(self.loop)
-        self.shell = Shell.instance()
+        # A history on a disk would be an open file, which no session has.
+        self.shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False, "hist_file": ":memory:"}}))
         self.shell.kernel = self
-        self.shell.history_manager.enabled = False
         self.shell.loop_runner = self.loop.run_until_complete
         self.shell.set_hook("show_in_pager", page.as_hook(payloadpage.page), 99)  # type: ignore[no-untyped-call]
         builtins.input = self.input
         import getpass
 
         getpass.getpass = self.getpass
-        import comm.base_comm
+        from comm.base_comm import CommManager
 
+        self.comms = CommManager()
+        comm: Any = importlib.import_module("comm")
         comm.create_comm, comm.get_comm_manager = self.new_comm, lambda: self.comms
-        self.comms = comm.base_comm.CommManager()
         self.shell.configurables.append(self.comms)
 
     def begin(self, config: dict[str, Any]) -> None:
         """Become the kernel of a session: nothing that was drawn for the image is drawn again."""
         self._session = os.urandom(16).hex()
+        WORDS.update(config["words"])
         os.environ.update(config["environment"])
         os.makedirs(os.environ["HOME"], exist_ok=True)
         os.chdir(config["scratch"])
@@ -236,7 +241,7 @@ class Kernel:
         data = [json.dumps(part, default=_text).encode() for part in parts]
         data += [bytes(memoryview(one).cast("B")) for one in buffers or ()]
         head = struct.pack(f"!BH{len(data)}I", kind, len(data), *map(len, data))
-        _host.call(b"".join((b"S", head, *data)))
+        call(b"".join((b"S", head, *data)))
 
     def publish(self, name: str, content: Any, buffers: Any = (), metadata: Any = None) -> None:
         self.send(IOPUB, name, content, buffers=buffers, metadata=metadata)
@@ -251,7 +256,7 @@ class Kernel:
             try:
                 for _ in range(4):  # an interrupt that came too late is taken here
                     pass
-                frame = _host.call(b"R")
+                frame = call(b"R")
                 if not frame:
                     return
                 self.take(*parsed(frame))
@@ -340,11 +345,9 @@ class Kernel:
         return {"status": "ok", "history": []}
 
     def do_kernel_info_request(self, content: Any, _: Any) -> Any:
-        import IPython
-
         language = {"name": "python", "version": ".".join(map(str, sys.version_info[:3])), "file_extension": ".py"}
         said = {"status": "ok", "protocol_version": VERSION, "implementation": "ipython", "banner": ""}
-        said["implementation_version"] = IPython.__version__
+        said["implementation_version"] = ipython_version
         return {**said, "language_info": language, "supported_features": []}
 
     def do_comm_info_request(self, content: Any, _: Any) -> Any:
@@ -392,7 +395,7 @@ class Kernel:
             raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
         self.flush()
         self.send(STDIN, "input_request", {"prompt": prompt, "password": password})
-        frame = _host.call(b"I")
+        frame = call(b"I")
         if not frame:
             raise KeyboardInterrupt
         return str(json.loads(parsed(frame)[1][3])["value"])
