@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint house bench fuzz fuzz-renderers lock blocking settings labextension vsix test-vscode renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu test-wasm engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint house bench fuzz fuzz-renderers lock blocking settings labextension vsix test-vscode renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -166,6 +166,12 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 		tests/container/engines/test_contract.py tests/container/engines/test_pause.py tests/plugins/qemu/container \
 		tests/plugins/serve/container/test_snapshots_on_qemu.py tests/container/engines/test_enforcement.py tests/attacks/escape/test_attacks.py \
 		tests/container/test_files_container.py tests/attacks/test_hostile_wire.py tests/attacks/test_floods.py $(PYTEST_ARGS)
+
+# The extra is not among those of the tests, and the image takes two minutes of one processor.
+test-wasm: $(VENV)/.for-tests ## the engine `wasm`: its kernel, its limits, its ends, hostile guests, and the quickstart
+	@$(BIN)/python -m pip install --quiet wasmtime==50.0.1
+	@$(BIN)/sandbox-kernel build --engine wasm
+	@$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/wasm $(PYTEST_ARGS)
 
 # As root. Go builds them, and Debian's apt brings what they start; nothing is installed.
 engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daemon; five minutes the first time

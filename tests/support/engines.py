@@ -440,8 +440,11 @@ if index.is_here("podman"):
         ),
     )
 
-OF_OTHERS = ("broker", "bubblewrap", "podman", "shared")
-"""Plugins whose sandboxes are those of another engine, or that are in `ALL` or `OTHER_DAEMONS`."""
+OF_OTHERS = ("broker", "bubblewrap", "podman", "shared", "wasm")
+"""Plugins whose sandboxes are those of another engine, or that are in `ALL` or `OTHER_DAEMONS`; and `wasm`.
+
+That one runs no program but its own kernel: `tests/plugins/wasm/container/test_engine.py` tries what is left.
+"""
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
 
 

@@ -21,12 +21,14 @@ import struct
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...container import file_requests, kernel_messages, wire
 from . import confine, image
 from .codes import WasmCode
-from .machine import THREAD_BYTES, Ended, Guest, loaded, new_engine
+
+if TYPE_CHECKING:
+    from .machine import Guest
 
 STDIN, STDOUT = 0, 1
 READ = 1 << 18
@@ -140,6 +142,9 @@ class Host:
         threading.Thread(target=self.live, daemon=True).start()
 
     def live(self) -> None:
+        """Run one guest until it ends, and say how."""
+        from .machine import Ended
+
         guest: Guest | None = None
         end: tuple[int | None, int | None, int, str] = (None, signal.SIGKILL, 0, "")
         try:
@@ -160,13 +165,15 @@ class Host:
             self.event("kernel_exited", number=self.number, code=code, signal=number, ooms=ooms, tail=tail)
 
     def made(self) -> Guest:
-        at, told = self.told, self.told
+        from .machine import Guest
+
+        told = self.told
         guest = Guest(
             self.engine,
             self.module,
             self.door,
             memory=told["memory"],
-            folders=folders(at["at"], at["data"], at["temporary"]),
+            folders=folders(told["at"], told["data"], told["temporary"]),
             environment=ENVIRONMENT,
             bits=told["bits"],
         )
@@ -259,6 +266,8 @@ class Host:
 
     def begin(self) -> None:
         """Give up what no guest needs, say what is left, and start the first guest."""
+        from .machine import THREAD_BYTES, loaded, new_engine
+
         told = self.told
         path = told["image"]
         missing = confine.enclose(path, f"{path}/{image.EMPTY}", told["data_bytes"], told["tmp_bytes"], told["uid"])

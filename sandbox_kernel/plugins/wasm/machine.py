@@ -109,7 +109,7 @@ class Guest:
         four = wasmtime.FuncType([wasmtime.ValType.i32()] * 4, [wasmtime.ValType.i32()])
         linker.define_func("host", "call", four, self._call)
         linker.define_func("wasi_snapshot_preview1", "poll_oneoff", four, self._poll)
-        exports = linker.instantiate(store, module).exports(store)
+        self.exports = exports = linker.instantiate(store, module).exports(store)
         # Looked up once: a caller's own look-up may panic in versions of wasmtime that are in use.
         self._memory: Any = exports["memory"]
         self._turn: Any = exports["turn"]
@@ -135,8 +135,8 @@ class Guest:
         """Have CPython raise KeyboardInterrupt at its next look, from any thread."""
         with self._lock:
             self._interrupted = True
+            self._engine.increment_epoch()  # before it wakes: a sleep that returns early looks like one that is over
             self._lock.notify_all()
-        self._engine.increment_epoch()
 
     def forget_interrupt(self) -> None:
         """Note that what was to be interrupted is over."""
@@ -146,8 +146,8 @@ class Guest:
         """Have it trap at its next function or loop, from any thread."""
         with self._lock:
             self._over = True
+            self._engine.increment_epoch()
             self._lock.notify_all()
-        self._engine.increment_epoch()
 
     def close(self) -> None:
         self._store.close()

@@ -44,10 +44,17 @@ WORDS = {"processes": "no processes", "sockets": "no sockets"}
 
 
 class _Timers(selectors._BaseSelectorImpl):  # noqa: SLF001
+    loop: Any = None
+
     def select(self, timeout: float | None = None) -> list[Any]:
+        """Wait for a timer. Without one nothing could wake a task, so each is told and may end."""
         if timeout is None:
-            raise RuntimeError(WORDS["sockets"])
-        if timeout > 0:
+            waiting = asyncio.all_tasks(self.loop)
+            if not waiting:
+                raise RuntimeError(WORDS["sockets"])
+            for task in waiting:
+                task.cancel(WORDS["sockets"])
+        elif timeout > 0:
             time.sleep(timeout)
         return []
 
@@ -56,7 +63,9 @@ class Loop(asyncio.SelectorEventLoop):
     """An event loop of timers alone; what would run in a thread runs at once."""
 
     def __init__(self) -> None:
-        super().__init__(_Timers())
+        timers = _Timers()
+        super().__init__(timers)
+        timers.loop = self
 
     def _make_self_pipe(self) -> None:
         self._ssock = self._csock = None
@@ -168,6 +177,8 @@ class Shell(InteractiveShell):
 
     def _showtraceback(self, etype: Any, evalue: Any, stb: list[str]) -> None:
         KERNEL.flush()
+        if KERNEL.interrupted:
+            etype, evalue, stb, KERNEL.interrupted = KeyboardInterrupt, "", ["KeyboardInterrupt"], False
         KERNEL.error = {"ename": etype.__name__, "evalue": str(evalue), "traceback": stb}
         KERNEL.publish("error", KERNEL.error)
 
@@ -181,7 +192,7 @@ class Kernel:
     def __init__(self) -> None:
         self.parent: dict[str, Any] = {}
         self.error: dict[str, Any] | None = None
-        self.allow_stdin = False
+        self.allow_stdin = self.interrupted = False
         self._sent = 0
         self._session = ""
         self.streams = Stream(self, "stdout"), Stream(self, "stderr")
@@ -196,7 +207,7 @@ class Kernel:
         # A history on a disk would be an open file, which no session has.
         self.shell = Shell.instance(config=Config({"HistoryManager": {"enabled": False, "hist_file": ":memory:"}}))
         self.shell.kernel = self
-        self.shell.loop_runner = self.loop.run_until_complete
+        self.shell.loop_runner = self.finished
         self.shell.set_hook("show_in_pager", page.as_hook(payloadpage.page), 99)  # type: ignore[no-untyped-call]
         builtins.input = self.input
         import getpass
@@ -208,6 +219,16 @@ class Kernel:
         comm: Any = importlib.import_module("comm")
         comm.create_comm, comm.get_comm_manager = self.new_comm, lambda: self.comms
         self.shell.configurables.append(self.comms)
+
+    def finished(self, coroutine: Any) -> Any:
+        """Run a cell that awaits. An interrupt that meets the loop itself ends the cell's task, and no later one."""
+        task = self.loop.create_task(coroutine)
+        try:
+            return self.loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            task.cancel()
+            return self.loop.run_until_complete(task)
 
     def begin(self, config: dict[str, Any]) -> None:
         """Become the kernel of a session: nothing that was drawn for the image is drawn again."""
