@@ -5,6 +5,7 @@
 - `versions`: Known faults of wasmtime, and the check of a version.
 - `image`: What every guest begins from, and how it is read.
 - `build`: Making that.
+- `wide_integers`: What it changes in the guest's program, so that numpy's integers have 64 bits.
 - `engine`: Starting a session's process, and what it is compared with.
 - `host`: That process: it plays the agent's part.
 - `confine`: What it gives up before a guest runs in it.

