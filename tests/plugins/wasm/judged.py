@@ -110,7 +110,7 @@ def one(code, names):
 def main(cells, apart):
     os.environ["MPLBACKEND"] = "Agg"
     warnings.simplefilter("ignore")
-    names = {}
+    names: dict[str, object] = {}
     for code in json.loads(cells):
         if apart or not names:
             names = {"__name__": "__main__", "display": print}

@@ -103,9 +103,9 @@ def install() -> None:
         owner = importlib.import_module(module)
         for name in names.split():
             setattr(owner, name, for_compiled_code(getattr(owner, name)))
-    random = np.random.RandomState
+    random: Any = np.random.RandomState
     with _open(random):
-        random.randint = _with_int64(random.randint)  # type: ignore[method-assign]
+        random.randint = _with_int64(random.randint)
     _functions_of_the_shared_generator()
 
 
@@ -162,6 +162,8 @@ def for_compiled_code(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_intp(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_intp(one) for one in value]
     return value.astype(np.intp) if isinstance(value, np.ndarray) and value.dtype == np.int64 else value
 
 
@@ -188,16 +190,17 @@ def _functions_of_the_shared_generator() -> None:
 
 def _names() -> None:
     """Names of the default integer, in numpy's namespaces and tables."""
-    from numpy._core import arrayprint, numerictypes
-    from numpy.lib import _iotools
-
+    arrayprint, numerictypes, converter = (
+        importlib.import_module("numpy._core.arrayprint"),
+        importlib.import_module("numpy._core.numerictypes"),
+        importlib.import_module("numpy.lib._iotools").StringConverter,
+    )
     for name, scalar in (("int_", np.int64), ("uint", np.uint64)):
         for module in (np, numerictypes):
             setattr(module, name, scalar)
         numerictypes.sctypeDict[name] = scalar
     numerictypes.sctypeDict["int"] = np.int64
     arrayprint._typelessdata[:] = [np.int64 if one is np.intp else one for one in arrayprint._typelessdata]
-    converter = _iotools.StringConverter
     converter._mapper[:] = [one for one in converter._mapper if one[0] is not np.intp]
 
 

@@ -8,7 +8,17 @@ import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed")
 
-from sandbox_kernel.plugins.wasm.inside.integers import ALL, EACH, FIRST, LATER, LIBRARIES, TABLE, for_cells, install  # noqa: E402
+from sandbox_kernel.plugins.wasm.inside.integers import (  # noqa: E402
+    ALL,
+    EACH,
+    FIRST,
+    LATER,
+    LIBRARIES,
+    TABLE,
+    for_cells,
+    for_compiled_code,
+    install,
+)
 
 
 class Pair(NamedTuple):
@@ -71,6 +81,32 @@ def test_a_named_tuple_stays_one() -> None:
 
 def test_an_array_of_the_callers_own_is_what_comes_back() -> None:
     assert for_cells(lambda out: out, narrow=np.int32)(out=NARROW) is NARROW
+
+
+def test_compiled_code_that_refuses_int64_is_asked_again_with_what_it_takes() -> None:
+    asked: list[list[str]] = []
+
+    def compiled(array: Any, arrays: list[Any]) -> str:
+        asked.append([str(one.dtype) for one in (array, *arrays)])
+        if len(asked) == 1:
+            raise ValueError("Buffer dtype mismatch, expected 'intp_t' but got 'long long'")
+        return "done"
+
+    wide = np.arange(2, dtype=np.int64)
+    assert for_compiled_code(compiled)(wide, arrays=[wide, np.ones(1)]) == "done"
+    assert asked == [["int64", "int64", "float64"], [np.dtype(np.intp).name, np.dtype(np.intp).name, "float64"]]
+
+
+def test_another_refusal_is_the_callers() -> None:
+    asked: list[int] = []
+
+    def compiled() -> None:
+        asked.append(1)
+        raise ValueError("lengths differ")
+
+    with pytest.raises(ValueError, match="lengths differ"):
+        for_compiled_code(compiled)()
+    assert asked == [1]
 
 
 def test_nothing_changes_where_an_index_has_64_bits() -> None:
