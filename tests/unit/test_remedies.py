@@ -111,7 +111,6 @@ NOT_RUN = {
     "sandbox-kernel build --kind full": "it takes a quarter of an hour; tests/container/formats/ tries what it made",
     "sandbox-kernel build --engine qemu": "it takes QEMU; `make test-qemu` runs it",
     "sandbox-kernel build --engine wasm": "it takes two minutes; `make test-wasm` runs it",
-    "sandbox-kernel build --engine wasm --force": "it takes two minutes; `make test-wasm` runs it without --force",
     "pip install wasmtime==50.0.1": "it fetches a package; `make test-wasm` runs what it brings",
     "sandbox-kernel doctor --engine kubernetes": "it takes a cluster; `make test-kubernetes` runs it",
     "e2fsck -f {}": "of what it cannot repair, nothing is left to be mounted",
