@@ -10,5 +10,4 @@
 - `host`: That process: it plays the agent's part.
 - `confine`: What it gives up before a guest runs in it.
 - `machine`: One guest: a wasmtime store, its host functions and its memory.
-- `inside`: The kernel in a guest.
 """

@@ -41,8 +41,10 @@ sys.path[1:1] = ["/opt/site"]
 for name, source in {sources!r}.items():
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(source, "<frozen %s>" % name, "exec"), module.__dict__)
-sys.modules["kernel"].KERNEL.boot()
-import pandas, matplotlib.pyplot
+kernel = sys.modules["kernel"].KERNEL
+kernel.boot()
+with kernel.shell.builtin_trap:  # pandas looks whether it is in a notebook
+    import pandas, matplotlib.pyplot
 try:
     import integers
 except ImportError:

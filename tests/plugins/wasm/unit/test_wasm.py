@@ -17,8 +17,10 @@ from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMiss
 from sandbox_kernel.core.model import Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import select, shipping
 from sandbox_kernel.plugins.wasm import engine, image
+from sandbox_kernel.plugins.wasm.codes import WasmCode
 from sandbox_kernel.plugins.wasm.host import Host, folder_size
 from sandbox_kernel.plugins.wasm.versions import FAULTS, PINNED, faults
+from tests.support import ROOT
 
 IMAGE = image.Image("/x", "sha256:1", PINNED, "x86_64", 1 << 20, ((1, 1),), "2026-01-01", 1)
 
@@ -34,6 +36,16 @@ def spec() -> SandboxSpec:
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_pinned_version_has_no_known_fault(machine: str) -> None:
     assert faults(PINNED, machine) == ()
+
+
+def test_the_extra_installs_the_pinned_version_and_its_remedy_says_so() -> None:
+    assert f'wasm = ["wasmtime=={PINNED}"]' in (ROOT / "pyproject.toml").read_text()
+    assert f"`pip install wasmtime=={PINNED}`" in WasmCode.WASM_NOT_INSTALLED.remedy
+
+
+def test_the_page_has_each_fault() -> None:
+    page = (ROOT / "docs" / "wasm.md").read_text()
+    assert [one.advisory for one in FAULTS if f"| {one.advisory} | " not in page] == []
 
 
 def test_the_version_before_has_an_escape_by_files_and_one_of_arm_s_alone() -> None:
