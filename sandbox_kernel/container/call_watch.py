@@ -4,8 +4,11 @@ The agent's filter refuses by a question (SECCOMP_RET_USER_NOTIF), and a thread 
 filter would have given. Of all calls one is let through, `connect`, which no filter refuses: its address is read
 meanwhile from the caller's memory, which another of its threads may change. So a flood is paid by its own sandbox.
 
-A question is answered by what is stricter, if a filter before says an error: an engine's filter leaves these calls to
-a tracer, and there is none (`engines/seccomp.py`). That the question arrives is tried before it is promised.
+The kernel asks nobody where another filter says an error, which is stricter. So an engine's filter leaves these calls
+to a tracer, and there is none: they fail there, too (`engines/seccomp.py`). That a question arrives is tried before it
+is promised. Who took this process over could let a child of its own pass; that has no capability. Of what else was
+there to choose, an audit line of the kernel's is the host's to be flooded, and a signal or a tracer would be seen by
+the code.
 
 The thread runs before the filters are put, and so has none of them: what this process asks itself would never be
 answered. The process ends, and with it the sandbox, before cells can take its place: they can hide what they try from
