@@ -60,6 +60,8 @@ class CallWatch:
         self._rows: dict[tuple[str, str, str], list[int]] = {}
         self._next = 0.0
         self._own = os.getpid()
+        self.agents = {self._own}
+        """The processes of agents, which connect to their kernels. Who reads their memory is refused."""
         self._file = -1
         self._lock, self._begun = _thread.allocate_lock(), _thread.allocate_lock()
         self._begun.acquire()
@@ -113,13 +115,13 @@ class CallWatch:
         target = ""
         if thread == self._own:
             self.works = True
-        elif name == "connect":
+        elif name == "connect" and thread not in self.agents:
             target = self._address(number, thread, *arguments[1:3])
         elif name == MARK:
             name, target = "secret", str(arguments[0])
         if target.startswith("/"):
             name, target = "secret", target[1:]
-        if thread != self._own and (target or name != "connect"):
+        if thread not in self.agents and (target or name != "connect"):
             self._note(name, _program(thread), target, thread)
         passes = self._names.get(call) == "connect"
         answer = (number, 0, 0, CONTINUE) if passes else (number, 0, -errno.EPERM, 0)

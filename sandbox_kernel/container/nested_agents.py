@@ -137,6 +137,8 @@ class NestedAgents:
         for fd in (pipes[0][1], pipes[1][0]):
             os.set_blocking(fd, False)
         self.children[number] = Child(number, pid, pipes[0][1], pipes[1][0])
+        if self.agent.watch is not None:
+            self.agent.watch.agents.add(pid)
 
     # --- what comes and goes ---
 
@@ -219,6 +221,8 @@ class NestedAgents:
 
     def forget(self, child: Child) -> None:
         del self.children[child.number]
+        if self.agent.watch is not None:
+            self.agent.watch.agents.discard(child.pid)
         for fd in (child.stdin, child.stdout):
             if child.polled.get(fd):
                 self.agent.poller.unregister(fd)

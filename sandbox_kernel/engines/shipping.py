@@ -281,8 +281,12 @@ def program_of(
     return sized(f"CONFIG = {config!r}\n{source}")
 
 
-def new_spec(settings: Settings, session_id: str | None = None, inside: Inside | None = None) -> SandboxSpec:
+def new_spec(
+    settings: Settings, session_id: str | None = None, inside: Inside | None = None, *, watch: bool = False
+) -> SandboxSpec:
     """Return what to ask an engine for: a container for a session, a new one unless its id is given.
+
+    Calls are watched if its settings want that, or `watch` does: those of the session that has the sandbox.
 
     Raises `ConfigurationError` for a setting that the engine cannot keep.
     """
@@ -295,7 +299,7 @@ def new_spec(settings: Settings, session_id: str | None = None, inside: Inside |
         zone=zone,
         inside=inside,
         kernel=settings.kernel,
-        watch=settings.watches_calls,
+        watch=watch or settings.watches_calls,
     )
     found = attachment.of(settings)
     return SandboxSpec(

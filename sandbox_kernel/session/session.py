@@ -265,7 +265,8 @@ class Session:
                 self.folders.forget_scratch()
             self.services.begin(afresh=True)
             first, self._first = self._first, None
-            spec = first or new_spec(self.settings, self.id, (self._within or self).inside)
+            owner = self._within or self
+            spec = first or new_spec(self.settings, self.id, owner.inside, watch=owner.settings.watches_calls)
 
             async def start() -> Container:
                 return await self.engine.start(spec)

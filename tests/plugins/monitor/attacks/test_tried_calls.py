@@ -12,6 +12,7 @@ import pytest
 from sandbox_kernel import Sandbox
 from sandbox_kernel.plugins.verify.attack_program import table
 from tests.attacks.escape.what_is_seen import seen, watched
+from tests.support.kernels import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -65,6 +66,10 @@ def test_attacks_are_seen_as_the_page_says(image: str) -> None:
             found = {call for call, _ in seen(sandbox, trace, [name], given)}
             kinds = {RULES.get(call, RULES["call"]) for call in found} or {"unseen"}
             assert said[name] in kinds, (name, found)
+        assert b"password hashes" not in trace.read_bytes()
+        sandbox.run_code("import os; os.system('cat /etc/shadow')", context=sandbox.create_context())
+        eventually(lambda: b"password hashes" in trace.read_bytes(), 20, "what a further kernel looks for is seen")
+        assert b'"?"' not in trace.read_bytes(), "the agent of a further kernel connects to it, and is no cell"
 
 
 def test_it_ends_the_kernel_where_that_is_set_and_honest_work_is_left_alone(image: str, tmp_path: Path) -> None:
