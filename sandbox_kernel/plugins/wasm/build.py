@@ -45,12 +45,7 @@ kernel = sys.modules["kernel"].KERNEL
 kernel.boot()
 with kernel.shell.builtin_trap:  # pandas looks whether it is in a notebook
     import pandas, matplotlib.pyplot
-try:
-    import integers
-except ImportError:
-    pass
-else:
-    integers.install()
+__import__("integers").install()
 """
 SETTLE = """
 kernel = __import__("sys").modules["kernel"].KERNEL

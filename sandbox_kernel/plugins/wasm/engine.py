@@ -209,7 +209,7 @@ class WasmEngine:
     async def conditions(self) -> tuple[MachineCondition, ...]:
         from ...engines.inspectable import MachineCondition
 
-        caveat = "numpy's integers have 32 bits there, unless the guest's own layer makes them 64 (docs/wasm.md)"
+        caveat = "some integers of libraries have 32 bits there, and overflow without a word (docs/wasm.md#integers)"
         rows = [MachineCondition("experimental", met=True, found=caveat)]
         try:
             found = f"{installed()}; {PINNED} is the one that is tested"
