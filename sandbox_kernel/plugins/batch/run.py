@@ -177,7 +177,8 @@ class Run:
     async def _note_actions(self, sandbox: AsyncSandbox, record: CellRecord) -> None:
         if self.report.variation is not None and not _is_gone(record):
             known = self.report.variation["actions"]
-            known += [one for one in actions(await self._own(sandbox, TOLD)) if one not in known]
+            said = await self._own(sandbox, TOLD)
+            known += [one for one in actions(said, self.plan.settings.limits) if one not in known]
             del known[MAX_ACTIONS:]
 
     def _describe(self, sandbox: AsyncSandbox) -> None:

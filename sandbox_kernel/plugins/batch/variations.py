@@ -6,7 +6,6 @@ Hostile code can get around it. What differs is a reason to look, and no differe
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...core import time_zone
+from ...core.answer_allowance import AnswerAllowance
 from ...core.codes import UsageCode
-from ...core.errors import ConfigurationError
-from ...core.model import PYTHON_KERNEL, Settings
+from ...core.errors import AnswerError, ConfigurationError
+from ...core.model import PYTHON_KERNEL, Limits, Settings
 from ...core.package_files import PACKAGE
 from ...files.file_rules import printable
 from .codes import BatchCode
@@ -134,11 +134,11 @@ TOLD = "import json, sys; print(json.dumps(sys.modules['_sandbox_witness'].witne
 """The cell that asks what was noted."""
 
 
-def actions(said: str) -> list[str]:
+def actions(said: str, limits: Limits) -> list[str]:
     """Return what the sandbox says was noted; it may say anything."""
     try:
-        found = json.loads(said)
-    except (ValueError, RecursionError):
+        found = AnswerAllowance(limits).json(said)
+    except AnswerError:
         return []
     if not isinstance(found, list):
         return []

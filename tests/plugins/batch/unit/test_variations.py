@@ -14,7 +14,7 @@ import pytest
 
 from sandbox_kernel.cli.program import main
 from sandbox_kernel.core.errors import ConfigurationError
-from sandbox_kernel.core.model import Settings
+from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.plugins.batch.variations import (
     ACROSS,
     MAX_ACTIONS,
@@ -90,7 +90,7 @@ def noted(code: str, tmp_path: Path) -> list[str]:
     )
     first, *_, last = done.stdout.splitlines()
     Variation.of(PLAIN).check_clock(first)
-    return actions(last)
+    return actions(last, Limits())
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_what_python_asks_the_system_for_is_noted(code: str, expected: str, tmp_
 
 
 def test_a_hostile_answer_is_bounded_and_read_as_text() -> None:
-    assert actions("no JSON") == actions('{"a": 1}') == actions("[" * 100_000) == []
-    found = actions(json.dumps(["a\x1b[2J" + "b" * 10_000, 7, None, *map(str, range(10_000))]))
+    assert [actions(said, Limits()) for said in ("no JSON", '{"a": 1}', "[" * 100_000)] == [[], [], []]
+    found = actions(json.dumps(["a\x1b[2J" + "b" * 10_000, 7, None, *map(str, range(10_000))]), Limits())
     assert len(found) < MAX_ACTIONS
     assert "\x1b" not in found[0]
     assert len(found[0]) < 300
