@@ -135,7 +135,7 @@ def kind(outside: Answer, inside: Answer) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument(
         "--native", default=f"{sys.executable} -", help="a Python that reads a program from its standard input"

@@ -25,11 +25,11 @@ numpy alone is imported here, and pandas if it is there.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,10 +153,13 @@ def for_compiled_code(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         try:
             return function(*args, **options)
-        except ValueError as error:
-            if "Buffer dtype mismatch" not in str(error):
-                raise
-        return function(*map(_as_intp, args), **{name: _as_intp(one) for name, one in options.items()})
+        except ValueError:
+            given = [*args, *options.values()]
+            found = [*map(_as_intp, given)]
+            if any(one is not other for one, other in zip(given, found, strict=True)):
+                with contextlib.suppress(ValueError):  # else it was about something else
+                    return function(*found[: len(args)], **dict(zip(options, found[len(args) :], strict=True)))
+            raise
 
     return call
 
@@ -204,7 +207,7 @@ def _names() -> None:
     converter._mapper[:] = [one for one in converter._mapper if one[0] is not np.intp]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _open(owner: Any) -> Iterator[None]:
     """Let attributes of a type of C be set for a while, by its bit in this process's own memory."""
     if not getattr(owner, "__flags__", 0) & IMMUTABLE:

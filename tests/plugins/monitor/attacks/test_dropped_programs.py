@@ -154,9 +154,11 @@ def test_an_unseen_sandbox_is_said_to_be_one(tmp_path: Path, image: str, one: Wa
     assert "not-watched" not in {line["code"] for line in one.findings()}
 
 
-def test_with_a_monitor_a_sandbox_is_the_one_that_it_is_without(one: Watched, image: str) -> None:
+def test_with_a_monitor_a_sandbox_is_the_one_that_it_is_without_but_for_a_thread(one: Watched, image: str) -> None:
+    """The thread answers the calls that are watched; there are as many filters, and no file is planted."""
     look = "import os\nprint(os.path.exists('/tmp/home/.aws'), len(os.listdir('/proc/1/task')), " + (
         "[line.split()[1] for line in open('/proc/self/status') if line.startswith('Seccomp_filters')])"
     )
     with Sandbox(image=image, memory="512M") as plain:
-        assert "".join(plain.run_code(look).logs.stdout) == one.run(look) == "False 1 ['3']\n"
+        assert "".join(plain.run_code(look).logs.stdout) == "False 1 ['3']\n"
+        assert one.run(look) == "False 2 ['3']\n"

@@ -170,7 +170,7 @@ def agent(patch: pytest.MonkeyPatch, old: str, new: str) -> None:
     """Ship another agent; its sources stand in its program as literals."""
     real = shipping.agent_source
     assert old in real()
-    patch.setattr(shipping, "agent_source", lambda *asked: real(*asked).replace(old, new))
+    patch.setattr(shipping, "agent_source", lambda *asked, **options: real(*asked, **options).replace(old, new))
 
 
 LEFT: list[DockerContainer] = []
