@@ -40,6 +40,8 @@ KILL_SECONDS = 4.0
 LEAST_MEMORY = 256 << 20
 """Of a guest: the image's memory has half of it."""
 CLONE_THREAD = 0x10000
+SPARE = "sandbox-kernel-wasm-"
+"""How the names of folders begin, before the number of a session's process."""
 NOT_CALLED = frozenset(
     """
     execve execveat fork vfork clone socket socketpair bind listen accept accept4 connect send sendto sendmsg sendmmsg
@@ -155,7 +157,6 @@ class WasmEngine:
             raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{words}. Run `sandbox-kernel build --engine wasm`")
         spec = shipping.without_home(spec)
         refuse(spec)
-        spare = tempfile.mkdtemp(prefix="sandbox-kernel-wasm-")
         mine, theirs = socket.socketpair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process has ended)
         try:
@@ -171,13 +172,12 @@ class WasmEngine:
         except OSError as error:
             mine.close()
             errors.close()
-            shutil.rmtree(spare, ignore_errors=True)
             raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"Python does not start: {error}") from error
         finally:
             theirs.close()
-        container = WasmContainer(process, Pipe(mine), errors, image, spare)
+        container = WasmContainer(process, Pipe(mine), errors, image)
         try:
-            await container.load(shipping.sized(json.dumps(told(spec, image, found, spare))))
+            await container.load(shipping.sized(json.dumps(told(spec, image, found, container.spare))))
         except BaseException:
             await asyncio.shield(container.kill())
             raise
@@ -187,7 +187,8 @@ class WasmEngine:
         raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
 
     async def reap(self) -> int:
-        return 0  # each ends with its pipe
+        """Remove what sessions left that were killed together with their owner. Processes end with their pipe."""
+        return await asyncio.to_thread(_remove_left)
 
     async def info(self) -> EngineInfo:
         from ...engines.inspectable import EngineInfo
@@ -250,6 +251,17 @@ class WasmEngine:
         return ImageInfo(size_bytes=found.size_bytes, made=found.made, contents=found.contents, identity=found.contents)
 
 
+def _remove_left() -> int:
+    count = 0
+    for folder in Path(tempfile.gettempdir()).glob(f"{SPARE}*"):
+        pid = folder.name.removeprefix(SPARE)
+        with contextlib.suppress(OSError):
+            if pid.isdigit() and folder.lstat().st_uid == os.geteuid() and not Path("/proc", pid).exists():
+                shutil.rmtree(folder)
+                count += 1
+    return count
+
+
 def _places() -> list[str]:
     from .image import places
 
@@ -274,13 +286,15 @@ class WasmContainer(OverPipe):
 
     held = True
 
-    def __init__(self, process: subprocess.Popen[bytes], pipe: Pipe, errors: Any, image: Image, spare: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], pipe: Pipe, errors: Any, image: Image) -> None:
         self.id = f"wasm-{process.pid}"
         self.image_id: str | None = None
         self._pipe = pipe
         self._pid = process.pid
         process.returncode = 0  # its end is awaited here, by its pidfd
-        self._errors, self._image, self._spare = errors, image, spare
+        self._errors, self._image = errors, image
+        self.spare = f"{tempfile.gettempdir()}/{SPARE}{process.pid}"
+        """Where the process makes a folder if it can have no sized ones. It removes that, unless it is killed."""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitReason] = self._loop.create_future()
         self._killed = False
@@ -309,7 +323,6 @@ class WasmContainer(OverPipe):
 
     def abandon(self) -> None:
         self._pipe.abandon()  # the process ends with its pipe
-        shutil.rmtree(self._spare, ignore_errors=True)
 
     def detach(self) -> Handover:
         raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
@@ -327,7 +340,7 @@ class WasmContainer(OverPipe):
         self._errors.seek(-min(TAIL_BYTES, self._errors.seek(0, os.SEEK_END)), os.SEEK_END)
         detail = self._errors.read().decode("utf-8", "replace").strip()
         self._errors.close()
-        shutil.rmtree(self._spare, ignore_errors=True)
+        shutil.rmtree(self.spare, ignore_errors=True)
         code = os.waitstatus_to_exitcode(status)
         if self._killed:
             reason = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")

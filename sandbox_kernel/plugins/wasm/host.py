@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import signal
 import struct
 import sys
@@ -276,7 +277,7 @@ class Host:
             told.update(at=confine.IMAGE, data=confine.DATA, temporary=confine.TEMPORARY)
         else:
             told.update(at=path, data=f"{told['spare']}/data", temporary=f"{told['spare']}/temporary")
-            for each in (told["data"], told["temporary"]):
+            for each in (told["spare"], told["data"], told["temporary"]):
                 os.mkdir(each, 0o700)  # noqa: PTH102
         file_requests.ROOT = told["data"]
         os.umask(0o022)
@@ -344,6 +345,8 @@ def main() -> None:
         host.run()
     except BrokenPipeError:
         pass
+    if host.told.get("closed") is False:
+        shutil.rmtree(host.told["spare"], ignore_errors=True)
     os._exit(0)  # the guest's thread may never come back
 
 

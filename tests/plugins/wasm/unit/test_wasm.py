@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import struct
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -270,3 +273,19 @@ def test_the_size_of_a_folder_follows_no_link(tmp_path: Path) -> None:
     own = folder_size(str(tmp_path))
     (tmp_path / "link").symlink_to("/usr")
     assert 8192 <= own == folder_size(str(tmp_path))
+
+
+# --- what is left ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_session_left_is_removed_and_a_living_one_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left, living, other = (tmp_path / f"{engine.SPARE}{name}" for name in (dead.pid, os.getpid(), "x"))
+    for folder in (left, living, other):
+        (folder / "data").mkdir(parents=True)
+    assert asyncio.run(engine.WasmEngine().reap()) == 1
+    assert sorted(tmp_path.iterdir()) == sorted((living, other))
