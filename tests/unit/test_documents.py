@@ -294,8 +294,8 @@ def functions(path: str) -> set[str]:
 
 
 @pytest.mark.slow
-@each("test", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", read("docs/attacks.md")))))
-def test_an_attack_names_a_test_that_is_there(test: str) -> None:
+@each("test", sorted(set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", read("docs/attacks.md") + read("docs/practice.md")))))
+def test_an_attack_and_a_demand_name_a_test_that_is_there(test: str) -> None:
     path, _, function = test.partition("::")
     assert function in functions(path)
 
