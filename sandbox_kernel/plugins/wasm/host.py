@@ -177,6 +177,7 @@ class Host:
             folders=folders(told["at"], told["data"], told["temporary"]),
             environment=ENVIRONMENT,
             bits=told["bits"],
+            longest=self.limit + (1 << 17),
         )
         guest.map(self.memory, told["memory_bytes"])
         return guest

@@ -78,14 +78,17 @@ class Guest:
         folders: Sequence[Folder],
         environment: dict[str, str],
         bits: Bits = (),
+        longest: int = 1 << 30,
         stderr: bool = False,
     ) -> None:
         """`door` answers what the guest asks; `memory` is the most that it may have, in bytes.
 
+        Of a question, `longest` bytes are copied at most.
+
         What it writes to descriptor 2 goes to this process's `stderr`, or nowhere.
         """
         self._engine, self._door, self._bits = engine, door, tuple(bits)
-        self._most = memory
+        self._most, self._longest = memory, longest
         self._lock = threading.Condition()
         self._interrupted = self._over = False
         self._store = store = wasmtime.Store(engine)
@@ -209,7 +212,7 @@ class Guest:
     def _call(self, place: int, size: int, answer_at: int, size_at: int) -> int:
         """Answer one question: bytes in, bytes out."""
         try:
-            answer = self._door(self._get(place & _32, size & _32))
+            answer = self._door(self._get(place & _32, min(size & _32, self._longest)))
             room = self._alloc(self._store, len(answer)) & _32
             if answer:
                 self._put(room, answer)
