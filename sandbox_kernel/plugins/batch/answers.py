@@ -56,7 +56,7 @@ _NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KeptAnswer:
     """What an earlier run left."""
 
     report: dict[str, Any]
@@ -154,7 +154,7 @@ class Answers:
         """Raises `ConfigurationError` for a folder that is not the user's own."""
         self._folder = private(path or below_home(".cache", "sandbox-kernel", "runs"))
 
-    def find(self, name: str) -> tuple[Answer | None, str | None]:
+    def find(self, name: str) -> tuple[KeptAnswer | None, str | None]:
         """Return the answer with that key, or None; and what is wrong with one that is damaged."""
         try:
             with os.fdopen(self._folder.open_file(name), "rb") as file:
@@ -213,7 +213,7 @@ def _digest(name: str, packed: bytes) -> str:
     return hashlib.sha256(name.encode() + b"\n" + packed).hexdigest()
 
 
-def _unpacked(packed: bytes) -> Answer:
+def _unpacked(packed: bytes) -> KeptAnswer:
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         if sum(one.file_size for one in archive.infolist()) > MAX_ENTRY + (8 << 20):
             raise ValueError("it is too large")
@@ -222,10 +222,10 @@ def _unpacked(packed: bytes) -> Answer:
         if not isinstance(report["exit"]["code"], int) or not isinstance(report["started"], str):
             raise TypeError("it has no report")
         files = {str(name): archive.read(f"files/{name}") for name in names}
-        return Answer(report, archive.read("notebook").decode(), files)
+        return KeptAnswer(report, archive.read("notebook").decode(), files)
 
 
-def give(answer: Answer, plan: RunPlan, report: RunReport) -> None:
+def give(answer: KeptAnswer, plan: RunPlan, report: RunReport) -> None:
     """Write an answer where the run would have written its own, and the report as it was. Raises `SandboxError`."""
     report.notebook_sha256 = plan.notebook.write(answer.notebook)
     for path, data in answer.files.items():
@@ -244,7 +244,7 @@ def give(answer: Answer, plan: RunPlan, report: RunReport) -> None:
 
 
 @dataclass(slots=True)
-class Asked:
+class CachedRun:
     """A run that may be answered from earlier ones."""
 
     answers: Answers
@@ -252,7 +252,7 @@ class Asked:
     key: str
 
     @classmethod
-    def of(cls, plan: RunPlan, *, signed: bool, always: bool) -> Asked | str:
+    def of(cls, plan: RunPlan, *, signed: bool, always: bool) -> CachedRun | str:
         """Return it, or why the run has to take place. Raises `SandboxError`."""
         if (reason := why_not(plan, signed=signed)) is not None:
             return reason

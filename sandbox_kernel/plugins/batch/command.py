@@ -267,20 +267,22 @@ def _run(options: argparse.Namespace, report: RunReport, stopper: Stopper, termi
     return run.found
 
 
-def _asked(options: argparse.Namespace, plan: RunPlan, stopper: Stopper, progress: RunProgress) -> answers.Asked | None:
+def _asked(
+    options: argparse.Namespace, plan: RunPlan, stopper: Stopper, progress: RunProgress
+) -> answers.CachedRun | None:
     """Return what may be answered by an earlier run; None, and say why, for what may not."""
     from . import answers
 
     with stopper.waiting():
         always, signed = options.cached == "always", options.receipt_file is not None
-        asked = answers.Asked.of(plan, signed=signed, always=always)
+        asked = answers.CachedRun.of(plan, signed=signed, always=always)
     if isinstance(asked, str):
         progress.say(f"not from the cache: {printable(asked, 300)}")
         return None
     return asked
 
 
-def _answered(asked: answers.Asked, plan: RunPlan, report: RunReport, run: Run) -> bool:
+def _answered(asked: answers.CachedRun, plan: RunPlan, report: RunReport, run: Run) -> bool:
     """Take an earlier answer, if there is one."""
     from . import answers
 

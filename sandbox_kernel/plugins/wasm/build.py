@@ -197,7 +197,7 @@ def _guest(made: Path, steps: Steps) -> dict[str, Any]:
 
 
 def _begun(made: Path, steps: Steps) -> dict[str, Any]:
-    from .machine import Guest, loaded, new_engine
+    from .machine import WasmGuest, loaded, new_engine
 
     with tempfile.TemporaryDirectory() as place:
         data, temporary = Path(place, "data"), Path(place, "tmp")
@@ -216,7 +216,7 @@ def _begun(made: Path, steps: Steps) -> dict[str, Any]:
 
         opened = folders(str(made), str(data), str(temporary))
         how: dict[str, Any] = {"memory": GUEST_MEMORY, "folders": opened, "environment": ENVIRONMENT, "stderr": True}
-        guest = Guest(engine, module, door, **how)
+        guest = WasmGuest(engine, module, door, **how)
         with steps.during("starting a guest, with IPython, pandas and pyplot"):
             guest.run(BOOT.format(sources=_sources()))
             guest.run(SETTLE.format(cells=FIRST, opened=FIRST_DESCRIPTOR + len(opened)))
@@ -224,7 +224,7 @@ def _begun(made: Path, steps: Steps) -> dict[str, Any]:
         with (made / MEMORY).open("wb+") as file:
             size = guest.save(file.fileno())
             guest.close()
-            other = Guest(engine, module, door, **how, bits=bits)
+            other = WasmGuest(engine, module, door, **how, bits=bits)
             other.map(file.fileno(), size)
             for _ in range(TRIES):
                 _tried(other)

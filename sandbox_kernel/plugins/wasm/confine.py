@@ -93,12 +93,12 @@ def _filtered(calls: bytes) -> bool:
         return False
     buffer = ctypes.create_string_buffer(calls, len(calls))
 
-    class Program(ctypes.Structure):
+    class FilterProgram(ctypes.Structure):
         """struct sock_fprog."""
 
         _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
-    argument = Program(len(calls) // STEP_BYTES, ctypes.addressof(buffer))
+    argument = FilterProgram(len(calls) // STEP_BYTES, ctypes.addressof(buffer))
     return bool(_libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(argument), 0, 0) == 0)
 
 

@@ -29,7 +29,7 @@ from . import confine, image
 from .codes import WasmCode
 
 if TYPE_CHECKING:
-    from .machine import Guest
+    from .machine import WasmGuest
 
 STDIN, STDOUT = 0, 1
 READ = 1 << 18
@@ -63,7 +63,7 @@ class Host:
         self.changed = threading.Condition()
         self.inbox: collections.deque[bytes] = collections.deque()
         self.answers: collections.deque[bytes] = collections.deque()
-        self.guest: Guest | None = None
+        self.guest: WasmGuest | None = None
         self.number = 0
         self.busy = self.ready = False
         self.stopping = False
@@ -144,16 +144,16 @@ class Host:
 
     def live(self) -> None:
         """Run one guest until it ends, and say how."""
-        from .machine import Ended
+        from .machine import GuestEnded
 
-        guest: Guest | None = None
+        guest: WasmGuest | None = None
         end: tuple[int | None, int | None, int, str] = (None, signal.SIGKILL, 0, "")
         try:
             guest = self.guest = self.made()
             guest.run(f"__import__('kernel').KERNEL.begin(__import__('json').loads({self.told['guest']!r}))")
             while not self.stopping:
                 guest.run("__import__('kernel').KERNEL.step()")
-        except Ended:
+        except GuestEnded:
             pass
         except Exception as error:
             end = self.why(error, guest)
@@ -165,11 +165,11 @@ class Host:
         with contextlib.suppress(OSError):
             self.event("kernel_exited", number=self.number, code=code, signal=number, ooms=ooms, tail=tail)
 
-    def made(self) -> Guest:
-        from .machine import Guest
+    def made(self) -> WasmGuest:
+        from .machine import WasmGuest
 
         told = self.told
-        guest = Guest(
+        guest = WasmGuest(
             self.engine,
             self.module,
             self.door,
@@ -183,7 +183,7 @@ class Host:
         return guest
 
     @staticmethod
-    def why(error: Exception, guest: Guest | None) -> tuple[int | None, int | None, int, str]:
+    def why(error: Exception, guest: WasmGuest | None) -> tuple[int | None, int | None, int, str]:
         """Return an exit code or a signal, kills for memory and last words, as an agent tells a kernel's end."""
         words = str(error).strip()[:TAIL]
         if (code := getattr(error, "code", None)) is not None:

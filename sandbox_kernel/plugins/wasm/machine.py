@@ -41,7 +41,7 @@ Folder = tuple[str, str, bool]
 """A path here, one in the guest, and whether the guest may write there."""
 
 
-class Ended(Exception):
+class GuestEnded(Exception):
     """The guest is gone: it was ended from here."""
 
 
@@ -65,7 +65,7 @@ def loaded(engine: wasmtime.Engine, path: str) -> wasmtime.Module:
     return wasmtime.Module.deserialize_file(engine, path)
 
 
-class Guest:
+class WasmGuest:
     """One instance. All but `interrupt` and `end` belong to one thread, that of the guest."""
 
     def __init__(
@@ -121,7 +121,7 @@ class Guest:
     # --- what it does -----------------------------------------------------------------------------------------------
 
     def run(self, code: str) -> None:
-        """Run Python in the guest until that returns. Raises `Ended`, and wasmtime's errors when it ended itself."""
+        """Run Python in the guest until that returns. Raises `GuestEnded`, or an error of wasmtime."""
         data = code.encode()
         try:
             place = self._alloc(self._store, len(data)) & _32
@@ -129,7 +129,7 @@ class Guest:
             failed = self._turn(self._store, place, len(data))
         except (wasmtime.Trap, wasmtime.WasmtimeError):
             if self._over:
-                raise Ended from None
+                raise GuestEnded from None
             raise
         if failed:
             raise RuntimeError("Python in the guest raised an exception that nothing takes")

@@ -98,12 +98,12 @@ def _bundle(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Stream(io.TextIOBase):
+class GuestStream(io.TextIOBase):
     """stdout or stderr."""
 
     encoding = "utf-8"
 
-    def __init__(self, kernel: Kernel, name: str) -> None:
+    def __init__(self, kernel: GuestKernel, name: str) -> None:
         self._kernel, self.name = kernel, name
         self._kept: list[str] = []
         self._size, self._since = 0, 0.0
@@ -186,7 +186,7 @@ class Shell(InteractiveShell):
         self.payload_manager.write_payload({"source": "set_next_input", "text": s, "replace": replace})
 
 
-class Kernel:
+class GuestKernel:
     """One kernel, in one thread: a request is answered before the next one is taken."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Kernel:
         self.allow_stdin = self.interrupted = False
         self._sent = 0
         self._session = ""
-        self.streams = Stream(self, "stdout"), Stream(self, "stderr")
+        self.streams = GuestStream(self, "stdout"), GuestStream(self, "stderr")
         self.loop = Loop()
         self.shell: Any = None
 
@@ -442,4 +442,4 @@ def renew() -> None:
         numpy.seed()
 
 
-KERNEL = Kernel()
+KERNEL = GuestKernel()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 wasmtime = pytest.importorskip("wasmtime", reason="the extra wasm is not installed: `make test-wasm` installs it")
-from sandbox_kernel.plugins.wasm.machine import Ended, Guest, new_engine  # noqa: E402
+from sandbox_kernel.plugins.wasm.machine import GuestEnded, WasmGuest, new_engine  # noqa: E402
 
 WAT = """(module
   (import "host" "call" (func $call (param i32 i32 i32 i32) (result i32)))
@@ -31,7 +31,7 @@ FAR = (SIZE - 1, SIZE, 0x7FFFFFFF, -1, -4)
 """Addresses and sizes that lie beyond, as numbers without a sign or with one."""
 
 
-class Tiny(Guest):
+class Tiny(WasmGuest):
     """A guest of a few functions."""
 
     def __init__(self, door: Callable[[bytes], bytes] = lambda request: b"answer", **more: Any) -> None:
@@ -85,7 +85,7 @@ def test_memory_ends_at_its_limit(guest: Tiny) -> None:
 
 def test_a_loop_is_ended_from_another_thread(guest: Tiny) -> None:
     threading.Timer(0.2, guest.end).start()
-    with pytest.raises(Ended):
+    with pytest.raises(GuestEnded):
         guest.run("x")
 
 
@@ -97,6 +97,6 @@ def test_an_interrupt_sets_its_bits_and_wakes_a_sleep(guest: Tiny) -> None:
     assert guest.does("poll", 16, 4096, 1, 12) == 0
     assert time.monotonic() - began < 30
     threading.Timer(0.2, guest.end).start()
-    with pytest.raises(Ended):
+    with pytest.raises(GuestEnded):
         guest.run("x")
     assert guest._get(5000, 1) == b"\x02"  # noqa: SLF001
