@@ -332,7 +332,7 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
     from .run import FILES, RunPlan
     from .variations import Variation
 
-    settings = _settings(options)
+    settings, _ = _settings(options)
     report.sandbox |= _about(settings)
     if options.receipt_file is not None:
         options.receipt_file.sign_by(settings)
@@ -365,8 +365,8 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
         folder, files = open_folder(output, make=True), open_folder(output / FILES, make=True)
     if reason := why_not(files):
         raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{output} cannot be used: it {reason}", setting="--output")
-    settings = _settings(options, downloads=str(files.path))
-    if _by_risk(options):
+    settings, by_risk = _settings(options, downloads=str(files.path))
+    if by_risk:
         settings, report.by_risk = risk.chosen(settings, found)
         report.sandbox |= _about(settings)
     variation = None if options.variation is None else Variation.of(options.variation)
@@ -384,18 +384,9 @@ def _plan(options: argparse.Namespace, report: RunReport, stopper: Stopper) -> R
     )
 
 
-def _given(options: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(options, f"setting_{name}") for name in SETTINGS}
-    return {**options.values, **{name: value for name, value in given.items() if value is not None}}
-
-
-def _by_risk(options: argparse.Namespace) -> bool:
-    """Return whether the engine is chosen by what the code looks like. It is for runs alone."""
-    return merged(from_files_for_all(), _given(options)).get("engine") == "by-risk"
-
-
-def _settings(options: argparse.Namespace, **more: str) -> Settings:
-    values = _given(options)
+def _settings(options: argparse.Namespace, **more: str) -> tuple[Settings, bool]:
+    """Return the settings of a run, and whether its engine is still to be chosen, by what the code looks like."""
+    values = many.settings_given(options)
     if "downloads" in values:
         raise ConfigurationError(
             UsageCode.NOT_TOGETHER, "a run copies what cells make to its output folder", setting="--output"
@@ -410,13 +401,14 @@ def _settings(options: argparse.Namespace, **more: str) -> Settings:
         values["cell_timeout"] = options.timeout
     files = {name: value for name, value in from_files_for_all().items() if name != "downloads"}
     found = merged(files, values) | more
-    if found.get("engine") == "by-risk":
+    by_risk = found.get("engine") == "by-risk"
+    if by_risk:
         del found["engine"]  # until the code is known
         if found.get("runtime") is not None:
             raise ConfigurationError(
                 UsageCode.NOT_TOGETHER, "engine by-risk has runtimes of its own", setting="runtime"
             )
-    return resolve(found)
+    return resolve(found), by_risk
 
 
 # --- what the report says of all runs --------------------------------------------------------------------------------

@@ -176,6 +176,12 @@ def _notebooks(folder: Path, output: Path) -> Iterator[Path]:
         yield from (inner / one for one in sorted(files) if one.endswith(".ipynb") and not one.startswith("."))
 
 
+def settings_given(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the command line names."""
+    given = {name: getattr(options, f"setting_{name}") for name in SETTINGS}
+    return {**options.values, **{name: value for name, value in given.items() if value is not None}}
+
+
 def words(options: argparse.Namespace) -> list[str]:
     """Return the options of one run among all."""
     said = [f"--fail-on-policy={options.fail_on_policy}"]
@@ -191,8 +197,7 @@ def words(options: argparse.Namespace) -> list[str]:
         for pair in getattr(options, name):
             said += [f"--{name}", *pair]
     said += [f"--{name}={value}" for name in ("parameters_file", "parameters_yaml") for value in getattr(options, name)]
-    given = {name: getattr(options, f"setting_{name}") for name in SETTINGS}
-    for name, value in (options.values | {name: one for name, one in given.items() if one is not None}).items():
+    for name, value in settings_given(options).items():
         said += [f"{SETTINGS[name].flag}={one}" for one in (value if isinstance(value, list) else [value])]
     return said
 

@@ -153,8 +153,7 @@ class Run:
                         self.report.variation = {"as": variation.word, "actions": []}
                         variation.check_clock(await self._own(sandbox, variation.begin()))
                     if self.plan.source.kind == "script":
-                        own = SCRIPT.format(name=f"{self.plan.source.stem}.py")
-                        await handle_of(sandbox).run_own(own, reads="", timeout=OWN_SECONDS)
+                        await self._own(sandbox, SCRIPT.format(name=f"{self.plan.source.stem}.py"))
             except TimeoutError:
                 self._note(self._late())
                 return

@@ -89,5 +89,5 @@ def test_a_report_has_what_connections_came_to() -> None:
 def test_the_command_line_of_run_takes_flags_that_add_up() -> None:
     token = SecretSource(name="API_KEY", kind="env", place="TOKEN_OF_MINE", hosts=("api.example.org",))
     argv = ["run", "x.ipynb", "--network", "a.test", "--network", "api.example.org"]
-    settings = _settings(parse([*argv, "--secret", "API_KEY=env:TOKEN_OF_MINE@api.example.org"]))
+    settings, _ = _settings(parse([*argv, "--secret", "API_KEY=env:TOKEN_OF_MINE@api.example.org"]))
     assert settings.of(NetworkSettings) == NetworkSettings(network=("a.test", "api.example.org"), secrets=(token,))
