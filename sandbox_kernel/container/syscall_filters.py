@@ -106,7 +106,7 @@ def install(calls: bytes, watch: Any = None) -> dict[str, Any]:
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # the engine has done so, and else no filter would be taken
     alone = _netlink(libc)
     given = calls if watch is None else watch.listen(calls)
-    taken = sum(code is None or _put(libc, code) for code in (given, own))
+    taken = sum(code is None or put(libc, code) for code in (given, own))
     after = _counted()
     counted = None if before is None or after is None else after - before
     found = {"taken": taken, "counted": counted, "netlink before": alone, "threads": known}
@@ -136,7 +136,7 @@ def _netlink(libc: ctypes.CDLL) -> int:
     return 0
 
 
-def _put(libc: ctypes.CDLL, code: bytes) -> bool:
+def put(libc: ctypes.CDLL, code: bytes) -> bool:
     """Put one filter around this thread, for ever; return whether the system took it."""
     if not code:
         return False
@@ -169,7 +169,7 @@ def protect(process: int) -> bool:
         steps = assemble(os.uname().machine, [process], groups=[-process & 0xFFFFFFFF, -1 & 0xFFFFFFFF])
     except LookupError:
         return False
-    return _put(ctypes.CDLL(None, use_errno=True), _packed(steps))
+    return put(ctypes.CDLL(None, use_errno=True), _packed(steps))
 
 
 def assemble(

@@ -12,13 +12,13 @@ import os
 import resource
 from contextlib import suppress
 
-from ...container.syscall_filters import STEP_BYTES
+from ...container.syscall_filters import put
 
 IMAGE, DATA, TEMPORARY = "/image", "/data", "/tmp"  # noqa: S108 (in a root of its own)
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x40000000
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 _DETACH = 2
-_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _FILTER, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 4, 22, 2, 38, 24
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 4, 38, 24
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITIES_3 = 0x20080522
@@ -85,21 +85,7 @@ def give_up(calls: bytes, open_files: int, file_bytes: int) -> dict[str, bool]:
     dropped = _libc.syscall(capset, header, (ctypes.c_uint32 * 6)()) == 0
     quiet = _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    return {"capabilities dropped": dropped, "no new privileges": quiet, "system call filter": _filtered(calls)}
-
-
-def _filtered(calls: bytes) -> bool:
-    if not calls:
-        return False
-    buffer = ctypes.create_string_buffer(calls, len(calls))
-
-    class FilterProgram(ctypes.Structure):
-        """struct sock_fprog."""
-
-        _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
-
-    argument = FilterProgram(len(calls) // STEP_BYTES, ctypes.addressof(buffer))
-    return bool(_libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(argument), 0, 0) == 0)
+    return {"capabilities dropped": dropped, "no new privileges": quiet, "system call filter": put(_libc, calls)}
 
 
 def _unshare(flags: int) -> None:

@@ -40,7 +40,7 @@ FILTERED = """
 import ctypes, sys
 filters = {"__name__": "syscall_filters"}
 exec(sys.argv[1], filters)
-if not filters["_put"](ctypes.CDLL(None, use_errno=True), bytes.fromhex(sys.argv[2])):
+if not filters["put"](ctypes.CDLL(None, use_errno=True), bytes.fromhex(sys.argv[2])):
     sys.exit("the system did not take the filter")
 """
 """Put the list of system calls around the attacks, as the agent does around kernels."""
