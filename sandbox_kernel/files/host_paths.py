@@ -84,6 +84,15 @@ class Folder:
         """Whether the folder was removed; to move it elsewhere does not count."""
         return os.fstat(self.handle).st_nlink == 0
 
+    def close_to_others(self) -> bool:
+        """Let nobody but this user enter; return False, and change nothing, if it is another user's."""
+        status = os.fstat(self.handle)
+        if status.st_uid != os.geteuid():
+            return False
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(self.handle, 0o700)
+        return True
+
     def opened(self) -> int:
         """Return a new handle of the same folder, for reading it and opening what is in it."""
         return os.open(".", _FOLDER, dir_fd=self.handle)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 from ...core.codes import UsageCode
@@ -24,10 +22,7 @@ def private(path: Path) -> Folder:
     """Open a folder that this user alone may enter, made if it is not there. Raises `ConfigurationError`."""
     with usable(UsageCode.PLACE_UNFIT, f"{path} cannot be used"):
         folder = open_folder(path, make=True)
-        status = os.fstat(folder.handle)
-        if status.st_uid != os.geteuid():
+        if not folder.close_to_others():
             folder.close()
             raise ConfigurationError(UsageCode.PLACE_UNFIT, f"{path} belongs to another user")
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            os.fchmod(folder.handle, 0o700)
     return folder

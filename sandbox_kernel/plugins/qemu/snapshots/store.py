@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -153,11 +152,8 @@ class Store:
         except OSError as error:
             raise FileRefused(SnapshotCode.SNAPSHOTS_UNFIT.note(why=f"{self.path}: {error.strerror}")) from None
         with opened as folder:
-            status = os.fstat(folder.handle)
-            if status.st_uid != os.geteuid():
+            if not folder.close_to_others():
                 raise FileRefused(SnapshotCode.SNAPSHOTS_UNFIT.note(why=f"{self.path} is another user's"))
-            if stat.S_IMODE(status.st_mode) & 0o077:
-                os.fchmod(folder.handle, 0o700)
             yield folder
 
     def _require_room(self, folder: Folder, there: int, wanted: int) -> None:
