@@ -494,10 +494,12 @@ def render(
 
     `leaves_out` says which libraries the page has already.
     """
+    if not frames:
+        return sanitise(source, notes)
     source = lighter(cleared(source))
     if _is_plain_frame(source, notes):
         return source
-    if not frames or _unwrap(source, Notes()):
+    if _unwrap(source, Notes()):
         return sanitise(source, notes)
     if (body := frame.unwrapped(source)) is not None:
         return _as_text(body, notes, _MUCH) if is_crowded(body) or _is_costly_drawing(body) else source
