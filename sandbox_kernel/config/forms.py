@@ -22,7 +22,7 @@ from ..core.errors import ConfigurationError, FileRefused
 from ..core.home_folder import home_folder
 from ..core.model import format_bytes
 from ..files.folder_policy import why_not
-from ..files.host_paths import Folder, open_folder, open_parent
+from ..files.host_paths import Folder, check_log, open_folder, open_parent
 
 NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,100}")
 """A name that reads as it is written: no controls, ends of lines, marks of direction or halves of a character."""
@@ -297,6 +297,15 @@ def _written_command(name: str, raw: object) -> list[str]:
     import shlex
 
     return [shlex.join(_command(name, raw)) or "none"]
+
+
+def log_file(name: str, written: str, begins: bytes) -> str:
+    """Return the path of a file in a folder that exists: a new one, or one whose lines begin so."""
+    try:
+        return str(check_log(written, begins))
+    except (OSError, FileRefused) as error:
+        why = error.strerror if isinstance(error, OSError) else error.message
+        raise refuse(name, whole_path(written), f"{name} is not a file in a folder that exists: {why}") from None
 
 
 command = Form(

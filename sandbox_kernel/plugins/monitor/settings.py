@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...config.forms import Form, command, is_nothing, path_from_root, refuse, whole_path, written_path
+from ...config.forms import Form, command, is_nothing, log_file, path_from_root, refuse, written_path
 from ...config.setting import rows, setting
 from ...core.codes import EndCode
-from ...core.errors import ConfigurationError, FileRefused
+from ...core.errors import ConfigurationError
 from ...core.model import Settings
-from ...files.host_paths import check_log
 
 if TYPE_CHECKING:
     from .behaviour_rules import Monitoring
@@ -109,11 +108,7 @@ def _trace(name: str, raw: object) -> str | None:
         return None
     from .call_trace import BEGINS
 
-    try:
-        return str(check_log(written, BEGINS))
-    except (OSError, FileRefused) as error:
-        why = error.strerror if isinstance(error, OSError) else error.message
-        raise refuse(name, whole_path(written), f"{name} is not a file in a folder that exists: {why}") from None
+    return log_file(name, written, BEGINS)
 
 
 def check(settings: Settings) -> None:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...config.forms import Form, choice, refuse, size, whole_path, written_path
+from ...config.forms import Form, choice, log_file, refuse, size, written_path
 from ...config.setting import rows, setting
 from ...core.errors import ConfigurationError, FileRefused
 from ...core.model import KIB, MIB, Settings
-from ...files.host_paths import check_log
 
 
 def _audit_file(name: str, raw: object) -> str | None:
@@ -23,11 +22,7 @@ def _audit_file(name: str, raw: object) -> str | None:
         return None
     from .hash_chain import FIRST_BYTES  # most kernels have none
 
-    try:
-        return str(check_log(written, FIRST_BYTES))
-    except (OSError, FileRefused) as error:
-        why = error.strerror if isinstance(error, OSError) else error.message
-        raise refuse(name, whole_path(written), f"{name} is not a file in a folder that exists: {why}") from None
+    return log_file(name, written, FIRST_BYTES)
 
 
 def _key_file(name: str, raw: object) -> str | None:
