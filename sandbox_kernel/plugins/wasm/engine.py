@@ -323,6 +323,8 @@ class WasmContainer(OverPipe):
 
     def abandon(self) -> None:
         self._pipe.abandon()  # the process ends with its pipe
+        if not self._errors.closed:
+            self._forget()
 
     def detach(self) -> Handover:
         raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
@@ -330,16 +332,21 @@ class WasmContainer(OverPipe):
     async def sample(self) -> SandboxSample:
         return await asyncio.to_thread(sample_of_family, self._pid)
 
-    def _has_ended(self) -> None:
-        self._loop.remove_reader(self._handle)
+    def _forget(self) -> str:
+        """Let go of what hears of the process; return what it has said last."""
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._handle)
         os.close(self._handle)
+        with self._errors:
+            self._errors.seek(-min(TAIL_BYTES, self._errors.seek(0, os.SEEK_END)), os.SEEK_END)
+            return str(self._errors.read().decode("utf-8", "replace")).strip()
+
+    def _has_ended(self) -> None:
+        detail = self._forget()
         status = 0
         with contextlib.suppress(ChildProcessError):
             status = os.waitpid(self._pid, 0)[1]
         self._pipe.finish()
-        self._errors.seek(-min(TAIL_BYTES, self._errors.seek(0, os.SEEK_END)), os.SEEK_END)
-        detail = self._errors.read().decode("utf-8", "replace").strip()
-        self._errors.close()
         shutil.rmtree(self.spare, ignore_errors=True)
         code = os.waitstatus_to_exitcode(status)
         if self._killed:
