@@ -3,6 +3,7 @@
 The host sends these modules along with every start, and imports none of them but `wire` and `flow`. They use the
 standard library and each other, and are written for Python 3.9 and later.
 
+- `prepared`: Bytecode of these sources, where an image has it.
 - `wire`: Frames: encoding, and a decoder that refuses a length before it makes room for it. Shipped into the
   container.
 - `kernel_messages`: A kernel's messages: taken, cut where they are large, and which of them may wait.

@@ -142,10 +142,11 @@ def program(config: dict[str, Any], number: int) -> str:
     first = config.get("first", {}) if number == 1 else {}
     lines, before = config["lines"] + first.get("lines", []), first.get("before", [])
     return """\
-module = {"__name__": "kernel_launcher"}
-exec(compile(%a, "<frozen kernel_launcher>", "exec"), module)
-module["main"](%a, %a)
-""" % (config["launcher"], lines, before)
+prepared, module = {}, {"__name__": "kernel_launcher"}
+exec(%a, prepared)
+exec(prepared["compiled"](%a, "<frozen kernel_launcher>"), module)
+module["main"](%a, %a, prepared["compiled"])
+""" % (config["prepared"], config["launcher"], lines, before)
 
 
 def free_ports(count: int) -> list[int]:

@@ -19,6 +19,7 @@ import site
 import struct
 import sys
 import threading
+import types
 from contextlib import suppress
 from functools import partial
 from importlib.machinery import SourceFileLoader
@@ -101,10 +102,41 @@ class PreparedLoader(SourceFileLoader):
         return self.prepared.code(fullname, found["size"], found["mtime"]) or super().get_code(fullname)
 
 
-def main(lines: list[str], before: list[str]) -> None:
+class LaterModule(types.ModuleType):
+    """Stands for a module that is imported when something of it is used that is not here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def import_without_dateutil() -> None:
+    """Import what jupyter_client takes of dateutil without it: that is a twelfth of a start.
+
+    It reads the date of each message, as `datetime` does, and asks for the time zone of a date that has none.
+    """
+    from datetime import datetime
+
+    later = [LaterModule("dateutil.parser"), LaterModule("dateutil.tz")]
+    vars(later[0])["isoparse"] = vars(later[0])["parse"] = datetime.fromisoformat
+    vars(later[1])["tzlocal"] = lambda: importlib.import_module("dateutil.tz").tzlocal()
+    sys.modules.update((module.__name__, module) for module in later)
+    try:
+        importlib.import_module("jupyter_client.jsonutil")
+    finally:
+        for module in later:
+            if sys.modules.get(module.__name__) is module:
+                del sys.modules[module.__name__]
+
+
+def main(lines: list[str], before: list[str], compiled: Callable[[str, str, str], Any] = compile) -> None:
     """Run a kernel as `python -m ipykernel_launcher` does, and `lines` when it is made.
 
-    `before` runs when ipykernel is imported, and before anything of it is made (`shipping.Extension`).
+    `before` runs when ipykernel is imported, and before anything of it is made (`shipping.Extension`). `compiled` is
+    what the lines compile with.
     """
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # this program's folder, of which nothing is loaded; the kernel puts the current one there
@@ -113,6 +145,8 @@ def main(lines: list[str], before: list[str]) -> None:
         sys.argv[0] = launcher.origin  # by which programs see where they run
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
     prepared = PreparedBytecode()
+    if sys.version_info >= (3, 11):  # noqa: UP036 (an image's may be older, and read fewer forms of a date)
+        import_without_dateutil()
     from ipykernel import kernelapp
 
     application: Any = kernelapp.IPKernelApp
@@ -120,7 +154,7 @@ def main(lines: list[str], before: list[str]) -> None:
         load_debugpy_when_asked()
     for line in before:
         exec(line, {"__name__": "before"})  # noqa: S102 (the host's)
-    application.initialize = starting(application.initialize, prepared, lambda shell: run(lines, shell))
+    application.initialize = starting(application.initialize, prepared, lambda shell: run(lines, shell, compiled))
     kernelapp.launch_new_instance()
 
 
@@ -234,12 +268,13 @@ def keep_folder(kernel: Any) -> None:
     kernel.do_execute = executes
 
 
-def run(lines: list[str], shell: Any) -> None:
+def run(lines: list[str], shell: Any, compiled: Callable[[str, str, str], Any] = compile) -> None:
     """Run the lines of a start as Python: as cells, which ipykernel makes of them, they take three times as long."""
     for line in lines:
         try:
             with shell.builtin_trap:
-                exec(line, {"__name__": "start", "get_ipython": lambda: shell})  # noqa: S102 (the host's)
+                names = {"__name__": "start", "get_ipython": lambda: shell, "compile": compiled}
+                exec(line, names)  # noqa: S102 (the host's)
         except Exception:
             shell.showtraceback()
     sys.stdout.flush()  # nothing of it is the first cell's

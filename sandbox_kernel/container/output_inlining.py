@@ -19,18 +19,19 @@ MAX_PICTURES = 50
 MAX_BYTES = 8 << 20
 """Of the pictures and pages of one output."""
 
+# Strings, which `re` compiles and keeps when they are used: a kernel's start does not wait for it.
 _WRITTEN = r"\s{0,9}=\s{0,9})(\"[^\"<>]{1,1000}\"|'[^'<>]{1,1000}'|[^\s\"'<>]{1,1000})"
-_HTML = re.compile(rf"(<img\b[^<>]{{0,2000}}?\ssrc{_WRITTEN}", re.IGNORECASE)
-_MARKDOWN = re.compile(r"(!\[[^\]\n]{0,1000}\]\(\s{0,9})(<[^<>\n]{1,1000}>|[^\s()<>]{1,1000})")
-_DEFINITION = re.compile(r"^( {0,3}\[[^\]\n]{1,1000}\]:[ \t]{0,9})(<[^<>\n]{1,1000}>|[^\s<>]{1,1000})", re.MULTILINE)
-_FRAME = re.compile(rf"(<iframe\b[^<>]{{0,2000}}?)(\ssrc{_WRITTEN}([^<>]{{0,2000}}>)", re.IGNORECASE)
-_SCRIPT = re.compile(rf"(<script\b[^<>]{{0,500}}?)(\ssrc{_WRITTEN}([^<>]{{0,500}}>)(?=</script)", re.IGNORECASE)
-_SHEET = re.compile(rf"(<link\b[^<>]{{0,500}}?)(\shref{_WRITTEN}([^<>]{{0,500}}>)", re.IGNORECASE)
-_HEIGHT = re.compile(r"\sheight\s{0,9}=\s{0,9}[\"']?([0-9]{2,4})(?:px)?[\"'\s>]", re.IGNORECASE)
+_HTML = rf"(?i)(<img\b[^<>]{{0,2000}}?\ssrc{_WRITTEN}"
+_MARKDOWN = r"(!\[[^\]\n]{0,1000}\]\(\s{0,9})(<[^<>\n]{1,1000}>|[^\s()<>]{1,1000})"
+_DEFINITION = r"(?m)^( {0,3}\[[^\]\n]{1,1000}\]:[ \t]{0,9})(<[^<>\n]{1,1000}>|[^\s<>]{1,1000})"
+_FRAME = rf"(?i)(<iframe\b[^<>]{{0,2000}}?)(\ssrc{_WRITTEN}([^<>]{{0,2000}}>)"
+_SCRIPT = rf"(?i)(<script\b[^<>]{{0,500}}?)(\ssrc{_WRITTEN}([^<>]{{0,500}}>)(?=</script)"
+_SHEET = rf"(?i)(<link\b[^<>]{{0,500}}?)(\shref{_WRITTEN}([^<>]{{0,500}}>)"
+_HEIGHT = r"(?i)\sheight\s{0,9}=\s{0,9}[\"']?([0-9]{2,4})(?:px)?[\"'\s>]"
 _PAGES = (".html", ".htm", ".xhtml")
-_OBJECT = re.compile(r"<[\w.]+ object>")
+_OBJECT = r"<[\w.]+ object>"
 """What stands for the text of what has none, as IPython has it."""
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|#")
+_ADDRESS = r"[A-Za-z][A-Za-z0-9+.-]*:|//|#"
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpeg"),
@@ -82,14 +83,14 @@ def _completed(data: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(source, str) or ("<" not in source and "![" not in source):
             continue
         for pattern in patterns if len(source) <= MAX_SOURCE else ():
-            source = pattern.sub(lambda match: match[1] + _embedded(match[2], room), source)
+            source = re.sub(pattern, lambda match: match[1] + _embedded(match[2], room), source)
         if kind == "text/html":
             if len(source) <= MAX_SOURCE:
-                source = _FRAME.sub(lambda match: _with_page(match, room), source)
+                source = re.sub(_FRAME, lambda match: _with_page(match, room), source)
             source = _with_boxes(_with_symbols(_with_tables(source)))
         if source != data[kind]:
             changed[kind] = source
-            if kind == "text/markdown" and _OBJECT.fullmatch(str(data.get("text/plain", ""))):
+            if kind == "text/markdown" and re.fullmatch(_OBJECT, str(data.get("text/plain", ""))):
                 changed["text/plain"] = data[kind]
     return {**data, **changed} if changed else data
 
@@ -116,7 +117,7 @@ def _address(name: str, data: bytes, room: list[int]) -> str | None:
 def _named(written: str, room: list[int], folder: str) -> tuple[str, bytes]:
     """Return the name and the content of the file that an address means, nothing for one that means none of scratch."""
     path = written[1:-1] if written[0] in "\"'<" else written
-    if _ADDRESS.match(path) or room[0] <= 0:
+    if re.match(_ADDRESS, path) or room[0] <= 0:
         return "", b""
     from html import unescape
     from urllib.parse import unquote  # a kernel's start need not wait for it
@@ -144,10 +145,10 @@ def _with_page(tag: re.Match[str], room: list[int]) -> str:
     else:
         folder = os.path.dirname(name)
         room[1] -= len(data)
-        page = _HTML.sub(lambda match: match[1] + _embedded(match[2], room, folder), text)
-        page = _SCRIPT.sub(lambda match: _with_part(match, "", "", room, folder), page)
-        page = _SHEET.sub(lambda match: _with_part(match, "<style>", "</style>", room, folder), page)
-    height = _HEIGHT.search(tag[0])
+        page = re.sub(_HTML, lambda match: match[1] + _embedded(match[2], room, folder), text)
+        page = re.sub(_SCRIPT, lambda match: _with_part(match, "", "", room, folder), page)
+        page = re.sub(_SHEET, lambda match: _with_part(match, "<style>", "</style>", room, folder), page)
+    height = re.search(_HEIGHT, tag[0])
     said = f"<!-- height: {height[1]}px; -->" if height else ""  # the host looks for it in what the frame holds
     return f'{tag[1]} sandbox="allow-scripts" srcdoc="{escape(said + page)}"{tag[4]}'
 
@@ -179,18 +180,18 @@ def _read(path: str, most: int) -> bytes | None:
 
 # --- itables: its program is in the output of another cell, and each output is a page of its own ---
 
-_ITABLES = re.compile(r"window\._itables_([0-9_]{1,40})\b")
-_EXPORTS = re.compile(r"\bexport\s*\{([\w$\s,]{1,2000})\};?\s*(/\*.*\*/\s*)?\Z", re.DOTALL)
+_ITABLES = r"window\._itables_([0-9_]{1,40})\b"
+_EXPORTS = r"(?s)\bexport\s*\{([\w$\s,]{1,2000})\};?\s*(/\*.*\*/\s*)?\Z"
 
 
 def _is_itables_start(source: object) -> bool:
     """Return whether this output only brings itables' program into a page, where no other output will look for it."""
-    return isinstance(source, str) and "new ITable(" not in source and _ITABLES.search(source[:3000]) is not None
+    return isinstance(source, str) and "new ITable(" not in source and re.search(_ITABLES, source[:3000]) is not None
 
 
 def _with_tables(source: str) -> str:
     """Return the HTML of a table with itables' program before it, as a plain script."""
-    found = _ITABLES.search(source) if "_itables_" in source else None
+    found = re.search(_ITABLES, source) if "_itables_" in source else None
     if found is None or "new ITable(" not in source or f"window.{found[0][7:]}=(async" in source:
         return source
     import sys
@@ -198,7 +199,7 @@ def _with_tables(source: str) -> str:
 
     itables: Any = sys.modules["itables"]
     bundle = Path(itables.options.dt_bundle)
-    program, count = _EXPORTS.subn(_returned, bundle.read_text(encoding="utf-8"))
+    program, count = re.subn(_EXPORTS, _returned, bundle.read_text(encoding="utf-8"))
     if count != 1 or "</script" in program.lower():
         return source
     sheet = bundle.with_suffix(".css").read_text(encoding="utf-8")
@@ -214,7 +215,7 @@ def _returned(exports: re.Match[str]) -> str:
 
 # --- matplotlib: the buttons of an animation are letters of a font from a network ---
 
-_FONT = re.compile(r"<link\s[^<>]{0,200}font-awesome[^<>]{0,200}>", re.IGNORECASE)
+_FONT = r"(?i)<link\s[^<>]{0,200}font-awesome[^<>]{0,200}>"
 _SYMBOLS = {
     "minus": "2212",
     "plus": "2b",
@@ -228,11 +229,11 @@ _SYMBOLS = {
 
 
 def _with_symbols(source: str) -> str:
-    if "anim-controls" not in source or not _FONT.search(source):
+    if "anim-controls" not in source or not re.search(_FONT, source):
         return source
     rules = "".join(f".fa-{name}::before{{content:'{_symbol(code)}'}}" for name, code in _SYMBOLS.items())
     turned = ".fa{font-style:normal;display:inline-block}.fa-flip-horizontal{transform:scaleX(-1)}"
-    return _FONT.sub(f"<style>{turned}{rules}</style>", source)
+    return re.sub(_FONT, f"<style>{turned}{rules}</style>", source)
 
 
 def _symbol(code: str) -> str:

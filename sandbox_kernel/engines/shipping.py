@@ -37,6 +37,7 @@ from .user_ids import new_uid
 PYTHON = "python3"
 MODULES: tuple[str, ...] = (
     *(
+        "prepared",
         "wire",
         "zmtp",
         "kernel_messages",
@@ -63,8 +64,8 @@ exec(compile(read(int(read(8), 16)), "agent", "exec"))
 """
 """Reads a program, as `sized` has it, and nothing of what comes behind it. A pipe that ends before it is whole, as that
 of a host that has died, ends the process."""
-COMMAND = (PYTHON, "-I", "-c", STARTER, "sandbox-kernel", "agent")
-"""Of each container with an agent."""
+COMMAND = (PYTHON, "-I", "-S", "-c", STARTER, "sandbox-kernel", "agent")
+"""Of each container with an agent, which takes no package of the image."""
 
 INSTALLED = f"{SCRATCH}/.packages"
 """The last folder where each kernel looks for modules. A plugin may fill it for a kernel that is restarted later."""
@@ -73,6 +74,7 @@ _SHIPPED = """\
 import sys
 SOURCES = {sources!r}
 CALLS = {calls!r}
+exec(compile(SOURCES["container.prepared"], "container/prepared.py", "exec"))
 class Shipped:
     def find_spec(self, name, path=None, target=None):
         return type(sys.__spec__)(name, self, is_package=name == "container") if name in SOURCES else None
@@ -80,7 +82,7 @@ class Shipped:
         return None
     def exec_module(self, module):
         name = module.__name__
-        exec(compile(SOURCES[name], name.replace(".", "/") + ".py", "exec", dont_inherit=True), module.__dict__)
+        exec(compiled(SOURCES[name], name.replace(".", "/") + ".py"), module.__dict__)
 sys.meta_path.insert(0, Shipped())
 from container import start
 start.main(CALLS, CONFIG)
@@ -160,10 +162,24 @@ def module_line(source: str, name: str) -> str:
     return f"exec(compile({source!r}, '<frozen {name}>', 'exec'), {{'__name__': {name!r}}})"
 
 
+def _installing(module: str) -> str:
+    return f"{_source(module)}\ninstall_here()\n"
+
+
 @cache
 def _installed(module: str) -> str:
     """Return a line for a kernel's start that installs a module of `container`."""
-    return module_line(f"{_source(module)}\ninstall_here()\n", module)
+    return module_line(_installing(module), module)
+
+
+def sources() -> list[tuple[str, str]]:
+    """Return the name and the text of all that is compiled inside, for an image to be made with its bytecode."""
+    modules = (*MODULES, *MODULES_OF_A_WAY_OUT, *MODULES_OF_A_WATCH, *MODULES_OF_A_KERNELSPEC)
+    return [
+        *((f"container/{name}.py", _source(name)) for name in modules),
+        *((f"<frozen {name}>", _installing(name)) for name in ("output_inlining", "figure_data", "secret_watch")),
+        ("<frozen kernel_launcher>", _source("kernel_launcher")),
+    ]
 
 
 def preload_line(modules: tuple[str, ...]) -> str:
@@ -223,6 +239,7 @@ def agent_config(limits: Limits, options: AgentOptions = PLAIN) -> dict[str, Any
             # idle, the last of a cell's outputs, has come.
             "--IPythonKernel._execute_sleep=0",
         ],
+        "prepared": _source("prepared"),
         "launcher": _source("kernel_launcher"),
         "lines": [
             # ipykernel publishes from a socket that drops what is over a thousand messages, without a word: a cell's

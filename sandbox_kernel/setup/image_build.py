@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 import tarfile
 import tempfile
@@ -26,6 +27,7 @@ from typing import Any
 from ..core.codes import EndCode
 from ..core.errors import ConfigurationError, EngineError, EngineUnavailable
 from ..core.package_files import brought
+from ..engines import shipping
 from ..engines.image_names import Kind
 from ..engines.select import PODMAN
 from ..wheels import image_wheels
@@ -145,6 +147,8 @@ def build_files(ready: image_wheels.Wheels) -> dict[str, Path | bytes]:
     """Return what lies in `BUILD_FOLDER` when the recipe runs, by its name there: a file of this machine, or bytes."""
     files: dict[str, Path | bytes] = {f"wheels/{path.name}": path for path in ready.files}
     files |= {name: brought("images") / name for name in RECIPE_FILES}
+    # No part of the digest: an image of another version works as well, and compiles it at each start.
+    files["shipped.json"] = json.dumps(shipping.sources()).encode()
     return files | {"requirements.txt": ready.requirements.encode()}
 
 

@@ -30,7 +30,17 @@ MODULES = sorted(
 )
 ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 SHIPPED = (
-    *("wire", "zmtp", "kernel_messages", "process", "syscall_filters", "agent_report", "file_requests", "kernel"),
+    *(
+        "prepared",
+        "wire",
+        "zmtp",
+        "kernel_messages",
+        "process",
+        "syscall_filters",
+        "agent_report",
+        "file_requests",
+        "kernel",
+    ),
     *(
         "kernelspecs",
         "agent",

@@ -11,6 +11,7 @@ so in a sandbox.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -23,6 +24,7 @@ from typing import Literal, NamedTuple
 from ....core.errors import EngineError, ImageMissing
 from ....core.model import format_bytes
 from ....core.package_files import brought
+from ....engines import shipping
 from ....engines.image_names import BY_NAME, Kind, build_command
 from ....setup.build_lock import alone
 from ....setup.command_steps import Say, Steps
@@ -308,6 +310,10 @@ def _warm(made: Generation, plan: RootPlan, steps: Steps) -> None:
     for name, value in (*plan.layout.environment, ("HOME", HOME)):
         command += ["--setenv", name, value]
     recipe = "/opt/sandbox/warm.py"
+    shipped = made.path / "shipped.json"
+    shipped.write_text(json.dumps(shipping.sources()), encoding="utf-8")
+    shipped.chmod(0o644)
+    command += ["--ro-bind", str(shipped), "/opt/sandbox/shipped.json"]
     command += ["--ro-bind", str(brought("images") / "warm.py"), recipe, "--dev", "/dev"]
     command += ["--proc", "/proc"] if has_own_proc() else []
     command += ["--tmpfs", "/tmp", "--chdir", "/"]  # noqa: S108 -- the sandbox's own
@@ -319,3 +325,4 @@ def _warm(made: Generation, plan: RootPlan, steps: Steps) -> None:
             )
         except EngineError as error:  # namespaces may be forbidden where a root is made, and not where it is used
             steps(f"  left out: {error.message}")
+    shipped.unlink()
