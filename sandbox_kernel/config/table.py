@@ -73,6 +73,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
             "Empty: UTC. A zone that the image does not know is refused at the start; the default images know all.",
             scope="sandbox",
         ),
+        *_of_plugins("Where cells run"),
     ),
     "Warm sandboxes": _of_plugins("Warm sandboxes"),
     "What a session may use": (

@@ -60,6 +60,7 @@ class Survived(StrEnum):
     """What is left of a session's work after one of its cells was ended."""
 
     VARIABLES_AND_FILES = "variables-and-files"
+    BEFORE_CELL = "variables-before-cell"
     FILES = "files"
     NOTHING = "nothing"
 
@@ -70,6 +71,7 @@ class Survived(StrEnum):
 
 _LEFT = {
     Survived.VARIABLES_AND_FILES: "variables and files",
+    Survived.BEFORE_CELL: "files, and the variables as they were before the cell",
     Survived.FILES: "files, but no variables",
     Survived.NOTHING: "nothing",
 }
@@ -532,8 +534,15 @@ class EndCode(Code):
     ENGINE_CANNOT_SNAPSHOT = (
         "failure",
         "this engine cannot save, fork or restore a sandbox",
-        "Use engine = qemu; or keep files, and run the code again.",
+        "Use engine = qemu or wasm; or keep files, and run the code again.",
     )
+    CHECKPOINT_MISSING = "failure", "there is no such checkpoint", "Take one with %checkpoint, or set undo = on."
+    CHECKPOINT_NAME_UNFIT = (
+        "failure",
+        "the checkpoint's name is not valid",
+        "Use letters, digits, '.', '-' and '_', at most 64, and begin with a letter or digit.",
+    )
+    CHECKPOINT_BUSY = "failure", "a cell runs, so there is no checkpoint now", "Wait until what runs has ended."
     ENGINE_LACKS_DATA = (
         "failure",
         "this engine gives no sandbox {what}",

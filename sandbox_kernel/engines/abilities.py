@@ -7,7 +7,7 @@ Public: plugins may import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -29,6 +29,8 @@ class Ability(StrEnum):
     """It is written down as it stands, and others begin there."""
     FORK = "fork"
     """Copies of it go on beside it."""
+    CHECKPOINT = "checkpoint"
+    """Its variables are kept as they are, and it returns to them later."""
 
 
 NONE: frozenset[Ability] = frozenset()
@@ -36,8 +38,9 @@ PAUSE: frozenset[Ability] = frozenset({Ability.PAUSE})
 
 WHICH = {
     Ability.PAUSE: "Docker, bubblewrap with a cgroup of its own, and qemu can, also behind a broker",
-    Ability.SNAPSHOT: "only qemu can",
-    Ability.FORK: "only qemu can",
+    Ability.SNAPSHOT: "only qemu and wasm can",
+    Ability.FORK: "only qemu and wasm can",
+    Ability.CHECKPOINT: "only wasm can",
 }
 """Which engines have each; said where one has not."""
 
@@ -109,16 +112,23 @@ class Watched(Protocol):
         """
 
 
+Ask = Callable[[str], Awaitable[tuple[dict[str, Any], bytes]]]
+"""Asks an agent by the name of a command; returns what it says, which is not to be believed, and bytes."""
+
+
 @runtime_checkable
-class Savable(Pausable, Protocol):
+class Savable(Protocol):
     """A container whose whole state can be written down."""
 
-    async def save(self, fd: int) -> dict[str, Any]:
-        """Write the machine's state to `fd`, an empty regular file, open for writing at its beginning.
+    async def save(self, fd: int, ask: Ask) -> dict[str, Any]:
+        """Write the sandbox's state to `fd`, an empty regular file, open for writing at its beginning.
 
-        Returns plain JSON, which `Restorer.restore` needs unchanged beside the file. The machine is paused meanwhile
+        Returns plain JSON, which `Restorer.restore` needs unchanged beside the file. The sandbox is paused meanwhile
         and after; `resume` lets it go on. Raises `EngineError`; what was written is then worth nothing.
         """
+
+    async def resume(self) -> None:
+        """Let it go on. Idempotent. Raises `EngineError`."""
 
 
 @runtime_checkable

@@ -463,6 +463,40 @@ class AsyncSandbox:
         self._instance.check(paused=True)
         return await self._instance.session.pauses.end()
 
+    # --- checkpoints ---
+
+    async def checkpoint(self, name: str | None = None) -> str:
+        """Keep the variables as they are, in the sandbox, which goes on. Files are not kept.
+
+        The oldest checkpoints make room for new ones, and all end with the sandbox.
+
+        Args:
+            name: Up to 64 letters, digits, ".", "-" and "_"; an older one of the same name is replaced. None makes one
+                up.
+
+        Returns:
+            The checkpoint's name.
+
+        Raises:
+            AbilityMissing: The engine cannot do it.
+            FileRefused: A cell runs, or the name is improper.
+            SandboxError: As `run_code`.
+        """
+        return await snapshots.of_checkpoint(self._instance, "checkpoint", name)
+
+    async def restore(self, name: str) -> None:
+        """Return to the variables of a checkpoint. Later checkpoints are gone, and files stay as they are.
+
+        What was open is closed, and random numbers are new; a generator that the code made goes on as it was.
+
+        Raises:
+            AbilityMissing: The engine cannot do it.
+            FileNotThere: There is no checkpoint of this name any more.
+            FileRefused: A cell runs, or the name is improper.
+            SandboxError: As `run_code`.
+        """
+        await snapshots.of_checkpoint(self._instance, "restore", name)
+
     # --- snapshots ---
 
     async def snapshot(self, name: str | None = None) -> str:

@@ -16,6 +16,7 @@ class SettingKeywords(TypedDict, total=False):
     image: str | None
     kernel: str | None
     time_zone: str | None
+    undo: str | None
     pool: int | None
     preload: str | Sequence[str] | None
     memory: str | int | None

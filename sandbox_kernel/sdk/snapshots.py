@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from ..core.errors import wrong_argument
+from ..core.codes import EndCode
+from ..core.errors import AbilityMissing, FileNotThere, FileRefused, wrong_argument
 from ..core.model import Settings
 from ..engines.abilities import Ability
 from ..plugins import index
-from ..plugins.api import Origin, SandboxHandle
+from ..plugins.api import NotStill, Origin, SandboxHandle
 from .instance import Instance
 from .values import Snapshot
 
@@ -73,6 +74,25 @@ def of(sandbox: Instance, ability: Ability) -> Snapshots:
     sandbox.check()
     sandbox.session.pauses.demand(ability)
     return provider()
+
+
+async def of_checkpoint(sandbox: Instance, op: str, name: str | None) -> str:
+    """Have a checkpoint taken, or returned to; return its name. Raises as `AsyncSandbox.restore`."""
+    sandbox.check()
+    sandbox.session.pauses.demand(Ability.CHECKPOINT)
+    await sandbox.ready(fresh=False)
+    try:
+        said = await sandbox.session.pauses.ask_at_rest(op, name=name)
+    except NotStill as error:
+        raise FileRefused(EndCode.CHECKPOINT_BUSY, value=str(error)) from None
+    if said.get("ok") is True:
+        return str(said.get("name"))
+    why = said.get("error")
+    if why == "none":
+        raise AbilityMissing(EndCode.ENGINE_CANNOT_SNAPSHOT, setting="engine")
+    if why == "missing":
+        raise FileNotThere(EndCode.CHECKPOINT_MISSING, value=name)
+    raise FileRefused(EndCode.CHECKPOINT_NAME_UNFIT if why == "name" else EndCode.CHECKPOINT_BUSY, value=name)
 
 
 def forking(sandbox: Instance, count: int) -> Snapshots:

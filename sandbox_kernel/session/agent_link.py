@@ -133,7 +133,11 @@ class Link:
 
     async def quiet(self) -> None:
         """Return when a held container has answered all that it was asked. Raises `SandboxDied` without an answer."""
-        await self._answer("ping", b"", ANSWER_SECONDS, {})
+        await self.ask_held("ping")
+
+    async def ask_held(self, op: str) -> tuple[dict[str, Any], bytes]:
+        """Ask an agent that answers although its container is held. Raises as `ask`."""
+        return await self._answer(op, b"", ANSWER_SECONDS, {})
 
     def let_go_on(self) -> None:
         """Note that the container goes on."""

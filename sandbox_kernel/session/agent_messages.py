@@ -78,6 +78,8 @@ class Death:
     signal: int | None
     ooms: int
     tail: str
+    undone: bool = False
+    """Whether the next kernel has the variables from before the cell that ran."""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Death:
@@ -86,6 +88,7 @@ class Death:
             signal=count(event.get("signal"), 64),
             ooms=count(event.get("ooms"), MAX_KILLS) or 0,
             tail=text(event.get("tail"), TAIL),
+            undone=event.get("undone") is True,
         )
 
 

@@ -38,7 +38,7 @@ from ..core.events import (
 )
 from ..core.model import KERNEL_NAME, ExitReason, Limits, SandboxSpec, Settings, format_bytes
 from ..core.tasks import Tasks, log_defect
-from ..engines.abilities import Nested
+from ..engines.abilities import Ability, Nested, abilities_of
 from ..engines.base import Container, Handover
 from ..files.file_rules import printable
 from ..plugins.api import RESET_BY_KERNEL
@@ -486,6 +486,8 @@ class Lifecycle:
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
         error = restarted() if restarting else of_kernel(death, self._limits)
+        if death.undone and not restarting and Ability.CHECKPOINT in abilities_of(link.container):
+            error.leaves(Survived.BEFORE_CELL)
         tail = death.tail[-2000:]
         self._emit(KernelEnded(error=error.name, code=error.code, reason=str(error), tail=tail))
         worked = restarting or self._requests.kernel_worked

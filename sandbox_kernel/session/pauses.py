@@ -114,7 +114,7 @@ class Pauses:
                 if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
                     raise NotStill("a cell runs, or its kernel is on its way")
                 async with self._moment(link, container):
-                    facts = await container.save(fd)
+                    facts = await container.save(fd, link.ask_held)
                     for _ in range(TURNS):
                         await asyncio.sleep(0)  # what came until now is read
                     whole = not link.pending
@@ -123,6 +123,14 @@ class Pauses:
                 os.ftruncate(fd, 0)
                 os.lseek(fd, 0, os.SEEK_SET)
             raise NotStill("a thread in it does not stop to speak")
+
+    async def ask_at_rest(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Ask the agent while no cell runs. Raises `NotStill` while one does, and `SandboxDied`."""
+        async with self._turn:
+            await self._own_cells_over()
+            if self._requests.queue.active or not self._ready():
+                raise NotStill("a cell runs, or its kernel is on its way")
+            return (await self._link().ask(op, **fields))[0]
 
     async def _own_cells_over(self) -> None:
         """Wait while nothing but cells of this host's own runs: they are short, and no caller knows of them."""
@@ -144,7 +152,7 @@ class Pauses:
             queue.listeners.remove(changed)
 
     @asynccontextmanager
-    async def _moment(self, link: Link, container: Pausable) -> AsyncIterator[None]:
+    async def _moment(self, link: Link, container: Savable) -> AsyncIterator[None]:
         """Have nothing go into the container, which is paused within; it goes on afterwards, as do those that wait.
 
         Raises `EngineError` for one that does not go on, which is paused then.

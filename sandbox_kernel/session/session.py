@@ -534,7 +534,7 @@ class Session:
         await self.ask("signal", signal=int(number), timeout=2.0)
 
     async def kill_kernel(self) -> None:
-        await self.ask("stop_kernel", timeout=2.0)
+        await self.ask("stop_kernel", timeout=2.0, undo=True)
 
     async def kill_sandbox(self, error: SandboxError) -> None:
         await self._life.end(error)

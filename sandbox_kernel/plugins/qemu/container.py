@@ -23,7 +23,7 @@ from ...core.errors import EngineError, SandboxError
 from ...core.model import SIGKILLED, ExitReason, SandboxSample, SandboxSpec
 from ...core.tasks import Tasks
 from ...engines import seccomp_program as system_calls
-from ...engines.abilities import PAUSE, Ability
+from ...engines.abilities import PAUSE, Ability, Ask
 from ...engines.attestation import checks, same
 from ...engines.base import AttestationCheck, Handover, Inspection
 from ...engines.hardening import protections
@@ -230,7 +230,7 @@ class QemuContainer(Hibernation):
             self.paused = False
             await self._asked({"op": "thaw", **anew()}, "thawed", ANSWER_SECONDS)
 
-    async def save(self, fd: int) -> dict[str, Any]:
+    async def save(self, fd: int, ask: Ask | None = None) -> dict[str, Any]:
         monitor = self._monitored()
         if self.paused:
             await self.resume()

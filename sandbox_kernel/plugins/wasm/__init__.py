@@ -2,6 +2,7 @@
 
 - `plugin`: What it adds.
 - `codes`: Its codes.
+- `settings`: Its settings.
 - `versions`: Known faults of wasmtime, and the check of a version.
 - `image`: What every guest begins from, and how it is read.
 - `build`: Making that.
@@ -10,4 +11,5 @@
 - `host`: That process: it plays the agent's part.
 - `confine`: What it gives up before a guest runs in it.
 - `machine`: One guest: a wasmtime store, its host functions and its memory.
+- `checkpoints`: That memory as it was before, and the way back.
 """

@@ -12,16 +12,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...container import wire
 from ...core.codes import EndCode, Survived
-from ...core.errors import EngineError, EngineUnavailable
+from ...core.errors import AbilityMissing, EngineError, EngineUnavailable
 from ...core.model import PYTHON_KERNEL, SIGKILLED, ExitReason, SandboxSample, SandboxSpec, format_bytes
 from ...core.version import __version__
 from ...engines import shipping
+from ...engines.abilities import Ability
 from ...engines.attestation import demand, same
 from ...engines.base import AttestationCheck, Handover, Inspection
 from ...engines.pipe import TAIL_BYTES, OverPipe, Pipe
@@ -30,12 +32,17 @@ from ...engines.seccomp_program import program
 from ...engines.usage_watch import sample_of_family
 from .codes import WasmCode
 from .image import Image, find
+from .settings import WasmSettings
 from .versions import PINNED, faults
 
 if TYPE_CHECKING:
+    from ...engines.abilities import Ask
     from ...engines.inspectable import EngineInfo, ImageInfo, Listed, MachineCondition, Shown
 
 MODULE = f"{__package__}.host"
+ABILITIES = frozenset({Ability.SNAPSHOT, Ability.FORK, Ability.CHECKPOINT})
+MAX_REPORT = 64 << 20
+"""Of what a process says of itself, or of what it has besides a guest's memory and files."""
 KILL_SECONDS = 4.0
 LEAST_MEMORY = 256 << 20
 """Of a guest: the image's memory has half of it."""
@@ -107,7 +114,7 @@ def memory_of(spec: SandboxSpec) -> int:
     return most >> 16 << 16
 
 
-def told(spec: SandboxSpec, image: Image, found: str, spare: str) -> dict[str, Any]:
+def told(spec: SandboxSpec, image: Image, found: str, spare: str, own: WasmSettings) -> dict[str, Any]:
     """Return what a session's process is told; nothing of it is a secret."""
     config = shipping.agent_config(spec.limits, spec.made_of or shipping.PLAIN)
     # The first line is for ipykernel's sockets, which a guest has none of.
@@ -115,10 +122,7 @@ def told(spec: SandboxSpec, image: Image, found: str, spare: str) -> dict[str, A
         "environment": {**config["environment"], **_OWN},
         "scratch": "/mnt/data",
         "installed": shipping.INSTALLED,
-        "words": {
-            name: f"{one.code}: {one.text}"
-            for name, one in (("processes", WasmCode.WASM_NO_PROCESSES), ("sockets", WasmCode.WASM_NO_SOCKETS))
-        },
+        "words": {name: f"{one.code}: {one.text}" for name, one in _WORDS.items()},
         "lines": [line for line in config["lines"] if "iopub_thread" not in line],
     }
     limits = spec.limits
@@ -136,10 +140,19 @@ def told(spec: SandboxSpec, image: Image, found: str, spare: str) -> dict[str, A
         "max_frame": config["max_frame"],
         "calls": calls().hex(),
         "spare": spare,
+        "undo": own.undo == "on",
         "guest": json.dumps(guest),
     }
 
 
+_WORDS = {
+    "processes": WasmCode.WASM_NO_PROCESSES,
+    "sockets": WasmCode.WASM_NO_SOCKETS,
+    "none": WasmCode.WASM_NO_PAGE_MAP,
+    "name": EndCode.CHECKPOINT_NAME_UNFIT,
+    "missing": EndCode.CHECKPOINT_MISSING,
+}
+"""What a guest says of what it lacks, or cannot have."""
 _OWN = {"TMPDIR": "/tmp", "HOME": "/tmp/home", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # noqa: S108
 
 
@@ -147,9 +160,28 @@ class WasmEngine:
     """wasmtime, of the package's extra `wasm`."""
 
     address = "wasm"
+    abilities = ABILITIES
+
+    def __init__(self, own: WasmSettings | None = None) -> None:
+        self._own = own or WasmSettings()
 
     async def start(self, spec: SandboxSpec) -> WasmContainer:
         """Start a session's process. One that fails, or is cancelled, leaves nothing behind."""
+        return await self._start(spec, None)
+
+    async def restore(self, spec: SandboxSpec, fd: int, facts: Mapping[str, Any]) -> WasmContainer:
+        """Start a session's process that goes on from what `WasmContainer.save` has written."""
+        if facts.get("image") != find(spec.image).contents:
+            raise EngineError(EndCode.ENGINE_FAILED, "the image of the engine wasm is another one by now")
+        container = await self._start(spec, fd)
+        try:
+            await container.hear(spec.limits.start_timeout)
+        except BaseException:
+            await asyncio.shield(container.kill())
+            raise
+        return container
+
+    async def _start(self, spec: SandboxSpec, saved: int | None) -> WasmContainer:
         found = installed()
         image = find(spec.image)
         if (image.wasmtime, image.machine) != (found, os.uname().machine):
@@ -168,6 +200,7 @@ class WasmEngine:
                 env={},
                 cwd="/",
                 start_new_session=True,
+                pass_fds=() if saved is None else (saved,),
             )
         except OSError as error:
             mine.close()
@@ -175,9 +208,10 @@ class WasmEngine:
             raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"Python does not start: {error}") from error
         finally:
             theirs.close()
-        container = WasmContainer(process, Pipe(mine), errors, image)
+        container = WasmContainer(process, Pipe(mine), errors, image, spec.limits.memory)
         try:
-            await container.load(shipping.sized(json.dumps(told(spec, image, found, container.spare))))
+            said = told(spec, image, found, container.spare, self._own)
+            await container.load(shipping.sized(json.dumps({**said, "saved": saved})))
         except BaseException:
             await asyncio.shield(container.kill())
             raise
@@ -285,14 +319,17 @@ class WasmContainer(OverPipe):
     """A session's process. Made by `WasmEngine.start` only."""
 
     held = True
+    abilities = ABILITIES
+    report: object = None
+    """What the process says of itself, once that is known."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipe: Pipe, errors: Any, image: Image) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], pipe: Pipe, errors: Any, image: Image, most: int) -> None:
         self.id = f"wasm-{process.pid}"
         self.image_id: str | None = None
         self._pipe = pipe
         self._pid = process.pid
         process.returncode = 0  # its end is awaited here, by its pidfd
-        self._errors, self._image = errors, image
+        self._errors, self._image, self._most = errors, image, most
         self.spare = f"{tempfile.gettempdir()}/{SPARE}{process.pid}"
         """Where the process makes a folder if it can have no sized ones. It removes that, unless it is killed."""
         self._loop = asyncio.get_running_loop()
@@ -303,6 +340,38 @@ class WasmContainer(OverPipe):
 
     async def load(self, data: bytes) -> None:
         await self._pipe.load(data)
+
+    async def hear(self, seconds: float) -> None:
+        """Take in what a process says of itself that waits for its first command then."""
+        decoder, frames = wire.Decoder(MAX_REPORT), list[tuple[int, tuple[bytes, ...]]]()
+        try:
+            async with asyncio.timeout(seconds):
+                while not frames:
+                    if not (data := await self.receive()):
+                        raise EngineError(EndCode.ENGINE_FAILED, (await self.wait()).detail[-500:])
+                    frames = decoder.feed(data)
+        except TimeoutError:
+            raise EngineError(EndCode.ENGINE_SILENT, limit=f"{seconds:.0f} s") from None
+        self.report = json.loads(frames[0][1][0])["report"]
+
+    async def save(self, fd: int, ask: Ask) -> dict[str, Any]:
+        """Write the guest's memory and its files down, all by what its process answers, which is bounded."""
+        said, data = await ask("save")
+        size = 0
+        while said.get("ok") is True:
+            said, data = await ask("saved")
+            if not data:
+                return {"image": self._image.contents}
+            size += len(data)
+            if size > self._most + MAX_REPORT:
+                raise EngineError(EndCode.SANDBOX_SILENT, "the sandbox has no end", limit=format_bytes(self._most))
+            await asyncio.to_thread(_write, fd, data)
+        if said.get("error") == "none":
+            raise AbilityMissing(WasmCode.WASM_NO_PAGE_MAP, setting="engine")
+        raise EngineError(EndCode.SANDBOX_SILENT, "the sandbox does not stand still")
+
+    async def resume(self) -> None:
+        """It goes on by itself when it is written down."""
 
     async def wait(self) -> ExitReason:
         return await asyncio.shield(self._ended)
@@ -372,7 +441,7 @@ class WasmContainer(OverPipe):
         demand(await self.compare(report, spec))
 
     async def look(self, spec: SandboxSpec) -> Inspection:
-        return Inspection((), frozenset())
+        return Inspection(() if self.report is None else await self.compare(self.report, spec), frozenset())
 
 
 WEAKER = "the setting limits accepts that only WebAssembly is between the guest and this user's files"
@@ -395,6 +464,12 @@ def lines(report: dict[str, Any], spec: SandboxSpec, image: Image) -> Iterator[A
         if os.geteuid() == 0:
             yield same("user ids", [spec.uid] * 3, report.get("uids"))
             yield same("other groups", [], report.get("groups"))
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def _parts(check: AttestationCheck) -> tuple[str, str, str]:

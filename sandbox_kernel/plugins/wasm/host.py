@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
+import itertools
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import signal
@@ -29,6 +32,9 @@ from . import confine, image
 from .codes import WasmCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .checkpoints import Checkpoint, Checkpoints
     from .machine import WasmGuest
 
 STDIN, STDOUT = 0, 1
@@ -44,6 +50,11 @@ ENVIRONMENT = {
 }
 """Of every guest, and of the one whose memory the image is."""
 WATCH_SECONDS = 0.5
+REST_SECONDS = 1.0
+"""How long the end of a cell is waited for whose reply was sent already."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+"""Of a checkpoint."""
+CELL = b'"execute_request"'
 
 
 def folders(at: str, data: str, temporary: str) -> list[tuple[str, str, bool]]:
@@ -65,8 +76,17 @@ class Host:
         self.answers: collections.deque[bytes] = collections.deque()
         self.guest: WasmGuest | None = None
         self.number = 0
-        self.busy = self.ready = False
-        self.stopping = False
+        self.busy = self.ready = self.in_cell = False
+        self.stopping = self.asked = False
+        self.is_over = True
+        self.checkpoints: Checkpoints | None = None
+        self.due: Callable[[], None] | None = None
+        """What is to be done with checkpoints as soon as the guest's stack is empty."""
+        self.is_taken = False
+        """Whether there is a checkpoint for the next cell."""
+        self.goes_on = False
+        """Whether the next guest begins with the memory that the checkpoints have, and not with the image's."""
+        self.saving: Iterator[bytes] = iter(())
         self.meter: float | None = None
 
     # --- towards the host ---
@@ -84,7 +104,7 @@ class Host:
     # --- what the guest asks, in its own thread ---
 
     def door(self, request: bytes) -> bytes:
-        """Answer the guest: `R` and `I` wait for a frame, `S` sends one."""
+        """Answer the guest: `R` and `I` wait for a frame, `S` sends one, `C` and `U` are `%checkpoint` and `%undo`."""
         op = request[:1]
         if op == b"S":
             self.passed_on(request[1:])
@@ -92,27 +112,37 @@ class Host:
             return self.next_request()
         elif op == b"I":
             return self.next_of(self.answers)
+        elif op in (b"C", b"U"):
+            name = request[1:100].decode("ascii", "replace")
+            return json.dumps(self.wanted("take" if op == b"C" else "back", name)).encode()
         return b""
 
     def next_request(self) -> bytes:
         with self.changed:
-            self.busy = False
+            self.busy = self.in_cell = False
+            self.changed.notify_all()
             if self.guest is not None:
                 self.guest.forget_interrupt()
         if not self.ready:
             self.ready = True
             self.event("kernel_ready", number=self.number)
-        return self.next_of(self.inbox, begins=True)
+        with self.changed:
+            while not (self.inbox or self.stopping or self.due):
+                self.changed.wait()
+            is_cell = self.inbox and CELL in self.inbox[0][:4096] and b'"silent":true' not in self.inbox[0]
+            if is_cell and self.told["undo"] and self.checkpoints is not None and not (self.due or self.is_taken):
+                self.due = functools.partial(self.takes, self.checkpoints, "")
+            if self.stopping or self.due:
+                return b""
+            self.busy, self.in_cell, self.is_taken = True, self.is_taken, False
+            return self.inbox.popleft()
 
-    def next_of(self, queue: collections.deque[bytes], *, begins: bool = False) -> bytes:
+    def next_of(self, queue: collections.deque[bytes]) -> bytes:
         with self.changed:
             self.interrupted = False
             while not (queue or self.stopping or self.interrupted):
                 self.changed.wait()
-            if self.stopping or not queue:
-                return b""
-            self.busy = self.busy or begins
-            return queue.popleft()
+            return b"" if self.stopping or not queue else queue.popleft()
 
     def passed_on(self, frame: bytes) -> None:
         """Send a message of the guest's, if it is one; all else is dropped."""
@@ -137,7 +167,8 @@ class Host:
 
     def start(self) -> None:
         self.number += 1
-        self.ready = self.busy = self.stopping = False
+        self.ready = self.busy = self.stopping = self.in_cell = self.is_taken = False
+        self.asked, self.is_over, self.due = False, False, None
         self.inbox.clear()
         self.answers.clear()
         threading.Thread(target=self.live, daemon=True).start()
@@ -146,30 +177,41 @@ class Host:
         """Run one guest until it ends, and say how."""
         from .machine import GuestEnded
 
-        guest: WasmGuest | None = None
         end: tuple[int | None, int | None, int, str] = (None, signal.SIGKILL, 0, "")
         try:
-            guest = self.guest = self.made()
-            guest.run(f"__import__('kernel').KERNEL.begin(__import__('json').loads({self.told['guest']!r}))")
+            self.made()
             while not self.stopping:
-                guest.run("__import__('kernel').KERNEL.step()")
+                if self.guest is not None:
+                    self.guest.run("__import__('kernel').KERNEL.step()")
+                if self.due is not None:
+                    self.due()
+                    with self.changed:
+                        self.due = None
+                        self.changed.notify_all()
         except GuestEnded:
             pass
         except Exception as error:
-            end = self.why(error, guest)
+            end = self.why(error, self.guest)
+        code, number, ooms, tail = end
         with self.changed:
-            self.guest, self.busy = None, False
+            guest, self.guest, self.busy, self.is_over = self.guest, None, False, True
+            self.changed.notify_all()
         if guest is not None:
             guest.close()
-        code, number, ooms, tail = end
+        undone = self.in_cell and not self.asked and code is None
+        if undone and self.checkpoints is not None and (before := self.checkpoints.find("")) is not None:
+            self.checkpoints.go_back(before)
+            self.goes_on = True
         with contextlib.suppress(OSError):
-            self.event("kernel_exited", number=self.number, code=code, signal=number, ooms=ooms, tail=tail)
+            said = {"code": code, "signal": number, "ooms": ooms, "tail": tail, "undone": self.goes_on}
+            self.event("kernel_exited", number=self.number, **said)
 
-    def made(self) -> WasmGuest:
+    def made(self) -> None:
+        """Make a guest, which begins anew or goes on."""
         from .machine import WasmGuest
 
         told = self.told
-        guest = WasmGuest(
+        guest = self.guest = WasmGuest(
             self.engine,
             self.module,
             self.door,
@@ -179,8 +221,77 @@ class Host:
             bits=told["bits"],
             longest=self.limit + (1 << 17),
         )
-        guest.map(self.memory, told["memory_bytes"])
-        return guest
+        goes_on, self.goes_on = self.goes_on, False
+        if self.checkpoints is None:
+            guest.map(self.memory, told["memory_bytes"])
+        else:
+            if not goes_on:
+                self.checkpoints.forget()
+            self.checkpoints.fill(guest)
+        begins = f"begin(__import__('json').loads({told['guest']!r}))"
+        guest.run(f"__import__('kernel').KERNEL.{'go_on()' if goes_on else begins}")
+
+    # --- checkpoints ---
+
+    def wanted(self, what: str, name: str) -> dict[str, Any]:
+        """Note that a checkpoint is to be taken, or returned to, when the cell is over that asks for it.
+
+        Without a name, one is made up, and the way back is to before the cell before that one.
+        """
+        found = self.checkpoints
+        if found is None or (name and not NAME.fullmatch(name)):
+            return {"ok": False, "error": "none" if found is None else "name"}
+        if what == "take":
+            names = (f"checkpoint-{number}" for number in itertools.count(1))
+            name = name or next(one for one in names if found.find(one) is None)
+            self.due = functools.partial(self.takes, found, name)
+            return {"ok": True, "name": name}
+        to = (
+            found.find(name) if name else found.before_last() if self.told["undo"] else next(reversed(found.kept), None)
+        )
+        if to is None:
+            return {"ok": False, "error": "missing"}
+        self.due = functools.partial(self.returns, found, to)
+        return {"ok": True, "name": to.name}
+
+    def takes(self, checkpoints: Checkpoints, name: str) -> None:
+        if self.guest is not None:
+            checkpoints.take(self.guest, name)
+            self.is_taken = not name
+
+    def returns(self, checkpoints: Checkpoints, to: Checkpoint) -> None:
+        """Go on from a checkpoint, with a new guest: what is open belongs to the old one."""
+        with self.changed:
+            guest, self.guest = self.guest, None
+        if guest is not None:
+            guest.close()
+        checkpoints.go_back(to)
+        self.goes_on = True
+        self.made()
+
+    def follows(self) -> dict[str, Any]:
+        """Note that the state is to be read."""
+        if (found := self.checkpoints) is None:
+            return {"ok": False, "error": "none"}
+
+        def follow() -> None:
+            if self.guest is not None:
+                found.follow(self.guest)
+                self.saving = found.saved((self.told["data"], self.told["temporary"]))
+
+        self.due = follow
+        return {"ok": True}
+
+    def at_rest(self, asks: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Ask for something, and wait until it is done, if no cell runs. In the main thread."""
+        with self.changed:
+            if self.changed.wait_for(lambda: self.ready and not (self.busy or self.due), REST_SECONDS):
+                said = asks()
+                self.changed.notify_all()
+                self.changed.wait_for(lambda: self.due is None or self.is_over)
+                if not self.is_over:
+                    return said
+            return {"ok": False, "error": "busy"}
 
     @staticmethod
     def why(error: Exception, guest: WasmGuest | None) -> tuple[int | None, int | None, int, str]:
@@ -223,10 +334,18 @@ class Host:
         if op == "signal":
             self.signal(int(request["signal"]))
             return {"ok": True}, b""
+        if op in ("checkpoint", "restore"):
+            name = str(request.get("name") or "")
+            return self.at_rest(lambda: self.wanted("take" if op == "checkpoint" else "back", name)), b""
+        if op == "save":
+            return self.at_rest(self.follows), b""
+        if op == "saved":
+            return {"ok": True}, next(self.saving, b"")
         if op == "stop_kernel":
+            self.asked = request.get("undo") is not True
             self.stop()
             return {"ok": True}, b""
-        if op == "start_kernel":
+        if op in ("start_kernel", "resume"):
             self.start()
             return {"ok": True, "number": self.number}, b""
         return {"ok": False, "error": "unknown", "message": f"the engine wasm knows no {op}"}, b""
@@ -268,10 +387,12 @@ class Host:
 
     def begin(self) -> None:
         """Give up what no guest needs, say what is left, and start the first guest."""
+        from .checkpoints import Checkpoints
         from .machine import THREAD_BYTES, loaded, new_engine
 
         told = self.told
         path = told["image"]
+        proc = os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
         missing = confine.enclose(path, f"{path}/{image.EMPTY}", told["data_bytes"], told["tmp_bytes"], told["uid"])
         told["closed"] = missing is None
         if missing is None:
@@ -285,6 +406,13 @@ class Host:
         self.engine = new_engine()
         self.module = loaded(self.engine, f"{told['at']}/{image.MODULE}")
         self.memory = os.open(f"{told['at']}/{image.MEMORY}", os.O_RDONLY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            shown = confine.page_map(proc)
+            self.checkpoints = Checkpoints(shown, told["memory"], self.memory, told["memory_bytes"])
+        os.close(proc)
+        if told["saved"] is not None and self.checkpoints is not None:
+            self.checkpoints.load(told["saved"], (told["data"], told["temporary"]))
+            self.goes_on = True
         threading.stack_size(THREAD_BYTES)
         gone = confine.give_up(bytes.fromhex(told["calls"]), told["open_files"], told["data_bytes"])
         report = {
@@ -298,12 +426,14 @@ class Host:
             "uids": list(os.getresuid()),
             "groups": os.getgroups(),
             "environment": sorted(os.environ),
+            "checkpoints": self.checkpoints is not None,
             "core": list(resource.getrlimit(resource.RLIMIT_CORE)),
         }
         self.event("hello", report=report, number=1)
         if missing is not None:
             threading.Thread(target=self.watch, daemon=True).start()
-        self.start()
+        if not self.goes_on:
+            self.start()
 
     def watch(self) -> None:
         """End a session without sized folders that puts too much into them: seen late, which a setting accepts."""

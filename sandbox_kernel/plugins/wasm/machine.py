@@ -65,6 +65,18 @@ def loaded(engine: wasmtime.Engine, path: str) -> wasmtime.Module:
     return wasmtime.Module.deserialize_file(engine, path)
 
 
+def map_file(place: int | None, size: int, fd: int, start: int) -> int:
+    """Have a part of a file, copy on write, where a part of a guest's memory is; with no place, share it anywhere.
+
+    Returns where it is. Raises `OSError`.
+    """
+    flags, how = mmap.MAP_SHARED if place is None else mmap.MAP_PRIVATE | _MAP_FIXED, mmap.PROT_READ | mmap.PROT_WRITE
+    found = ctypes.c_ssize_t(_libc.mmap(place, size, how, flags, fd, start)).value
+    if found == -1:
+        raise OSError(ctypes.get_errno(), "a file cannot be mapped as a guest's memory")
+    return found
+
+
 class WasmGuest:
     """One instance. All but `interrupt` and `end` belong to one thread, that of the guest."""
 
@@ -183,29 +195,33 @@ class WasmGuest:
 
     def map(self, fd: int, size: int) -> None:
         """Take a file for its memory, copy on write: sessions share what none of them has changed."""
+        self.grow_to(size)
+        map_file(self.base, size, fd, 0)
+
+    def grow_to(self, size: int) -> None:
+        """Have so much memory. Raises `ValueError` if it has more."""
         if more := (size - self.size) // PAGE:
             self._memory.grow(self._store, more)
         if self.size != size:
             raise ValueError("the image of memory is smaller than the module's own")
-        flags, how = mmap.MAP_PRIVATE | _MAP_FIXED, mmap.PROT_READ | mmap.PROT_WRITE
-        if _libc.mmap(self._base(), size, how, flags, fd, 0) != self._base():
-            raise OSError(ctypes.get_errno(), "the image of memory cannot be mapped")
 
-    def _base(self) -> int:
+    @property
+    def base(self) -> int:
+        """Where its memory is in this process: at the beginning of a page."""
         return ctypes.addressof(self._memory.data_ptr(self._store).contents)
 
     def _view(self) -> memoryview:
-        return memoryview((ctypes.c_ubyte * self.size).from_address(self._base())).cast("B")
+        return memoryview((ctypes.c_ubyte * self.size).from_address(self.base)).cast("B")
 
     def _get(self, place: int, size: int) -> bytes:
         if place + size > self.size:
             raise IndexError("beyond the guest's memory")
-        return ctypes.string_at(self._base() + place, size)
+        return ctypes.string_at(self.base + place, size)
 
     def _put(self, place: int, data: bytes) -> None:
         if not place or place + len(data) > self.size:
             raise IndexError("beyond the guest's memory")
-        ctypes.memmove(self._base() + place, data, len(data))
+        ctypes.memmove(self.base + place, data, len(data))
 
     # --- what it asks of the host -----------------------------------------------------------------------------------
 
@@ -263,7 +279,7 @@ class WasmGuest:
             return int(ctypes.cast(_ffi.wasmtime_error_new(b"ended"), ctypes.c_void_p).value or 0)
         if self._interrupted:
             self._interrupted = False
-            base = self._base()
+            base = self.base
             for place, bits in self._bits:
                 byte = ctypes.c_ubyte.from_address(base + place)
                 byte.value |= bits

@@ -25,8 +25,9 @@ class WasmProvider(EngineProvider):
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import WasmEngine
+        from .settings import WasmSettings
 
-        return WasmEngine()
+        return WasmEngine(settings.of(WasmSettings))
 
     def build(self, root: str, *, force: bool, progress: Callable[[str], None]) -> str:
         from .build import build

@@ -1033,6 +1033,8 @@ class RequestMachine:
             when = "after a cell was cancelled" if cancelled else "between two cells"
             self.notice(f"{error} (This happened {when}.)")
         for request in flying:
+            if error.kept is Survived.BEFORE_CELL and request.verdict is not None:
+                request.verdict.leaves(Survived.BEFORE_CELL)
             if request.reply is None:  # a reply that was sent before the death still counts
                 request.condemn(error)
             self.commands.append(Settle(request))

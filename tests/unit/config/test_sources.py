@@ -112,8 +112,8 @@ def test_each_setting_has_one_name_and_one_scope() -> None:
         scopes[one.scope].add(one.name)
     limits = {"limits", "message_limit", "memory", "cpus", "pids", "open_files", "tmp_size", "shm_size"}
     limits |= {"scratch", "scratch_size", "cpuset", "core_scheduling"}
-    data = {"datasets", "volumes"} & set(SETTINGS)
-    assert scopes["sandbox"] == {"engine", "runtime", "image", "kernel", "time_zone"} | limits | data
+    of_plugins = {"datasets", "volumes", "undo"} & set(SETTINGS)
+    assert scopes["sandbox"] == {"engine", "runtime", "image", "kernel", "time_zone"} | limits | of_plugins
     plugins = {
         "screen",
         "screen_threshold",

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox_kernel.core.errors import EngineError
 from sandbox_kernel.core.model import Settings
-from sandbox_kernel.engines.abilities import Ability
+from sandbox_kernel.engines.abilities import Ability, Ask
 from sandbox_kernel.plugins.api import NotStill, NotWhole
 from sandbox_kernel.session.pauses import MAX_TRIES, Pauses
 
@@ -33,7 +33,7 @@ class Machine:
     async def resume(self) -> None:
         self.paused = False
 
-    async def save(self, fd: int) -> dict[str, Any]:
+    async def save(self, fd: int, ask: Ask) -> dict[str, Any]:
         assert self._link.is_held
         self.paused, self.saved = True, self.saved + 1
         os.write(fd, b"state")
@@ -63,6 +63,8 @@ class Link:
         self.is_held = False
 
     async def quiet(self) -> None: ...
+
+    async def ask_held(self, op: str) -> Any: ...
 
 
 def pauses_of(link: Link, *beside: Link) -> Pauses:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import builtins
+import functools
 import importlib
 import io
 import json
@@ -18,6 +19,7 @@ import selectors
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from _host import call  # type: ignore[import-not-found]
@@ -26,7 +28,7 @@ from IPython.core import page, payloadpage
 from IPython.core.completer import provisionalcompleter, rectify_completions
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
-from IPython.core.error import StdinNotImplementedError
+from IPython.core.error import StdinNotImplementedError, UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.tokenutil import token_at_cursor
 from traitlets.config import Config
@@ -35,8 +37,15 @@ SHELL, CONTROL, STDIN, IOPUB = 1, 2, 3, 4
 AT_ONCE, SECONDS = 8192, 0.2
 """Characters of a stream, and the age of the first, with which it is sent; the rest when the cell ends."""
 MAX_MATCHES = 500
+CLOSED = 64
 VERSION = "5.4"
-WORDS = {"processes": "no processes", "sockets": "no sockets"}
+WORDS = {
+    "processes": "no processes",
+    "sockets": "no sockets",
+    "none": "no checkpoints",
+    "name": "no such name",
+    "missing": "no such checkpoint",
+}
 """What is said where a guest lacks something; the host has better words for it."""
 
 
@@ -62,10 +71,16 @@ class _Timers(selectors._BaseSelectorImpl):  # noqa: SLF001
 class Loop(asyncio.SelectorEventLoop):
     """An event loop of timers alone; what would run in a thread runs at once."""
 
+    behind = 0.0
+    """Seconds by which the clock is behind what it was: a guest that goes on from a checkpoint has a new one."""
+
     def __init__(self) -> None:
         timers = _Timers()
         super().__init__(timers)
         timers.loop = self
+
+    def time(self) -> float:
+        return super().time() + self.behind
 
     def _make_self_pipe(self) -> None:
         self._ssock = self._csock = None
@@ -195,6 +210,9 @@ class GuestKernel:
         self.allow_stdin = self.interrupted = False
         self._sent = 0
         self._session = ""
+        self._first, self._left = 0, 0.0
+        self._open: list[int] = []
+        """Descriptors of files, when memory was last written down."""
         self.streams = GuestStream(self, "stdout"), GuestStream(self, "stderr")
         self.loop = Loop()
         self.shell: Any = None
@@ -219,6 +237,8 @@ class GuestKernel:
         comm: Any = importlib.import_module("comm")
         comm.create_comm, comm.get_comm_manager = self.new_comm, lambda: self.comms
         self.shell.configurables.append(self.comms)
+        for name, op in (("checkpoint", b"C"), ("undo", b"U")):
+            self.shell.register_magic_function(functools.partial(self.asked, name, op), magic_name=name)
 
     def finished(self, coroutine: Any) -> Any:
         """Run a cell that awaits. An interrupt that meets the loop itself ends the cell's task, and no later one."""
@@ -238,11 +258,33 @@ class GuestKernel:
         os.makedirs(os.environ["HOME"], exist_ok=True)
         os.chdir(config["scratch"])
         renew()
+        self._first = os.open(os.environ["HOME"], os.O_RDONLY)
+        os.close(self._first)
         sys.path.append(config["installed"])
         for line in config["lines"]:
             self.shell.run_cell(line, silent=True, store_history=False)
         self.shell.execution_count = 1
         self.error = None
+
+    def go_on(self) -> None:
+        """Go on from a checkpoint, in a new guest: no file of the old one is open there, and its clock begins at 0."""
+        self._session = os.urandom(16).hex()
+        self.loop.behind = self._left - time.monotonic()
+        # What was open gets a folder's descriptor, which nothing can read or write, and no other file's.
+        taken = [os.open(os.environ["HOME"], os.O_RDONLY) for _ in range(self._first, max(self._open, default=0) + 1)]
+        for number in set(taken) - set(self._open):
+            os.close(number)
+        if (fonts := sys.modules.get("matplotlib.font_manager")) is not None:
+            fonts._get_font.cache_clear()  # noqa: SLF001
+            sys.modules["matplotlib.mathtext"].MathTextParser._parse_cached.cache_clear()  # noqa: SLF001
+        renew()
+
+    def asked(self, what: str, op: bytes, line: str) -> str | None:
+        """Ask the host for a checkpoint, or for the way back, when this cell is over."""
+        said = json.loads(call(op + line.strip().encode()))
+        if not said["ok"]:
+            raise UsageError(f"%{what}: {WORDS[said['error']]}")
+        return str(said["name"]) if op == b"C" else None
 
     # --- the wire ---
 
@@ -279,6 +321,7 @@ class GuestKernel:
                     pass
                 frame = call(b"R")
                 if not frame:
+                    self._left, self._open = self.loop.time(), list(opened(self._first))
                     return
                 self.take(*parsed(frame))
             except KeyboardInterrupt:
@@ -431,6 +474,19 @@ def parsed(frame: bytes) -> tuple[int, list[bytes]]:
     return kind, parts
 
 
+def opened(number: int) -> Iterator[int]:
+    """Yield the descriptors that are open, from a number on, until so many in a row are not."""
+    closed = 0
+    while closed < CLOSED:
+        try:
+            os.fstat(number)
+            yield number
+            closed = 0
+        except OSError:
+            closed += 1
+        number += 1
+
+
 def renew() -> None:
     """Take fresh randomness for all that drew some before: every session begins with the same memory."""
     import random
@@ -438,6 +494,8 @@ def renew() -> None:
 
     random.seed()
     tempfile._name_sequence = None  # type: ignore[attr-defined]  # noqa: SLF001
+    if (uuid := sys.modules.get("uuid")) is not None:
+        vars(uuid).update(_node=None, _last_timestamp=None)
     if (numpy := sys.modules.get("numpy.random")) is not None:
         numpy.seed()
 

@@ -312,6 +312,7 @@ call(b'S' + frame(4, b'{"msg_type": "control"}', b'{}', b'{}', b'{}'))
 OPENED = [
     *("/data", "/image/lib", "/image/lib/mpl-data", "/image/memory", "/image/module.cwasm", "/image/site", "/tmp"),
     "/tmp/#N (deleted)",  # its stderr
+    *("/memfd:checkpoint (deleted)", "/proc/N/pagemap"),  # of its checkpoints
     *("anon_inode:[eventfd]", "anon_inode:[eventpoll]", "anon_inode:[eventpoll]"),  # of wasmtime's WASI
     *("socket:[N]", "socket:[N]"),  # the pipe, which is its stdin and its stdout
 ]
@@ -325,7 +326,7 @@ async def test_what_the_host_s_side_has_is_little(frames: Frames) -> None:
     assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
     assert {int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
     opened = sorted(re.sub(r"[0-9]+", "N", str(one.readlink())) for one in (place / "fd").iterdir())
-    assert opened == OPENED
+    assert opened == sorted(OPENED)
     own = {name: Path("/proc/self/ns", name).readlink() for name in ("net", "mnt", "ipc", "uts")}  # noqa: ASYNC240
     assert not any((place / "ns" / name).readlink() == one for name, one in own.items())
     assert sorted(os.listdir(place / "root")) == ["data", "image", "tmp"]  # noqa: PTH208
