@@ -539,7 +539,7 @@ class Sandbox(SandboxBase):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Which of `pause`, `snapshot` and `fork` its engine has; the others raise `AbilityMissing` at once."""
+        """Which of `pause`, `snapshot`, `fork` and `checkpoint` its engine has; the others raise `AbilityMissing`."""
         return self._inner.abilities
 
     @property

@@ -417,7 +417,7 @@ class AsyncSandbox:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Which of `pause`, `snapshot` and `fork` its engine has; the others raise `AbilityMissing` at once."""
+        """Which of `pause`, `snapshot`, `fork` and `checkpoint` its engine has; the others raise `AbilityMissing`."""
         return abilities_of(self._instance.session.engine)
 
     @property

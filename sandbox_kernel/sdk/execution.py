@@ -60,7 +60,7 @@ class ExecutionError(InJson):
     survived: str | None = None
     """What is left, in words; None for an exception of the code's own, which takes nothing away."""
     kept: Survived | None = None
-    """The same for programs: "variables-and-files", "files" or "nothing"."""
+    """The same for programs: "variables-and-files", "variables-before-cell", "files" or "nothing"."""
     code: str | None = None
     """Why the host ended the cell, as docs/codes.md lists it; None for an exception of the code's own."""
     setting: str | None = None
