@@ -38,7 +38,7 @@ _HINTS = {
     "OutputLimit": "Print or display less, or write it to a file in /mnt/data.",
 }
 _LOST = {
-    Survived.BEFORE_CELL: "All variables are as they were before this call; the files in /mnt/data are as it left them.",
+    Survived.BEFORE_CELL: "All variables are as before this call; the files in /mnt/data are as it left them.",
     Survived.FILES: "All variables and imports are gone; the files in /mnt/data are still there.",
     Survived.NOTHING: "All variables and all files are gone: the next call starts with an empty sandbox; "
     "upload files again.",
