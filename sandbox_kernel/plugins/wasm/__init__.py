@@ -9,6 +9,7 @@
 - `wide_integers`: What it changes in the guest's program, so that numpy's integers have 64 bits.
 - `engine`: Starting a session's process, and what it is compared with.
 - `host`: That process: it plays the agent's part.
+- `template`: One that has loaded what each loads, from which the further ones of an owner are forked.
 - `confine`: What it gives up before a guest runs in it.
 - `machine`: One guest: a wasmtime store, its host functions and its memory.
 - `checkpoints`: That memory as it was before, and the way back.

@@ -21,6 +21,7 @@ from ...container import wire
 from ...core.codes import EndCode, Survived
 from ...core.errors import AbilityMissing, EngineError, EngineUnavailable
 from ...core.model import PYTHON_KERNEL, SIGKILLED, ExitReason, SandboxSample, SandboxSpec, format_bytes
+from ...core.tasks import made_in_thread
 from ...core.version import __version__
 from ...engines import shipping
 from ...engines.abilities import Ability
@@ -30,9 +31,11 @@ from ...engines.pipe import TAIL_BYTES, OverPipe, Pipe
 from ...engines.seccomp import ArgumentCondition, SyscallRule, rules
 from ...engines.seccomp_program import program
 from ...engines.usage_watch import sample_of_family
+from . import template
 from .codes import WasmCode
 from .image import Image, find
 from .settings import WasmSettings
+from .template import NAME, Forked
 from .versions import PINNED, faults
 
 if TYPE_CHECKING:
@@ -189,25 +192,10 @@ class WasmEngine:
             raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{words}. Run `sandbox-kernel build --engine wasm`")
         spec = shipping.without_home(spec)
         refuse(spec)
-        mine, theirs = socket.socketpair()
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process has ended)
         try:
-            process = subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
-                [sys.executable, "-I", "-m", MODULE, spec.session_id, f"--version={__version__}"],
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=errors,
-                env={},
-                cwd="/",
-                start_new_session=True,
-                pass_fds=() if saved is None else (saved,),
-            )
+            process, mine, errors = await made_in_thread(lambda: _begun(spec.session_id, image, saved), _give_up)
         except OSError as error:
-            mine.close()
-            errors.close()
             raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"Python does not start: {error}") from error
-        finally:
-            theirs.close()
         container = WasmContainer(process, Pipe(mine), errors, image, spec.limits.memory)
         try:
             said = told(spec, image, found, container.spare, self._own)
@@ -285,6 +273,45 @@ class WasmEngine:
         return ImageInfo(size_bytes=found.size_bytes, made=found.made, contents=found.contents, identity=found.contents)
 
 
+def _begun(session: str, found: Image, saved: int | None) -> tuple[Forked, socket.socket, Any]:
+    """Start a session's process; return it, this side of its pipe, and the file of its last words. Raises `OSError`."""
+    mine, theirs = socket.socketpair()
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process has ended)
+    try:
+        with theirs:
+            process = None
+            if saved is None:
+                process = template.forked(MODULE, found, session, theirs.fileno(), errors.fileno())
+            return process or _alone(session, theirs, errors, saved), mine, errors
+    except BaseException:
+        mine.close()
+        errors.close()
+        raise
+
+
+def _give_up(begun: tuple[Forked, socket.socket, Any]) -> None:
+    """End a process that nobody waits for any more: it ends with its pipe."""
+    process, mine, errors = begun
+    os.close(process.handle)
+    mine.close()
+    errors.close()
+
+
+def _alone(session: str, pipe: socket.socket, errors: Any, saved: int | None) -> Forked:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-m", MODULE, session, f"--version={__version__}"],
+        stdin=pipe.fileno(),
+        stdout=pipe.fileno(),
+        stderr=errors,
+        env={},
+        cwd="/",
+        start_new_session=True,
+        pass_fds=() if saved is None else (saved,),
+    )
+    process.returncode = 0  # its end is awaited by its pidfd
+    return Forked(process.pid, os.pidfd_open(process.pid))
+
+
 def _remove_left() -> int:
     count = 0
     for folder in Path(tempfile.gettempdir()).glob(f"{SPARE}*"):
@@ -308,7 +335,7 @@ def sessions() -> Iterator[tuple[int, str, str, int]]:
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-                if words[1:4] == ["-I", "-m", MODULE] and len(words) > 5:
+                if words[1:4] == ["-I", "-m", MODULE] and len(words) > 5 and words[4] != NAME:
                     ticks = float((entry / "stat").read_text().rpartition(")")[2].split()[19])
                     up = float(Path("/proc/uptime").read_text().split()[0])
                     age = int(up - ticks / os.sysconf("SC_CLK_TCK"))
@@ -323,19 +350,18 @@ class WasmContainer(OverPipe):
     report: object = None
     """What the process says of itself, once that is known."""
 
-    def __init__(self, process: subprocess.Popen[bytes], pipe: Pipe, errors: Any, image: Image, most: int) -> None:
+    def __init__(self, process: Forked, pipe: Pipe, errors: Any, image: Image, most: int) -> None:
         self.id = f"wasm-{process.pid}"
         self.image_id: str | None = None
         self._pipe = pipe
         self._pid = process.pid
-        process.returncode = 0  # its end is awaited here, by its pidfd
         self._errors, self._image, self._most = errors, image, most
         self.spare = f"{tempfile.gettempdir()}/{SPARE}{process.pid}"
         """Where the process makes a folder if it can have no sized ones. It removes that, unless it is killed."""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[ExitReason] = self._loop.create_future()
         self._killed = False
-        self._handle = os.pidfd_open(process.pid)
+        self._handle = process.handle
         self._loop.add_reader(self._handle, self._has_ended)
 
     async def load(self, data: bytes) -> None:
@@ -412,12 +438,12 @@ class WasmContainer(OverPipe):
 
     def _has_ended(self) -> None:
         detail = self._forget()
-        status = 0
-        with contextlib.suppress(ChildProcessError):
-            status = os.waitpid(self._pid, 0)[1]
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        except ChildProcessError:  # a template's: one that ends by itself says why
+            code = 1 if detail else -signal.SIGKILL
         self._pipe.finish()
         shutil.rmtree(self.spare, ignore_errors=True)
-        code = os.waitstatus_to_exitcode(status)
         if self._killed:
             reason = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")
         elif detail.endswith("out of scratch"):

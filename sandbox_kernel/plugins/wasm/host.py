@@ -28,11 +28,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ...container import file_requests, kernel_messages, wire
-from . import confine, image
+from . import confine, image, template
 from .codes import WasmCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import wasmtime
 
     from .checkpoints import Checkpoint, Checkpoints
     from .machine import WasmGuest
@@ -66,8 +68,9 @@ def folders(at: str, data: str, temporary: str) -> list[tuple[str, str, bool]]:
 class Host:
     """The agent's part."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.told = told
+    def __init__(self, told: dict[str, Any], prepared: tuple[wasmtime.Engine, wasmtime.Module] | None = None) -> None:
+        """`prepared` is what the process has loaded before it was a session's (`template`)."""
+        self.told, self.prepared = told, prepared
         self.decoder = wire.Decoder(told["max_frame"])
         self.limit = told["max_frame"] - 65536
         self.writing = threading.Lock()
@@ -403,8 +406,10 @@ class Host:
                 os.mkdir(each, 0o700)  # noqa: PTH102
         file_requests.ROOT = told["data"]
         os.umask(0o022)
-        self.engine = new_engine()
-        self.module = loaded(self.engine, f"{told['at']}/{image.MODULE}")
+        if self.prepared is None:
+            engine = new_engine()
+            self.prepared = engine, loaded(engine, f"{told['at']}/{image.MODULE}")
+        self.engine, self.module = self.prepared
         self.memory = os.open(f"{told['at']}/{image.MEMORY}", os.O_RDONLY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             shown = confine.page_map(proc)
@@ -470,7 +475,8 @@ def _exactly(count: int) -> bytes:
 
 def main() -> None:
     """Run a session until its pipe ends."""
-    host = Host(json.loads(_exactly(int(_exactly(8), 16))))
+    prepared = template.serve(sys.argv[3]) if sys.argv[1] == template.NAME else None
+    host = Host(json.loads(_exactly(int(_exactly(8), 16))), prepared)
     try:
         host.begin()
         host.run()
