@@ -172,6 +172,8 @@ class Agent:
 
     def release(self, kernel: Kernel, status: int) -> None:
         self.kernel = None
+        if self.watch is not None:
+            self.watch.report(self, answers=True)
         # What it said last still counts, unless its session is over.
         for kind in (wire.IOPUB, wire.SHELL) if kernel.sockets else ():
             for _ in range(LAST_READS):
@@ -414,6 +416,8 @@ class Agent:
                 os._exit(0)
             if wake_read in ready:
                 os.read(wake_read, 4096)
+            if self.watch is not None and not congested:
+                self.watch.report(self, answers=self.answered(ready))  # what a cell tried goes before its end
             if self.kernel is not None:
                 self.hear(self.kernel, ready)
             if self.nested is not None:
@@ -424,9 +428,13 @@ class Agent:
                 self.attach(self.spawn())
             if self.resuming and self.dying is None:
                 self.resume()
-            if self.watch is not None and not congested:
-                self.watch.report(self)
             self.leave()
+
+    def answered(self, ready: dict[int, int]) -> bool:
+        """Return whether a cell may have ended: an answer of a kernel is there to be read."""
+        if self.nested is not None or self.kernel is None or not self.kernel.sockets:
+            return bool(ready)
+        return self.kernel.sockets[wire.SHELL].file in ready
 
     def hear(self, kernel: Kernel, ready: dict[int, int]) -> None:
         """Take what the kernel says, and pass on as much of it as the host's pipe has room for."""

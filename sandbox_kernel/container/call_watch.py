@@ -49,6 +49,8 @@ MAX_ROWS, ROWS_AT_ONCE = 256, 64
 """How many different ones are told apart until the host was told, and how many it is told of at once."""
 PAUSE = 0.2
 """Seconds from one time that the host is told to the next, at least."""
+AHEAD = 20 * PAUSE
+"""How far ahead of that it may be told where cells end."""
 
 
 class CallWatch:
@@ -86,15 +88,18 @@ class CallWatch:
         answers = [(*step[:3], plain(step[3]) if step[0] == 0x06 else step[3]) for step in steps]
         return b"".join(struct.pack("=HBBI", *step) for step in answers)
 
-    def report(self, agent: Any) -> None:
-        """Tell the host what there is to tell, a bounded number at a time; to be called at each turn of the loop."""
-        if not self._rows or agent.parked or time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + PAUSE
-        with self._lock:
-            told = list(self._rows)[:ROWS_AT_ONCE]
-            rows = [[*key, *self._rows.pop(key)] for key in told]
-        agent.event("calls", rows=rows)
+    def report(self, agent: Any, answers: bool) -> None:
+        """Tell the host what there is to tell, a bounded number at a time; to be called at each turn of the loop.
+
+        `answers`: a cell may end with this turn. It is told before that, some times ahead of the pause.
+        """
+        now = time.monotonic()
+        while self._rows and not agent.parked and now + AHEAD * answers >= self._next:
+            self._next = max(now, self._next) + PAUSE
+            with self._lock:
+                told = list(self._rows)[:ROWS_AT_ONCE]
+                rows = [[*key, *self._rows.pop(key)] for key in told]
+            agent.event("calls", rows=rows)
 
     def _answer_all(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the loop is to be woken by them

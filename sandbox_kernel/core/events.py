@@ -356,6 +356,8 @@ class RuleMet(SessionEvent):
     reason: str
     count: float
     seconds: float
+    quiet: bool = ABSENT
+    """True for a further cell of which nobody is alerted, since the rule was met shortly before."""
 
 
 class ToolCalled(SessionEvent):

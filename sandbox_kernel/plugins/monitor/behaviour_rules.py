@@ -97,6 +97,8 @@ class RuleFinding(NamedTuple):
     amount: int
     seconds: float
     what: str
+    quiet: bool = False
+    """It was met shortly before, or too often: nobody is alerted again."""
 
     @property
     def note(self) -> Note:

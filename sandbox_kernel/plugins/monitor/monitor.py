@@ -153,11 +153,15 @@ class Targets:
             self._at[target] = now
             yield Signal(MonitorCode.PORT_SCAN, 1, f"{target}, by {event.program}")
 
+    def forget(self) -> None:
+        """Count each anew: the rule was met."""
+        self._at.clear()
+
 
 MAX_KEPT = 256
 """Moments of one rule that are kept; nearer ones are taken together, and none is forgotten early."""
 MAX_FINDINGS = 100
-"""Of one rule in a session; what comes after is one more of the same."""
+"""Of one rule in a session that are news; what comes after is one more of the same."""
 
 
 class _Window:
@@ -178,17 +182,19 @@ class _Window:
         else:
             self._came.append((now, signal.weight))
         self._sum += signal.weight
-        if self._sum < self.rule.count or now < self._quiet_until or self._findings >= MAX_FINDINGS:
+        if self._sum < self.rule.count:
             return None
         count, self._sum = self._sum, 0
         self._came.clear()
-        self._quiet_until = now + self.rule.seconds
-        self._findings += 1
-        return RuleFinding(code_of(self.rule), self.rule.level, count, self.rule.seconds, signal.what)
+        quiet = now < self._quiet_until or self._findings >= MAX_FINDINGS
+        if not quiet:
+            self._quiet_until = now + self.rule.seconds
+            self._findings += 1
+        return RuleFinding(code_of(self.rule), self.rule.level, count, self.rule.seconds, signal.what, quiet)
 
 
 class Windows:
-    """All rules of a session. A rule that was met says so again after its seconds at the earliest."""
+    """All rules of a session. A rule that was met is quiet for its seconds: what meets it then is no news."""
 
     def __init__(self, monitoring: Monitoring) -> None:
         self._windows = {code_of(rule): _Window(rule) for rule in monitoring.rules}
@@ -306,6 +312,8 @@ class Monitor(SessionService):
         trace = settings.of(MonitorSettings).trace
         self._trace = None if trace is None else CallTrace(trace)
         self._alerts = Alerts.of(settings, lambda text: session.emit(AlertLost(reason=text)))
+        self._charged: dict[MonitorCode, frozenset[str]] = {}
+        """Of each rule, the cells that ran when it was met last: each has it in its report once."""
 
     # --- what it is told of ---
 
@@ -376,6 +384,12 @@ class Monitor(SessionService):
 
     def _act(self, finding: RuleFinding) -> None:
         note = finding.note
+        if self._targets is not None and note.code is MonitorCode.PORT_SCAN:
+            self._targets.forget()
+        running = frozenset(cell.id for cell in self._session.running_cells() if cell.sent)
+        before, self._charged[finding.code] = self._charged.get(finding.code, frozenset()), running
+        if finding.quiet and running <= before:
+            return
         self._session.emit(
             RuleMet(
                 code=note.code,
@@ -383,13 +397,15 @@ class Monitor(SessionService):
                 reason=note.text,
                 count=finding.amount,
                 seconds=finding.seconds,
+                quiet=finding.quiet or ABSENT,
             )
         )
         if finding.level == "note":
             return
-        self._session.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")
-        if self._alerts is not None:
-            self._alerts.send(self._document(finding))
+        if not finding.quiet:
+            self._session.say(f"{'ended' if finding.level == 'kill' else 'alert'}: {note.text}")
+            if self._alerts is not None:
+                self._alerts.send(self._document(finding))
         if finding.level == "kill" and self._session.is_open:
             self._session.block(BehaviourBlocked(note, setting="monitor", kept=Survived.FILES))
 

@@ -61,17 +61,25 @@ if not child:
     os._exit(0)
 os.waitpid(child, 0)
 agent = Agent()
-watch.report(agent)
-watch.report(agent)
-out["said"] = agent.said
+watch.report(agent, False)
+watch.report(agent, False)
+out["said"] = agent.said[:]
+watch._note("mount", "python3", "", 7)
+watch.report(agent, False)
+out["held"] = len(agent.said)
+for _ in range(200):
+    watch._note("mount", "python3", "", 7)
+    watch.report(agent, True)
+out["ahead"] = len(agent.said) - out["held"]
 out["threads"] = syscall_filters.threads() == before["threads"]
+watch._rows.clear()
 agent.said = []
 watch._next = 0
 for number in range(1000):
     watch._note("mount", "p%d" % number, "", 7)
 for _ in range(20):
     watch._next = 0
-    watch.report(agent)
+    watch.report(agent, False)
 out["many"] = [sum(row[3] for _, rows in agent.said for row in rows), max(len(rows) for _, rows in agent.said)]
 asks = shipping.calls(watch=True)
 other = CallWatch({}).listen(asks)  # there may be one listener
@@ -113,6 +121,11 @@ def test_the_host_is_told_of_each_once_with_its_number(said: dict[str, Any]) -> 
         ("connect", "?"): 3,
     }
     assert all(program.startswith("python") for _, program, _, _, _ in rows)
+
+
+def test_what_is_told_has_a_pause_but_for_some_times_at_the_ends_of_cells(said: dict[str, Any]) -> None:
+    assert said["held"] == 1
+    assert call_watch.AHEAD / call_watch.PAUSE - 2 <= said["ahead"] < 100
 
 
 def test_its_own_threads_are_those_that_the_filter_protects(said: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ os.listdir("/etc"), open("/etc/passwd").read(), open("/proc/self/status").read()
 with tempfile.TemporaryFile() as file:
     file.write(b"x")
 threading.Thread(target=print).start()
-os.mkfifo("/mnt/data/fifo")
+os.mkfifo(tempfile.mktemp())
 os.setuid(os.getuid())
 """
 
@@ -90,3 +91,22 @@ def test_it_ends_the_kernel_where_that_is_set_and_honest_work_is_left_alone(imag
             assert blocked is not None
             assert blocked.name == "BehaviourBlocked"
             assert code in met()
+            again = sandbox.run_code(f"{attack}\nwhile True: pass").error
+            assert again is not None
+            assert again.name == "BehaviourBlocked", "a rule that was met a moment ago is no way through"
+        assert sandbox.run_code(HONEST).error is None, "what the cells before it tried is not this one's"
+
+
+def test_each_cell_has_what_it_tried_in_its_report_and_an_alert_comes_once(image: str, tmp_path: Path) -> None:
+    alerts = tmp_path / "alerts"
+    say = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
+    command = [sys.executable, "-c", say, str(alerts)]
+    with Sandbox(image=image, monitor="alert", monitor_command=command) as sandbox:
+        for _ in range(2):
+            for code, attack in ATTACKS.items():
+                found = sandbox.run_code(attack).behaviour
+                assert [(row.code, row.kind) for row in found.rows] == [(code, "rule")]
+                assert found.risk_score == 80
+                assert not found.is_safe
+            assert sandbox.run_code(HONEST).behaviour.rows == ()
+    assert sorted(json.loads(line)["code"] for line in alerts.read_text().splitlines()) == sorted(ATTACKS)

@@ -124,6 +124,8 @@ def test_each_address_and_port_counts_once_in_the_time_of_the_rule() -> None:
     assert weight("10.0.0.1:23", 59) == 1
     assert weight("10.0.0.1:22", 60) == 1
     assert weight("?", 60, 7) == 7, "each may be another one"
+    targets.forget()
+    assert weight("10.0.0.1:22", 61) == 1, "the next scan has the same ones"
 
 
 def test_addresses_without_end_take_no_memory_without_end() -> None:
@@ -194,7 +196,8 @@ def test_what_is_further_apart_meets_no_rule() -> None:
 
 def test_a_rule_that_was_met_is_quiet_for_its_seconds() -> None:
     many = windows(count=1)
-    assert [many.take(Signal(CODE), now) is not None for now in (0, 1, 9, 10)] == [True, False, False, True]
+    found = [many.take(Signal(CODE), now) for now in (0, 1, 9, 10)]
+    assert [one and one.quiet for one in found] == [False, True, True, False]
 
 
 def test_a_weight_counts_as_much_as_so_many() -> None:
@@ -212,7 +215,8 @@ def test_a_flood_of_signals_is_counted_in_bounded_memory_and_said_a_bounded_numb
     many, met = windows(count=2, seconds=1), 0
     for step in range(3 * MAX_FINDINGS):
         for _ in range(MAX_KEPT):
-            met += many.take(Signal(CODE), float(step)) is not None
+            finding = many.take(Signal(CODE), float(step))
+            met += finding is not None and not finding.quiet
     assert met == MAX_FINDINGS
 
 
