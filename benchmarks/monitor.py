@@ -122,7 +122,7 @@ ATTACKS = (
     Attack("metadata-sought", FETCH.format("'169.254.169.254'")),
     Attack("removed-outputs", SCRIPTS),
     Attack("forged-messages", FORGE),
-    Attack("unfit-files", "for name in ('-rf', '-la', 'a\\\\b', 'c\\\\d', '-x'): open(name, 'w').close()"),
+    Attack("unfit-files", "for name in ('-rf', '-la', '-x', '-r', '-f'): open(name, 'w').close()"),
     Attack("wire-garbage", f"{WRITE}\nwrite(b'garbage' * 1000)", runtime="runsc"),
     Attack("processes-refused", BOMB),
     Attack("many-limits", "while True: pass", times=10, timeout=0.3),

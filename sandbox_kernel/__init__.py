@@ -13,6 +13,8 @@ if sys.platform == "win32":
     raise ImportError("sandbox_kernel runs on Linux and macOS: on Windows, install it and your front end within WSL2")
 
 if TYPE_CHECKING:
+    from .core.behaviour import Behaviour as Behaviour
+    from .core.behaviour import BehaviourRow as BehaviourRow
     from .core.errors import AbilityMissing as AbilityMissing
     from .core.errors import CallbackFailed as CallbackFailed
     from .core.errors import CellTimeout as CellTimeout
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from .core.version import __version__ as __version__
     from .plugins.tools.tools import Tool as Tool  # type: ignore[import-not-found, unused-ignore]
     from .plugins.tools.tools import Tools as Tools  # type: ignore[import-not-found, unused-ignore]
-    from .sdk.behaviour import Behaviour as Behaviour
-    from .sdk.behaviour import BehaviourRow as BehaviourRow
     from .sdk.blocking import Sandbox as Sandbox
     from .sdk.callbacks import Prompt as Prompt
     from .sdk.charts import BarChart as BarChart
@@ -86,7 +86,7 @@ _PLACES = {
     ),
     "core.version": ("__version__",),
     "plugins.tools.tools": ("Tool", "Tools"),
-    "sdk.behaviour": ("Behaviour", "BehaviourRow"),
+    "core.behaviour": ("Behaviour", "BehaviourRow"),
     "sdk.blocking": ("Sandbox",),
     "sdk.callbacks": ("Prompt",),
     "sdk.charts": (

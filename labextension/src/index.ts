@@ -2,6 +2,7 @@
 
 import { ILabShell, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContextDialogs, IThemeManager, SessionContextDialogs } from '@jupyterlab/apputils';
+import { IEditorExtensionRegistry } from '@jupyterlab/codemirror';
 import { IConsoleTracker } from '@jupyterlab/console';
 import { IFileBrowserFactory } from '@jupyterlab/filebrowser';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -13,6 +14,7 @@ import { Current, isOurs } from './current';
 import { serveFrames } from './frames';
 import { frameHeavy } from './heavy';
 import { FilesPanel } from './panel';
+import { askBeforePastes } from './pastes';
 import { record, text } from './parse';
 import { StatusLine } from './status';
 
@@ -30,7 +32,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
   id: 'sandbox-kernel:plugin',
   description: 'Files and state of the sandbox behind a notebook.',
   autoStart: true,
-  optional: [INotebookTracker, IConsoleTracker, ISessionContextDialogs, IFileBrowserFactory, IStatusBar, ILabShell],
+  optional: [INotebookTracker, IConsoleTracker, ISessionContextDialogs, IFileBrowserFactory, IStatusBar, ILabShell, IEditorExtensionRegistry],
   activate: (
     app: JupyterFrontEnd,
     notebooks: INotebookTracker | null,
@@ -38,7 +40,8 @@ const plugin: JupyterFrontEndPlugin<void> = {
     given: ISessionContextDialogs | null,
     browsers: IFileBrowserFactory | null,
     statusBar: IStatusBar | null,
-    lab: ILabShell | null
+    lab: ILabShell | null,
+    editors: IEditorExtensionRegistry | null
   ) => {
     if (notebooks === null && consoles === null) {
       return; // a page without kernels, such as Notebook's list of files
@@ -89,6 +92,13 @@ const plugin: JupyterFrontEndPlugin<void> = {
     } else {
       status.id = 'sandbox-kernel-status';
       app.shell.add(status, 'menu', { rank: 900 });
+    }
+
+    if (editors !== null) {
+      askBeforePastes(editors, editor => {
+        const front = [notebooks?.currentWidget, consoles?.currentWidget].find(one => one?.node.contains(editor));
+        return front?.sessionContext === current.session ? current.sandbox : null;
+      });
     }
 
     if (browsers !== null) {

@@ -9,10 +9,10 @@ import { confirmed, end, restart } from './acts';
 import type { Bring } from './bring';
 import type { Current } from './current';
 import { button, element } from './dom';
-import { type Entry, downloadName, text } from './parse';
+import { type Behaviour, type Entry, downloadName, text } from './parse';
 import { MAX_FILES, Refused, type Sandbox } from './sandbox';
 import { Transfers } from './transfers';
-import { bytes } from './words';
+import { behaviourLine, bytes } from './words';
 
 const SHOWN = 1000;
 /** Between two lists that cells bring about. */
@@ -23,10 +23,12 @@ export class FilesPanel extends Widget {
   private readonly status = element('div', 'sk-Status');
   private readonly note = element('div', 'sk-Note');
   private readonly list = element('ul', 'sk-List');
+  private readonly behaviour = element('details', 'sk-Behaviour');
   private readonly tools = element('div', 'sk-Tools');
   private readonly transfers = new Transfers();
   private readonly chooser = element('input');
   private shownOf: Sandbox | null = null;
+  private shownBehaviour = '';
   private names = new Set<string>();
   private listing = false;
   private again = false;
@@ -65,7 +67,7 @@ export class FilesPanel extends Widget {
     );
     this.list.setAttribute('aria-label', 'Files in the sandbox');
     this.note.setAttribute('role', 'status');
-    this.node.append(this.status, this.tools, this.chooser, this.transfers.node, this.note, this.list);
+    this.node.append(this.status, this.tools, this.chooser, this.transfers.node, this.note, this.behaviour, this.list);
     current.changed.connect(this.onChanged, this);
     current.worked.connect(this.refreshSoon, this);
     this.onChanged();
@@ -175,6 +177,7 @@ export class FilesPanel extends Widget {
     // How the sandbox stands is in the status line.
     this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : (state?.problem ?? '');
     this.status.hidden = this.status.textContent === '';
+    this.showBehaviour(state?.behaviour ?? null);
     if (sandbox?.kernel !== this.shownOf?.kernel) {
       this.shownOf = sandbox;
       this.fill([], true);
@@ -226,6 +229,25 @@ export class FilesPanel extends Widget {
     if (this.again) {
       this.refreshSoon();
     }
+  }
+
+  /** What cells did that matters; nothing is shown where there is nothing to say. */
+  private showBehaviour(said: Behaviour | null): void {
+    this.behaviour.hidden = said === null || said.rows.length === 0;
+    const shown = JSON.stringify(said);
+    if (said === null || shown === this.shownBehaviour) {
+      return; // drawn anew, it would lose what a person has marked in it
+    }
+    this.shownBehaviour = shown;
+    const head = element('summary', said.safe ? '' : 'sk-mod-failed', behaviourLine(said));
+    const list = element('ul', 'sk-List');
+    for (const row of said.rows) {
+      const where = row.cell === null ? '' : `, first in [${row.cell}]`;
+      const item = element('li', '', row.reason);
+      item.title = `${row.code}: ${row.score} points, ${row.times} times${where}`;
+      list.append(item);
+    }
+    this.behaviour.replaceChildren(head, list);
   }
 
   private fill(files: readonly Entry[], complete: boolean): void {

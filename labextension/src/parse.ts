@@ -59,6 +59,8 @@ export interface About {
   readonly cellSeconds: number | null;
   readonly idleSeconds: number | null;
   readonly outputs: string;
+  /** Whether it is asked about what would be pasted. */
+  readonly screens: boolean;
   /** Rules of hosts that cells may reach. */
   readonly network: readonly string[];
   readonly secrets: readonly string[];
@@ -88,6 +90,7 @@ export function about(info: unknown): About | null {
     cellSeconds: seconds(limits['cell_timeout']),
     idleSeconds: seconds(limits['idle_timeout']),
     outputs: ['safe', 'strict', 'trusted'].includes(outputs) ? outputs : 'unknown',
+    screens: record(sandbox['screen_message'])['version'] === 1,
     network: names(sandbox['network']),
     secrets: names(sandbox['secrets'])
   };
@@ -104,6 +107,47 @@ export interface State {
   readonly memoryBytes: number | null;
   readonly scratchBytes: number | null;
   readonly processes: number | null;
+  readonly behaviour: Behaviour;
+}
+
+/** What cells did that matters, as docs/behaviour.md describes it. */
+export interface Behaviour {
+  readonly score: number;
+  readonly safe: boolean;
+  readonly rows: readonly BehaviourRow[];
+}
+
+export interface BehaviourRow {
+  readonly code: string;
+  readonly score: number;
+  readonly times: number;
+  readonly cell: number | null;
+  readonly reason: string;
+}
+
+const MAX_ROWS = 200;
+const LONGEST_REASON = 500;
+
+function behaviour(value: unknown): Behaviour {
+  const said = record(value);
+  const rows = Array.isArray(said['rows']) ? said['rows'].slice(0, MAX_ROWS).map(record) : [];
+  return {
+    score: count(said['risk_score'], 100) ?? 0,
+    safe: said['is_safe'] === true,
+    rows: rows.map(row => ({
+      code: text(row['code'], LONGEST_NAME),
+      score: count(row['score'], 100) ?? 0,
+      times: count(row['count'], MAX_BYTES) ?? 1,
+      cell: count(row['first_cell'], MAX_BYTES),
+      reason: text(row['reason'], LONGEST_REASON)
+    }))
+  };
+}
+
+/** Sentences that speak against a text. */
+export function reasons(content: Said): string[] {
+  const list = Array.isArray(content['reasons']) ? content['reasons'].slice(0, MAX_NAMES) : [];
+  return list.map(one => text(one, LONGEST_REASON)).filter(one => one !== '');
 }
 
 const STANDINGS: readonly unknown[] = ['none', 'starting', 'idle', 'busy'];
@@ -117,7 +161,8 @@ export function state(content: Said): State {
     cellSeconds: seconds(content['cell_seconds']),
     memoryBytes: count(content['memory_bytes'], MAX_BYTES),
     scratchBytes: count(content['scratch_bytes'], MAX_BYTES),
-    processes: count(content['processes'], 2 ** 22)
+    processes: count(content['processes'], 2 ** 22),
+    behaviour: behaviour(content['behaviour'])
   };
 }
 

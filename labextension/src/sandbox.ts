@@ -14,6 +14,7 @@ import {
   DOWNLOAD_BYTES,
   count,
   page,
+  reasons,
   record,
   state,
   text
@@ -23,6 +24,8 @@ import { bytes } from './words';
 const PATIENCE_MS = 90_000;
 /** More than a start may take, which a file request may begin. */
 const STATE_PATIENCE_MS = 10_000;
+/** Whoever pastes does not wait longer. */
+const SCREEN_PATIENCE_MS = 2000;
 const PAGE = 1000;
 export const MAX_FILES = 5000;
 
@@ -44,6 +47,11 @@ export class Sandbox {
 
   async state(): Promise<State> {
     return state((await this.ask('state', {}, [], STATE_PATIENCE_MS)).content);
+  }
+
+  /** What speaks against code that is in no cell yet. */
+  async reasons(code: string): Promise<string[]> {
+    return reasons((await this.ask('screen', { code }, [], SCREEN_PATIENCE_MS)).content);
   }
 
   /** The files of scratch, `MAX_FILES` at most; `complete` says whether these are all. */

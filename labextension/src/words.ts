@@ -1,6 +1,6 @@
 /** What is shown of a sandbox, in words. Pure. */
 
-import type { About, State } from './parse';
+import type { About, Behaviour, State } from './parse';
 
 export function bytes(value: number | null): string {
   if (value === null) {
@@ -57,6 +57,10 @@ export function line(about: About, state: State | null): string {
   }
   const used = `${bytes(state.memoryBytes)} of ${bytes(about.memoryBytes)}`;
   return [`Sandbox: ${used}`, left(state), network(about)].filter(part => part !== '').join(' · ');
+}
+
+export function behaviourLine(said: Behaviour): string {
+  return `Behaviour: ${said.score} of 100 points, ${said.safe ? 'safe' : 'not safe'}`;
 }
 
 /** Rows of a name and a value each. */

@@ -4,6 +4,7 @@
   change.
 - `codes`: What a refusal is as a value, and the tables of all codes: severity, text and remedy.
 - `screen_findings`: What the screen says of a cell: its findings, which of them were allowed, and a score.
+- `behaviour`: What code did that matters, with one score.
 - `model`: Frozen values that the parts hand to each other, with units in their names.
 - `events`: What happens in a session, each as a value.
 - `call_context`: For whom a call is made, however many tasks it goes through.

@@ -432,3 +432,11 @@ def format_bytes(count: float) -> str:
             break
         count /= 1024
     return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+
+
+def printable(text: str, limit: int = 160) -> str:
+    """Return `text` on one line, with everything escaped that a terminal or a reader could mistake."""
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -59,8 +59,11 @@ class Finding:
 
     def sentence(self) -> str:
         """Return it as a person reads it."""
-        what = f" ({self.detail})" if self.detail else ""
-        return f"line {self.line}: {self.code}: {self.reason}{what}{self.failed_override()}"
+        return f"line {self.line}: {self.code}: {self.reason}{self.in_brackets()}{self.failed_override()}"
+
+    def in_brackets(self) -> str:
+        """Return, behind a reason, what it was found in."""
+        return f" ({self.detail})" if self.detail else ""
 
     def failed_override(self) -> str:
         """Return, behind a sentence, why its override has no effect; empty if there is none."""
@@ -83,6 +86,11 @@ class Screened:
         """Points, from 0 to 100: those of the rules add up, and an opinion counts if it is higher."""
         opinions = [one.weight for one in self.counted if one.family == OPINIONS]
         return min(MAX_SCORE, max([sum(one.weight for one in self.counted) - sum(opinions), *opinions]))
+
+    def reasons(self) -> list[str]:
+        """Return a sentence for each warning and error, for whoever would put this into a document."""
+        grave = (one for one in self.counted if one.weight >= WEIGHTS["medium"])
+        return [f"{one.reason}{one.in_brackets()} [{one.code}]" for one in grave]
 
     def without_first(self, lines: int) -> Screened:
         """Return it as it would be if so many lines at the beginning were not there."""

@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 from ..core.codes import EndCode, FileCode
 from ..core.errors import ConfigurationError, FileRefused
 from ..core.model import GIB, MIB, Limits, format_bytes
+from ..core.model import printable as printable  # noqa: PLC0414 (for those who know it from here)
 
 MAX_COMPONENT_BYTES = 255
 MAX_PATH_BYTES = 1024
@@ -315,11 +316,3 @@ def check_whole(size: int) -> None:
     if size > WHOLE_BYTES:
         limit, value = format_bytes(WHOLE_BYTES), format_bytes(size)
         raise FileRefused(FileCode.LARGER_THAN_MEMORY, limit=limit, value=value)
-
-
-def printable(text: str, limit: int = 160) -> str:
-    """Return `text` on one line, with everything escaped that a terminal or a reader could mistake."""
-    text = text if len(text) <= limit else text[: limit - 1] + "…"
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -218,6 +218,8 @@ REQUESTS: dict[str, Request] = {
     "shutdown_request": Request(_BOTH, "shutdown_reply", "proxy"),
     # How the sandbox stands, for those who show it: see kernel_info.py.
     "sandbox_state_request": Request(_CONTROL, "sandbox_state_reply", "proxy"),
+    # What speaks against a text that somebody would paste, where the screen is on.
+    "sandbox_screen_request": Request(_CONTROL, "sandbox_screen_reply", "proxy"),
     # Our own, on the control channel so that they are answered while a cell runs; see file_messages.py.
     "sandbox_file_write_request": Request(_CONTROL, "sandbox_file_write_reply", "proxy"),
     "sandbox_file_read_request": Request(_CONTROL, "sandbox_file_read_reply", "proxy"),

@@ -2,7 +2,6 @@
 
 - `output_text`: Text that is more than text: what a cell printed, and JSON.
 - `charts`: What a figure shows, as values.
-- `behaviour`: What code did that matters, with one score.
 - `result`: One result of a cell.
 - `execution`: What `run_code` brings back, and how it is put together from messages.
 - `callbacks`: The functions that a caller gives along: plain or async, and none can lose a cell.

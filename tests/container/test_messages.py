@@ -17,19 +17,9 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from packaging.version import Version
 
 from sandbox_kernel import __version__
-from tests.support.kernels import WAIT, Kernel, connect_another, replied
+from tests.support.kernels import WAIT, Kernel, connect_another, control, replied
 
 Start = Callable[..., Kernel]
-
-
-def control(client: BlockingKernelClient, kind: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Send a request on control and return the content of its reply."""
-    message = client.session.msg(kind, content or {})
-    client.control_channel.send(message)
-    while True:
-        reply = client.get_control_msg(timeout=WAIT)
-        if reply["parent_header"]["msg_id"] == message["header"]["msg_id"]:
-            return dict(reply["content"])
 
 
 def published(client: BlockingKernelClient, message_id: str, *kinds: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.api import Transport
 from sandbox_kernel.session.agent_messages import SandboxUsage
 from sandbox_kernel.session.serving.kernel_info import kernel_info
-from sandbox_kernel.session.serving.server import KernelServer
+from sandbox_kernel.session.serving.server import QUIET, KernelServer
 from sandbox_kernel.session.session import Session
 from tests.support.patience import within
 
@@ -26,6 +26,7 @@ QUESTIONS = [
     "interrupt_request",
     "kernel_info_request",
     "sandbox_state_request",
+    "sandbox_screen_request",
     "sandbox_file_list_request",
 ]
 MISPLACED = [("execute_request", "control"), ("usage_request", "shell"), ("debug_request", "shell")]
@@ -125,14 +126,15 @@ class KernelChecks:
         monkeypatch.setattr(wired.session, "settled", fails)
         monkeypatch.setattr(wired.server.files, "answer", fails)
         monkeypatch.setattr("sandbox_kernel.session.serving.server.state", fails)
+        monkeypatch.setattr(wired.session, "part", breaks)
         wired.break_interrupt(monkeypatch, fails)
         reply, states = await wired.told(await wired.ask(kind, "control"))
         assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "RuntimeError")
-        assert states == (["idle"] if kind == "sandbox_state_request" else ["busy", "idle"])
+        assert states == (["idle"] if kind in QUIET else ["busy", "idle"])
         assert wired.sent == [*states[:-1], kind.replace("_request", "_reply"), "idle"]
         assert [event.name for event in wired.noted] == ["defect"]
 
-    @pytest.mark.parametrize("kind", [one for one in QUESTIONS if one != "sandbox_state_request"])
+    @pytest.mark.parametrize("kind", [one for one in QUESTIONS if one not in QUIET])
     async def test_control_the_same_request_that_does_not_fail_has_no_defect(self, kind: str, wired: Wired) -> None:
         await wired.answer(kind)
         assert wired.sent == ["busy", kind.replace("_request", "_reply"), "idle"]

@@ -177,6 +177,16 @@ def here_too(kernel: Kernel, code: str, image: str, runtime: str = "runc") -> Re
     return result
 
 
+def control(client: BlockingKernelClient, kind: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Send a request on control and return the content of its reply."""
+    message = client.session.msg(kind, content or {})
+    client.control_channel.send(message)
+    while True:
+        reply = client.get_control_msg(timeout=WAIT)
+        if reply["parent_header"]["msg_id"] == message["header"]["msg_id"]:
+            return dict(reply["content"])
+
+
 def connect(manager: KernelManager) -> BlockingKernelClient:
     client = manager.client()
     client.start_channels()

@@ -40,7 +40,10 @@ INFO = {
     "secrets": {"a": MARKUP},
     "outputs": MARKUP,
 }
+ROW = {"code": MARKUP, "score": "80", "count": -1, "first_cell": 1e9, "reason": MARKUP * 1000}
+BEHAVIOUR = {"risk_score": 1e9, "is_safe": MARKUP, "rows": [ROW, None, MARKUP] * 1000}
 STATE = {"state": "idle", "problem": MARKUP * 1000, "idle_seconds": -1, "memory_bytes": MARKUP, "processes": 1.5}
+STATE["behaviour"] = BEHAVIOUR
 
 
 class LyingKernel(IPythonKernel):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...core.behaviour import Observation, observed
 from ...core.events import MessageDropped, SessionEvent
-from ...sdk.behaviour import Observation, observed
 from .codes import BatchCode
 
 FailOn = Literal["violation", "any", "never"]

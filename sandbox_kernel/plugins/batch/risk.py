@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from ...core.behaviour import THRESHOLD
 from ...core.codes import Survived, UsageCode
 from ...core.errors import ConfigurationError, ScreenBlocked
 from ...core.model import Settings
 from ...core.screen_findings import Screened
-from ...sdk.behaviour import THRESHOLD
 from ...sdk.client import AsyncSandbox
 from .settings import REFUSE, RISKS, BatchSettings
 from .source_notebook import SourceNotebook, is_run

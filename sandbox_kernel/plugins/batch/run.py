@@ -10,13 +10,13 @@ import json
 import time
 from dataclasses import dataclass
 
+from ...core.behaviour import THRESHOLD, Observation
 from ...core.codes import Survived
 from ...core.errors import ConfigurationError, FileRefused, SandboxError
 from ...core.events import FileTransferred, OutputRemoved, SandboxAttested, SessionEvent
 from ...core.model import Audience, Message, Settings
 from ...files.host_paths import Folder
 from ...policy.safe_text import PrintedStream
-from ...sdk.behaviour import THRESHOLD, Observation
 from ...sdk.client import AsyncSandbox, handle_of
 from ...sdk.execution import Execution
 from .codes import BatchCode

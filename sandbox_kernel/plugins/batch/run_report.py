@@ -15,10 +15,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ...core.behaviour import THRESHOLD, Behaviour, BehaviourRow
 from ...core.codes import Survived, UsageCode
 from ...core.screen_findings import Finding
 from ...files.host_paths import Folder, open_parent, usable
-from ...sdk.behaviour import THRESHOLD, Behaviour, BehaviourRow
 from ...sdk.values import NetworkUsage
 from .exit_codes import End
 from .policy_events import Events

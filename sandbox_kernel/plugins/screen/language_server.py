@@ -60,9 +60,8 @@ class ScreenServer(LanguageServer):
     def reasons(self, text: str, language: str) -> list[str]:
         """Return what speaks against a text that is in no document yet: a sentence for each warning and error."""
         name = "commands.sh" if language in _SHELLS else "a paste"
-        seen = [part.screened for part in screened(name, text[:MAX_PASTED], screen=self._make_screen())]
-        grave = (one for part in seen for one in part.counted if one.weight >= WEIGHTS["medium"])
-        said = list(dict.fromkeys(f"{one.reason}{_detail(one)} [{one.code}]" for one in grave))
+        parts = screened(name, text[:MAX_PASTED], screen=self._make_screen())
+        said = list(dict.fromkeys(reason for part in parts for reason in part.screened.reasons()))
         if len(text) > MAX_PASTED:
             said.append(f"Only the first {MAX_PASTED:,} characters were read")
         return said[:MAX_SAID]
@@ -95,7 +94,7 @@ class ScreenServer(LanguageServer):
             types.Position(place.line - 1, place.column - 1),
             types.Position(place.end_line - 1, place.end_column - 1),
         )
-        lines = [f"{one.reason}{_detail(one)} [{one.code}]{one.failed_override()}. {one.remedy}" for one in found]
+        lines = [f"{one.reason}{one.in_brackets()} [{one.code}]{one.failed_override()}. {one.remedy}" for one in found]
         return types.Diagnostic(
             range=document.position_codec.range_to_client_units(document.lines, types.Range(start, end)),
             severity=next(severity for weight, severity in _SEVERITIES if found[0].weight >= weight),
@@ -125,10 +124,6 @@ class ScreenServer(LanguageServer):
             diagnostics=found,
             edit=types.WorkspaceEdit(changes={uri: [edit]}),
         )
-
-
-def _detail(finding: Finding) -> str:
-    return f" ({finding.detail})" if finding.detail else ""
 
 
 def server(make_screen: Callable[[], CellScreen]) -> ScreenServer:

@@ -25,6 +25,8 @@ HELP_LINKS = [
 
 
 VERSION = 1
+SCREEN = "screen"
+"""The plugin that reads code before it runs, where the settings want that."""
 LONGEST_PROBLEM = 2000
 """Characters of the reason why there is no sandbox."""
 
@@ -43,6 +45,8 @@ def kernel_info(session: Session, engine: str, *, file_messages: dict[str, Any])
     about |= {"state_message": {"version": VERSION}, "version": __version__}
     if engine:
         about |= _about(session) | {"engine": engine, "file_messages": file_messages}
+        if session.part(SCREEN) is not None:
+            about["screen_message"] = {"version": VERSION}
     return {
         "protocol_version": protocol.PROTOCOL_VERSION,
         "implementation": "sandbox_kernel",

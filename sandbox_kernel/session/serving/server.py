@@ -26,14 +26,17 @@ from ...policy import protocol
 from ..requests.queue import PendingRequest
 from ..session import Session
 from .file_messages import Answer, FileMessages
-from .kernel_info import kernel_info, state
+from .kernel_info import SCREEN, kernel_info, state
 from .large_outputs import Overflow
+from .shown_behaviour import ShownBehaviour
 
-QUIET = frozenset({"sandbox_state_request"})
+QUIET = frozenset({"sandbox_state_request", "sandbox_screen_request"})
 """Requests without statuses: asked every few seconds, these would make a kernel look busy, and in use."""
 
 ORDER_SECONDS = 1.0
 """How long a kernel_info_request on shell waits for the cells that its client sent before it."""
+MAX_PASTED, MAX_SAID = 1_000_000, 10
+"""Characters of a paste that are read, and sentences about it."""
 
 
 class MessageHeaders:
@@ -84,6 +87,7 @@ class KernelServer:
         self._ended = asyncio.Event()
         """Set when a request has ended."""
         session.on_change(self._changed)
+        self._behaviour = ShownBehaviour(session)
 
     def _changed(self, request: PendingRequest) -> None:
         if request.finished:
@@ -151,9 +155,16 @@ class KernelServer:
                     await process.restart()
                 return {"restart": restart}, []
             case "sandbox_state_request":
-                return await state(self._session), []
+                return await state(self._session) | {"behaviour": self._behaviour.to_json()}, []
+            case "sandbox_screen_request":
+                return {"reasons": self._reasons(str(request.content.get("code", "")))}, []
             case _:
                 return await self.files.answer(request)
+
+    def _reasons(self, code: str) -> list[str]:
+        """Return what the screen says against code that is in no cell yet; nothing where there is no screen."""
+        screen: Any = self._session.part(SCREEN)
+        return [] if screen is None else screen.preview(code[:MAX_PASTED]).reasons()[:MAX_SAID]
 
     def _refuse(self, request: Message, client: bytes) -> None:
         """Answer a request on a channel that is not for it: whoever asked must not wait for ever."""

@@ -17,6 +17,7 @@ import nbformat
 import pytest
 from papermill.cli import _resolve_type
 
+from sandbox_kernel.core.behaviour import Observation
 from sandbox_kernel.core.codes import FileCode, MessageCode, Note, OutputCode
 from sandbox_kernel.core.errors import (
     AttestationFailed,
@@ -44,7 +45,6 @@ from sandbox_kernel.plugins.batch.progress import RunProgress
 from sandbox_kernel.plugins.batch.run_report import CellRecord, OutputFile, RunFailure, RunReport
 from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.policy.output_policy import OutputPolicy
-from sandbox_kernel.sdk.behaviour import Observation
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
 from tests.support.cases import each

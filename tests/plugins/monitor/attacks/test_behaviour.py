@@ -50,7 +50,7 @@ class Watched(NamedTuple):
 
     def findings(self) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.audit.read_text().splitlines()]
-        return [line for line in lines if line["event"] == "monitor"]
+        return [line for line in lines if line["event"] == "monitor" and "quiet" not in line]
 
     def sent(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.alerts.read_text().splitlines()] if self.alerts.exists() else []

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kernel import AsyncSandbox, Sandbox
 from sandbox_kernel.session.requests import machine
-from tests.support.kernels import Kernel, Result
+from tests.support.kernels import Kernel, Result, control
 
 GRAVE = "import os\nos.system('rm -rf /nowhere/at-all')\nprint('it ran')"
 WAIT = 15
@@ -100,3 +100,22 @@ async def test_without_an_answer_in_time_it_is_blocked(image: str, monkeypatch: 
         assert execution.error is not None
         assert "there was no answer within 0.2 s" in execution.error.value
         assert (await sandbox.run_code("1 + 1")).text == "2"
+
+
+def test_what_would_be_pasted_is_read_and_the_state_has_what_cells_did(asking: Kernel) -> None:
+    info = control(asking.client, "kernel_info_request")
+    assert info["sandbox"]["screen_message"] == {"version": 1}
+    before = control(asking.client, "sandbox_state_request")["behaviour"]["rows"]
+    reply = control(asking.client, "sandbox_screen_request", {"code": GRAVE})
+    assert reply["status"] == "ok"
+    assert [reason for reason in reply["reasons"] if "file-delete-many" in reason]
+    assert control(asking.client, "sandbox_screen_request", {"code": "x = 1\n" * 20})["reasons"] == []
+    assert control(asking.client, "sandbox_state_request")["behaviour"]["rows"] == before, "nothing of it ran"
+    asking.run(GRAVE, allow_stdin=False)
+    asking.run("os.system('rm -rf /nowhere/at-all')  # again", allow_stdin=False)
+    found = control(asking.client, "sandbox_state_request")["behaviour"]
+    codes = {row["code"]: row for row in found["rows"]}
+    assert {"screen-blocked", "file-delete-many"} <= codes.keys()
+    assert codes["file-delete-many"]["count"] >= 2
+    assert (found["risk_score"], found["is_safe"]) == (80, False)
+    assert control(asking.client, "kernel_info_request")["status"] == "ok"

@@ -139,7 +139,7 @@ __webpack_require__.d(exports, {
 /******/ 	
 /******/ 	/* webpack/runtime/get javascript chunk filename */
 /******/ 	// This function allow to reference async chunks
-/******/ 	__webpack_require__.u = (chunkId) => (chunkId + "." + {"lib_index_js":"fa705355d6efbc27f193","style_index_js":"cc47bc8552a24a74ddf4"}[chunkId] + ".js?v=" + {"lib_index_js":"fa705355d6efbc27f193","style_index_js":"cc47bc8552a24a74ddf4"}[chunkId] + "");
+/******/ 	__webpack_require__.u = (chunkId) => (chunkId + "." + {"lib_index_js":"6c194c6e8186f6574940","style_index_js":"047fa10ab3d6c031c749"}[chunkId] + ".js?v=" + {"lib_index_js":"6c194c6e8186f6574940","style_index_js":"047fa10ab3d6c031c749"}[chunkId] + "");
 /******/ 	
 /******/ 	/* webpack/runtime/global */
 /******/ 	__webpack_require__.g = (function() {
@@ -404,8 +404,11 @@ __webpack_require__.d(exports, {
 /******/ 		});
 /******/ 		const installedModules = {};
 /******/ 		const moduleToHandlerMapping = {
+/******/ 			"webpack/sharing/consume/default/@codemirror/state": () => (loadSingletonVersion("default", "@codemirror/state", false, [1,6,4,0])),
+/******/ 			"webpack/sharing/consume/default/@codemirror/view": () => (loadSingletonVersion("default", "@codemirror/view", false, [1,6,26,0])),
 /******/ 			"webpack/sharing/consume/default/@jupyterlab/application": () => (loadSingletonVersion("default", "@jupyterlab/application", false, [1,4,2,0])),
 /******/ 			"webpack/sharing/consume/default/@jupyterlab/apputils": () => (loadSingletonVersion("default", "@jupyterlab/apputils", false, [1,4,3,0])),
+/******/ 			"webpack/sharing/consume/default/@jupyterlab/codemirror": () => (loadSingletonVersion("default", "@jupyterlab/codemirror", false, [1,4,2,0])),
 /******/ 			"webpack/sharing/consume/default/@jupyterlab/console": () => (loadSingletonVersion("default", "@jupyterlab/console", false, [1,4,2,0])),
 /******/ 			"webpack/sharing/consume/default/@jupyterlab/coreutils": () => (loadSingletonVersion("default", "@jupyterlab/coreutils", false, [1,6,2,0])),
 /******/ 			"webpack/sharing/consume/default/@jupyterlab/filebrowser": () => (loadSingletonVersion("default", "@jupyterlab/filebrowser", false, [1,4,2,0])),
@@ -419,8 +422,11 @@ __webpack_require__.d(exports, {
 /******/ 		// no consumes in initial chunks
 /******/ 		const chunkMapping = {
 /******/ 			"lib_index_js": [
+/******/ 				"webpack/sharing/consume/default/@codemirror/state",
+/******/ 				"webpack/sharing/consume/default/@codemirror/view",
 /******/ 				"webpack/sharing/consume/default/@jupyterlab/application",
 /******/ 				"webpack/sharing/consume/default/@jupyterlab/apputils",
+/******/ 				"webpack/sharing/consume/default/@jupyterlab/codemirror",
 /******/ 				"webpack/sharing/consume/default/@jupyterlab/console",
 /******/ 				"webpack/sharing/consume/default/@jupyterlab/coreutils",
 /******/ 				"webpack/sharing/consume/default/@jupyterlab/filebrowser",

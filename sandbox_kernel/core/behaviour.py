@@ -1,8 +1,6 @@
 """What code did that matters: one report of a cell or a run, with one score, from what the session tells anyway.
 
 Pure values. What a sandbox says of itself may be anything; what the host refused is the host's own word.
-
-Public: plugins may import it.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..core.codes import Code, MessageCode, Severity
-from ..core.errors import SandboxError
-from ..core.events import (
+from .codes import Code, MessageCode, Severity
+from .errors import SandboxError
+from .events import (
     ABSENT,
     ConnectionEnded,
     FileNotTransferred,
@@ -22,8 +20,8 @@ from ..core.events import (
     RuleMet,
     SessionEvent,
 )
-from ..core.screen_findings import WEIGHTS, Finding
-from ..files.file_rules import printable
+from .model import printable
+from .screen_findings import WEIGHTS, Finding
 
 Kind = Literal["finding", "program", "connection", "limit", "message", "output", "file", "rule", "end"]
 """finding: the screen, before it ran. program: a program that was started, as the monitor sees it. connection: one that
@@ -171,8 +169,8 @@ class Behaviour:
             },
         }
 
-    def of_cell(self, number: int) -> Behaviour:
-        """Return it with the number that the cell has in a notebook."""
+    def of_cell(self, number: int | None) -> Behaviour:
+        """Return it with the number that the cell has."""
         return replace(self, rows=tuple(replace(row, first_cell=number) for row in self.rows))
 
     @classmethod
@@ -193,23 +191,26 @@ class Behaviour:
 
 @dataclass(slots=True)
 class Observations:
-    """What is seen while one cell runs; bounded by how many codes there are."""
+    """What is seen of a cell, or of all cells of a kernel; bounded by how many codes there are."""
 
     _rows: dict[tuple[str, str], BehaviourRow] = field(default_factory=dict)
 
-    def add(self, seen: Observation) -> None:
+    def add(self, seen: Observation, cell: int | None = None) -> None:
         """Count one more."""
-        _count(self._rows, BehaviourRow.of(seen))
+        _count(self._rows, BehaviourRow.of(seen, cell=cell))
 
-    def rows(
-        self, findings: Iterable[Finding], verdict: SandboxError | None, cell: int | None
-    ) -> tuple[BehaviourRow, ...]:
-        """Return all rows of a cell, with what the screen found and why the host ended it."""
-        rows = [*map(_of_finding, (one for one in findings if one.allowed is None)), *self._rows.values()]
+    def end(self, findings: Iterable[Finding], verdict: SandboxError | None, cell: int | None = None) -> None:
+        """Count what the screen found in a cell, and why the host ended it."""
+        for one in findings:
+            if one.allowed is None:
+                _count(self._rows, _of_finding(one, cell))
         if verdict is not None:
             code, kind = verdict.code, _END[verdict.code.severity]
-            rows.append(BehaviourRow.of(Observation(code.severity, code, "cell", _short(verdict.message), kind)))
-        return ordered(replace(row, first_cell=cell) for row in rows)
+            self.add(Observation(code.severity, code, "cell", _short(verdict.message), kind), cell)
+
+    def rows(self) -> tuple[BehaviourRow, ...]:
+        """Return all rows, the gravest first."""
+        return ordered(list(self._rows.values()))
 
 
 def ordered(rows: Iterable[BehaviourRow]) -> tuple[BehaviourRow, ...]:
@@ -217,7 +218,7 @@ def ordered(rows: Iterable[BehaviourRow]) -> tuple[BehaviourRow, ...]:
     found: dict[tuple[str, str], BehaviourRow] = {}
     for row in rows:
         _count(found, row)
-    return tuple(sorted(found.values(), key=lambda row: -row.score))
+    return tuple(sorted(found.values(), key=lambda row: (-row.score, row.kind != "finding")))
 
 
 def _count(rows: dict[tuple[str, str], BehaviourRow], row: BehaviourRow) -> None:
@@ -225,13 +226,13 @@ def _count(rows: dict[tuple[str, str], BehaviourRow], row: BehaviourRow) -> None
     rows[key] = rows[key].and_more(row) if key in rows else row
 
 
-def _of_finding(one: Finding) -> BehaviourRow:
+def _of_finding(one: Finding, cell: int | None) -> BehaviourRow:
     return BehaviourRow(
         kind="finding",
         code=one.code,
         severity="violation" if one.weight >= WEIGHTS["high"] else "notice",
         count=max(1, len(one.places)),
-        first_cell=None,
+        first_cell=cell,
         score=one.weight,
         reason=_sentence(printable(one.sentence(), MAX_REASON)),
     )

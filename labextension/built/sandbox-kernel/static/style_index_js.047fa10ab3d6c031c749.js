@@ -116,6 +116,17 @@ ___CSS_LOADER_EXPORT___.push([module.id, `.sk-Panel {
   flex-basis: 100%;
 }
 
+.sk-Behaviour li,
+.sk-Reasons li {
+  max-width: 40em;
+  overflow-wrap: anywhere;
+  padding: 2px 0;
+}
+
+.sk-Behaviour .sk-mod-failed {
+  color: var(--jp-error-color1);
+}
+
 .sk-StatusLine-button {
   background: none;
   border: 0;

@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sandbox_kernel.core.behaviour import Behaviour, BehaviourRow, Observation, Observations, observed
 from sandbox_kernel.core.codes import Code, EndCode, FileCode, MessageCode, OutputCode
 from sandbox_kernel.core.errors import CellTimeout, SandboxError, ScreenBlocked
 from sandbox_kernel.core.events import FileNotTransferred, MessageDropped, OutputRemoved, SandboxAttested, SessionEvent
 from sandbox_kernel.core.screen_findings import Finding, Place
-from sandbox_kernel.sdk.behaviour import Behaviour, BehaviourRow, Observation, Observations, observed
 from sandbox_kernel.sdk.execution import Execution
 from tests.support import ROOT
 from tests.support.events import an
@@ -36,6 +36,13 @@ def _seen(*events: SessionEvent) -> Observations:
     return seen
 
 
+def _rows(
+    seen: Observations, findings: list[Finding], verdict: SandboxError | None, cell: int | None
+) -> tuple[BehaviourRow, ...]:
+    seen.end(findings, verdict, cell)
+    return Behaviour(rows=seen.rows()).of_cell(cell).rows
+
+
 FORGED = an(MessageDropped, code=MessageCode.SECOND_REPLY, reason="a second reply", type="execute_reply")
 SCRIPT = an(OutputRemoved, code=OutputCode.JAVASCRIPT, reason="removed a script", type="display_data")
 
@@ -48,16 +55,18 @@ def test_nothing_is_safe_and_has_the_form_of_all() -> None:
 
 def test_the_score_is_the_highest_and_no_sum() -> None:
     small = [_finding(f"own-{number}", 20) for number in range(20)]
-    rows = Observations().rows(small, None, 1)
+    rows = _rows(Observations(), small, None, 1)
     assert (Behaviour(rows=rows).risk_score, len(rows)) == (20, 20)
-    grave = Behaviour(rows=_seen(FORGED, SCRIPT).rows([*small, _finding("own-x", 40)], None, 1))
+    grave = Behaviour(rows=_rows(_seen(FORGED, SCRIPT), [*small, _finding("own-x", 40)], None, 1))
     assert (grave.risk_score, grave.is_safe) == (80, False)
     assert [row.score for row in grave.rows[:3]] == [80, 60, 40]
     VALIDATOR.validate(json.loads(json.dumps(grave.to_json())))
 
 
 def test_each_row_has_code_severity_count_first_cell_and_a_sentence() -> None:
-    rows = _seen(FORGED, SCRIPT, FORGED, FORGED).rows([_finding("own-x", 60, places=(Place(2, 1, 2, 5),) * 3)], None, 7)
+    rows = _rows(
+        _seen(FORGED, SCRIPT, FORGED, FORGED), [_finding("own-x", 60, places=(Place(2, 1, 2, 5),) * 3)], None, 7
+    )
     assert [row.to_json() for row in rows] == [
         {
             "kind": "message",
@@ -98,13 +107,13 @@ ENDS = {
 
 @pytest.mark.parametrize(("error", "kind", "score", "safe"), ENDS.values(), ids=ENDS)
 def test_how_the_host_ended_a_cell_is_a_row(error: SandboxError, kind: str, score: int, safe: bool) -> None:
-    behaviour = Behaviour(rows=Observations().rows([], error, None))
+    behaviour = Behaviour(rows=_rows(Observations(), [], error, None))
     [row] = behaviour.rows
     assert (row.kind, row.code, row.score, behaviour.is_safe) == (kind, error.code.code, score, safe)
 
 
 def test_what_a_comment_allows_does_not_count() -> None:
-    assert Observations().rows([_finding("own-x", 80, allowed="a drill")], None, 1) == ()
+    assert _rows(Observations(), [_finding("own-x", 80, allowed="a drill")], None, 1) == ()
 
 
 @pytest.mark.parametrize(
@@ -128,8 +137,10 @@ def test_names_of_the_sandbox_are_short_and_printable() -> None:
 
 def test_a_run_joins_its_cells_by_code_with_the_first_cell() -> None:
     cells = [
-        Behaviour(rows=_seen(SCRIPT).rows([], None, 1), seconds=1.0, cpu_seconds=0.5, memory_peak_bytes=10).of_cell(2),
-        Behaviour(rows=_seen(FORGED, SCRIPT).rows([], None, 2), seconds=2.0, cpu_seconds=0.25).of_cell(5),
+        Behaviour(rows=_rows(_seen(SCRIPT), [], None, 1), seconds=1.0, cpu_seconds=0.5, memory_peak_bytes=10).of_cell(
+            2
+        ),
+        Behaviour(rows=_rows(_seen(FORGED, SCRIPT), [], None, 2), seconds=2.0, cpu_seconds=0.25).of_cell(5),
     ]
     beside = [BehaviourRow.of(Observation("limit", FileCode.TOO_LARGE, "file", "too large", "file"), 4)]
     run = Behaviour.joined(cells, beside, threshold=90, seconds=9.0)
@@ -145,7 +156,7 @@ def test_a_run_joins_its_cells_by_code_with_the_first_cell() -> None:
 
 def test_how_many_rows_a_cell_has_is_bounded_by_the_codes() -> None:
     seen = _seen(*(FORGED.having(reason=f"forged {number}") for number in range(1000)))
-    [row] = seen.rows([], None, 1)
+    [row] = seen.rows()
     assert (row.count, row.reason) == (1000, "Dropped: forged 0.")
 
 
@@ -156,7 +167,7 @@ def test_all_severities_have_points() -> None:
 
 
 def test_an_execution_has_it_as_plain_data() -> None:
-    execution = Execution(behaviour=Behaviour(rows=_seen(FORGED).rows([], None, 3)))
+    execution = Execution(behaviour=Behaviour(rows=_rows(_seen(FORGED), [], None, 3)))
     for given in (execution.to_dict()["behaviour"], json.loads(execution.to_json())["behaviour"]):
         VALIDATOR.validate(json.loads(json.dumps(given)))
         assert given["risk_score"] == 80

@@ -16,6 +16,8 @@ __webpack_require__.d(__webpack_exports__, {
 var application_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/application");
 // EXTERNAL MODULE: consume shared module (default) @jupyterlab/apputils@^4.3.0 (singleton)
 var apputils_4_3_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/apputils");
+// EXTERNAL MODULE: consume shared module (default) @jupyterlab/codemirror@^4.2.0 (singleton)
+var codemirror_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/codemirror");
 // EXTERNAL MODULE: consume shared module (default) @jupyterlab/console@^4.2.0 (singleton)
 var console_4_2_singleton_ = __webpack_require__("webpack/sharing/consume/default/@jupyterlab/console");
 // EXTERNAL MODULE: consume shared module (default) @jupyterlab/filebrowser@^4.2.0 (singleton)
@@ -94,9 +96,32 @@ function about(info) {
         cellSeconds: seconds(limits['cell_timeout']),
         idleSeconds: seconds(limits['idle_timeout']),
         outputs: ['safe', 'strict', 'trusted'].includes(outputs) ? outputs : 'unknown',
+        screens: record(sandbox['screen_message'])['version'] === 1,
         network: names(sandbox['network']),
         secrets: names(sandbox['secrets'])
     };
+}
+const MAX_ROWS = 200;
+const LONGEST_REASON = 500;
+function behaviour(value) {
+    const said = record(value);
+    const rows = Array.isArray(said['rows']) ? said['rows'].slice(0, MAX_ROWS).map(record) : [];
+    return {
+        score: count(said['risk_score'], 100) ?? 0,
+        safe: said['is_safe'] === true,
+        rows: rows.map(row => ({
+            code: parse_text(row['code'], LONGEST_NAME),
+            score: count(row['score'], 100) ?? 0,
+            times: count(row['count'], MAX_BYTES) ?? 1,
+            cell: count(row['first_cell'], MAX_BYTES),
+            reason: parse_text(row['reason'], LONGEST_REASON)
+        }))
+    };
+}
+/** Sentences that speak against a text. */
+function reasons(content) {
+    const list = Array.isArray(content['reasons']) ? content['reasons'].slice(0, MAX_NAMES) : [];
+    return list.map(one => parse_text(one, LONGEST_REASON)).filter(one => one !== '');
 }
 const STANDINGS = ['none', 'starting', 'idle', 'busy'];
 function state(content) {
@@ -108,7 +133,8 @@ function state(content) {
         cellSeconds: seconds(content['cell_seconds']),
         memoryBytes: count(content['memory_bytes'], MAX_BYTES),
         scratchBytes: count(content['scratch_bytes'], MAX_BYTES),
-        processes: count(content['processes'], 2 ** 22)
+        processes: count(content['processes'], 2 ** 22),
+        behaviour: behaviour(content['behaviour'])
     };
 }
 /** One page of a list of files, without those whose name or size is none. */
@@ -197,6 +223,9 @@ function line(about, state) {
     const used = `${bytes(state.memoryBytes)} of ${bytes(about.memoryBytes)}`;
     return [`Sandbox: ${used}`, left(state), network(about)].filter(part => part !== '').join(' · ');
 }
+function behaviourLine(said) {
+    return `Behaviour: ${said.score} of 100 points, ${said.safe ? 'safe' : 'not safe'}`;
+}
 /** Rows of a name and a value each. */
 function rows(about, state) {
     const now = state !== null && (state.state === 'idle' || state.state === 'busy') ? state : null;
@@ -230,6 +259,8 @@ function rows(about, state) {
 const PATIENCE_MS = 90_000;
 /** More than a start may take, which a file request may begin. */
 const STATE_PATIENCE_MS = 10_000;
+/** Whoever pastes does not wait longer. */
+const SCREEN_PATIENCE_MS = 2000;
 const PAGE = 1000;
 const MAX_FILES = 5000;
 /** Why a request was refused or not answered, in words for a person. */
@@ -244,6 +275,10 @@ class Sandbox {
     }
     async state() {
         return state((await this.ask('state', {}, [], STATE_PATIENCE_MS)).content);
+    }
+    /** What speaks against code that is in no cell yet. */
+    async reasons(code) {
+        return reasons((await this.ask('screen', { code }, [], SCREEN_PATIENCE_MS)).content);
     }
     /** The files of scratch, `MAX_FILES` at most; `complete` says whether these are all. */
     async list() {
@@ -964,10 +999,12 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
     status = dom_element('div', 'sk-Status');
     note = dom_element('div', 'sk-Note');
     list = dom_element('ul', 'sk-List');
+    behaviour = dom_element('details', 'sk-Behaviour');
     tools = dom_element('div', 'sk-Tools');
     transfers = new Transfers();
     chooser = dom_element('input');
     shownOf = null;
+    shownBehaviour = '';
     names = new Set();
     listing = false;
     again = false;
@@ -998,7 +1035,7 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
         }));
         this.list.setAttribute('aria-label', 'Files in the sandbox');
         this.note.setAttribute('role', 'status');
-        this.node.append(this.status, this.tools, this.chooser, this.transfers.node, this.note, this.list);
+        this.node.append(this.status, this.tools, this.chooser, this.transfers.node, this.note, this.behaviour, this.list);
         current.changed.connect(this.onChanged, this);
         current.worked.connect(this.refreshSoon, this);
         this.onChanged();
@@ -1098,6 +1135,7 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
         // How the sandbox stands is in the status line.
         this.status.textContent = sandbox === null ? 'The notebook in front has no sandbox.' : (state?.problem ?? '');
         this.status.hidden = this.status.textContent === '';
+        this.showBehaviour(state?.behaviour ?? null);
         if (sandbox?.kernel !== this.shownOf?.kernel) {
             this.shownOf = sandbox;
             this.fill([], true);
@@ -1150,6 +1188,24 @@ class FilesPanel extends widgets_2_3_singleton_.Widget {
         if (this.again) {
             this.refreshSoon();
         }
+    }
+    /** What cells did that matters; nothing is shown where there is nothing to say. */
+    showBehaviour(said) {
+        this.behaviour.hidden = said === null || said.rows.length === 0;
+        const shown = JSON.stringify(said);
+        if (said === null || shown === this.shownBehaviour) {
+            return; // drawn anew, it would lose what a person has marked in it
+        }
+        this.shownBehaviour = shown;
+        const head = dom_element('summary', said.safe ? '' : 'sk-mod-failed', behaviourLine(said));
+        const list = dom_element('ul', 'sk-List');
+        for (const row of said.rows) {
+            const where = row.cell === null ? '' : `, first in [${row.cell}]`;
+            const item = dom_element('li', '', row.reason);
+            item.title = `${row.code}: ${row.score} points, ${row.times} times${where}`;
+            list.append(item);
+        }
+        this.behaviour.replaceChildren(head, list);
     }
     fill(files, complete) {
         this.names = new Set(files.map(file => file.path));
@@ -1214,6 +1270,77 @@ function dropped(data, refuse) {
         }
     }
     return files;
+}
+
+// EXTERNAL MODULE: consume shared module (default) @codemirror/state@^6.4.0 (singleton)
+var state_6_4_singleton_ = __webpack_require__("webpack/sharing/consume/default/@codemirror/state");
+// EXTERNAL MODULE: consume shared module (default) @codemirror/view@^6.26.0 (singleton)
+var view_6_26_singleton_ = __webpack_require__("webpack/sharing/consume/default/@codemirror/view");
+;// ./lib/pastes.js
+/**
+ * Asks before a larger paste goes in that the screen of the sandbox finds something in. Triage, and no wall.
+ *
+ * The paste is held while the kernel's process reads it, and while a person decides. Only the kernels of a sandbox whose
+ * setting `screen` is on read any.
+ */
+
+
+
+
+
+
+/** Characters from which on a paste is read, as in the extension of VS Code. */
+const READ_FROM = 40;
+/** `sandboxOf` says whose editor an element is of; null for one that is of no sandbox. */
+function askBeforePastes(registry, sandboxOf) {
+    registry.addExtension({
+        name: 'sandbox-kernel:pastes',
+        factory: () => codemirror_4_2_singleton_.EditorExtensionRegistry.createImmutableExtension(holding(sandboxOf))
+    });
+}
+const answered = state_6_4_singleton_.Annotation.define();
+function holding(sandboxOf) {
+    let view;
+    const here = view_6_26_singleton_.ViewPlugin.define(one => {
+        view = one;
+        return {};
+    });
+    const filter = state_6_4_singleton_.EditorState.transactionFilter.of(transaction => {
+        if (view === undefined || !transaction.isUserEvent('input.paste') || transaction.annotation(answered)) {
+            return transaction;
+        }
+        const text = inserted(transaction);
+        const sandbox = text.length < READ_FROM ? null : sandboxOf(view.dom);
+        if (!sandbox?.about.screens) {
+            return transaction;
+        }
+        void decide(view, transaction, text, sandbox);
+        return [];
+    });
+    return [here, filter];
+}
+async function decide(view, held, text, sandbox) {
+    const found = await sandbox.reasons(text).catch(() => []); // what is late holds up no paste
+    if (found.length === 0 || (await wanted(found))) {
+        // As it was, or at the cursor if the text is another one by now.
+        const same = view.state.doc.eq(held.startState.doc);
+        const spec = same ? { changes: held.changes, selection: held.selection } : view.state.replaceSelection(text);
+        view.dispatch({ ...spec, annotations: answered.of(true), userEvent: 'input.paste', scrollIntoView: true });
+    }
+    view.focus();
+}
+async function wanted(found) {
+    const body = new widgets_2_3_singleton_.Widget();
+    const list = dom_element('ul', 'sk-Reasons');
+    list.append(...found.map(one => dom_element('li', '', one)));
+    body.node.append(list);
+    const buttons = [apputils_4_3_singleton_.Dialog.cancelButton(), apputils_4_3_singleton_.Dialog.warnButton({ label: 'Paste' })];
+    return (await (0,apputils_4_3_singleton_.showDialog)({ title: 'Paste this? The screen finds:', body, buttons, defaultButton: 0 })).button.accept;
+}
+function inserted(transaction) {
+    const parts = [];
+    transaction.changes.iterChanges((_from, _to, _begin, _end, text) => parts.push(text.toString()));
+    return parts.join('\n');
 }
 
 ;// ./lib/status.js
@@ -1296,6 +1423,8 @@ class StatusLine extends widgets_2_3_singleton_.Widget {
 
 
 
+
+
 const SHOW = 'sandbox-kernel:show-files';
 const BRING_IN = 'sandbox-kernel:bring-in';
 const icon = new ui_components_4_2_singleton_.LabIcon({
@@ -1307,8 +1436,8 @@ const lib_plugin = {
     id: 'sandbox-kernel:plugin',
     description: 'Files and state of the sandbox behind a notebook.',
     autoStart: true,
-    optional: [notebook_4_2_singleton_.INotebookTracker, console_4_2_singleton_.IConsoleTracker, apputils_4_3_singleton_.ISessionContextDialogs, filebrowser_4_2_singleton_.IFileBrowserFactory, statusbar_4_2_singleton_.IStatusBar, application_4_2_singleton_.ILabShell],
-    activate: (app, notebooks, consoles, given, browsers, statusBar, lab) => {
+    optional: [notebook_4_2_singleton_.INotebookTracker, console_4_2_singleton_.IConsoleTracker, apputils_4_3_singleton_.ISessionContextDialogs, filebrowser_4_2_singleton_.IFileBrowserFactory, statusbar_4_2_singleton_.IStatusBar, application_4_2_singleton_.ILabShell, codemirror_4_2_singleton_.IEditorExtensionRegistry],
+    activate: (app, notebooks, consoles, given, browsers, statusBar, lab, editors) => {
         if (notebooks === null && consoles === null) {
             return; // a page without kernels, such as Notebook's list of files
         }
@@ -1357,6 +1486,12 @@ const lib_plugin = {
         else {
             status.id = 'sandbox-kernel-status';
             app.shell.add(status, 'menu', { rank: 900 });
+        }
+        if (editors !== null) {
+            askBeforePastes(editors, editor => {
+                const front = [notebooks?.currentWidget, consoles?.currentWidget].find(one => one?.node.contains(editor));
+                return front?.sessionContext === current.session ? current.sandbox : null;
+            });
         }
         if (browsers !== null) {
             const selected = () => [...(browsers.tracker.currentWidget?.selectedItems() ?? [])].filter(one => one.type !== 'directory');
