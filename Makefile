@@ -15,9 +15,10 @@ help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The notebook is ours: where this user can limit neither memory nor processors, it runs all the same.
+# SETTINGS="--engine wasm" runs it on a machine with nothing but Python.
 demo: setup ## answer a question about real data in the sandbox, into output/; minutes the first time, then seconds
-	@echo "--- running notebooks/quickstart.ipynb in the sandbox; your broker keeps one ready for the next time, for half an hour"
-	@$(BIN)/python notebooks/demo.py --output output --limits best-effort --engine broker
+	@echo "--- running notebooks/quickstart.ipynb in the sandbox$(if $(SETTINGS),,; your broker keeps one ready for the next time, for half an hour)"
+	@$(BIN)/python notebooks/demo.py --output output --limits best-effort $(or $(SETTINGS),--engine broker)
 
 serve: setup ## the server for clients of E2B and others, on loopback; prints what clients set, and Ctrl-C ends it
 	@echo "--- starting the server"
@@ -38,7 +39,12 @@ lab: setup ## JupyterLab on copies of the notebooks, in output/lab/, with folder
 
 setup: $(VENV)/.for-use ## engine, image and kernelspec, as far as they are missing
 	@echo "--- setting up engine, image and kernel"
+ifneq ($(findstring --engine wasm,$(SETTINGS)),)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[wasm]'
+	@$(BIN)/sandbox-kernel build --engine wasm
+else
 	@$(BIN)/sandbox-kernel setup --yes
+endif
 
 # Most tests wait for containers and browsers: three workers are busy with two processors. tests/support/order.py says who
 # begins with what. Tests that need the machine for themselves (the mark `alone`) run first, while the others wait. What fails
@@ -171,6 +177,10 @@ test-qemu: $(VENV)/.for-tests setup ## the engine `qemu`: its contract, its tabl
 test-wasm: $(VENV)/.for-tests ## the engine `wasm`: its kernel, its limits, its ends, hostile guests, and the quickstart
 	@$(BIN)/python -m pip install --quiet wasmtime==50.0.1
 	@$(BIN)/sandbox-kernel build --engine wasm
+	@rm -rf .cache/wasm-wheels
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir .cache/wasm-wheels .
+	@$(BIN)/python -m pip download --quiet --dest .cache/wasm-wheels --find-links .cache/wasm-wheels --python-version 3.13 \
+		--only-binary :all: 'sandbox-kernel[run,wasm]' nbconvert pip
 	@$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/wasm $(PYTEST_ARGS)
 
 # As root. Go builds them, and Debian's apt brings what they start; nothing is installed.

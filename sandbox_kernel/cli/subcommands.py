@@ -169,6 +169,8 @@ def set_up(options: argparse.Namespace) -> int:
     settings = without_own_broker(check(options.values))
     if is_service(chosen(settings)):
         print(f"engine      {explained(settings)}")
+    elif (its := provider(chosen(settings))).image_kind == "own":
+        print(f"image       {its.build('', force=False, progress=_progress)}")
     elif settings.engine == BUBBLEWRAP or not _container_engine(options, settings):
         _set_up_bubblewrap(options, settings)
     folder = _install(options, _kernel_of_image(options, settings.kernel))

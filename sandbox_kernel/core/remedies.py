@@ -86,7 +86,14 @@ def bubblewrap() -> str:
 def without_docker() -> str:
     """Return what a person does who may have no container engine."""
     which = f", in a container that is started with {FOR_NAMESPACES}" if confined() else ""
-    return f"or do without Docker: {bubblewrap()}, then `sandbox-kernel setup --engine bubblewrap --yes`{which}"
+    words = f"or do without Docker: {bubblewrap()}, then `sandbox-kernel setup --engine bubblewrap --yes`{which}"
+    return f"{words}; {on_wheels()}"
+
+
+def on_wheels() -> str:
+    """Return what a person does who may have neither an engine nor namespaces, with what is to be known of it."""
+    install = f"{install_words('wasm')}, then `sandbox-kernel setup --engine wasm --limits best-effort`"
+    return f"or cells in WebAssembly, experimental and with wrong numbers in places (docs/wasm.md): {install}"
 
 
 def for_stderr(text: str, width: int = 110) -> str:

@@ -54,6 +54,8 @@ class EngineProvider:
     """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
     is_elsewhere = False
     """Whether its sandboxes are on other machines: no broker of this one has it."""
+    caveat: str = ""
+    """What the banner of its kernels says of their answers: where they are not those of other machines."""
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
     """What the attestation accepts in place of what was asked for, and why: by `Inspection.engine`, the engine's
     name or begins with it and a space, and then by the name of the comparison. Everything else is a difference."""

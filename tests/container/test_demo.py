@@ -14,9 +14,11 @@ from tests.plugins.broker.brokers import end_unused
 from tests.support import ROOT
 
 
-def command(output: Path) -> list[str]:
+def command(output: Path, settings: str = "") -> list[str]:
     """Return what the Makefile runs after the setup, but for this Python and for another folder."""
-    [line] = re.findall(r"^\t@\$\(BIN\)/python (notebooks/demo\.py .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    made = ["make", "--dry-run", "demo", f"SETTINGS={settings}"]
+    said = subprocess.run(made, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
+    [line] = re.findall(r"^\S+/python (notebooks/demo\.py .*)$", said, re.MULTILINE)
     words = shlex.split(line)
     words[words.index("--output") + 1] = str(output)
     return [sys.executable, *words]

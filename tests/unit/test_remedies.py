@@ -87,6 +87,9 @@ RUN = {
             "sandbox-kernel snapshots delete NAME",
         ],
     },
+    "wasm: container/test_bare_container.py": {
+        "test_setup_accepts_it_without_a_build": ["sandbox-kernel setup --engine wasm --limits best-effort"],
+    },
     "network: unit/test_secret_value.py": {
         "test_a_file_that_others_can_read_or_change_is_refused": ["chmod 600 {}"],
     },

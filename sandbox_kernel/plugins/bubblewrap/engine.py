@@ -14,7 +14,7 @@ from ...core.codes import EndCode, Survived
 from ...core.errors import EngineError, ImageMissing
 from ...core.helper_processes import environment_of_helpers
 from ...core.model import SandboxSample, SandboxSpec
-from ...core.remedies import as_root
+from ...core.remedies import as_root, on_wheels
 from ...core.tasks import Tasks, made_in_thread
 from ...engines.abilities import PAUSE
 from ...engines.attachment import opens_disks
@@ -117,7 +117,7 @@ def _namespaces(said: str | None, switches: str) -> MachineCondition:
         if _read(f"{switches}/{name}") == value:
             found = f"refused ({said}); {name.replace('/', '.')} is {value}"
             return MachineCondition("namespaces", met=False, found=found, remedy=remedy)
-    remedy = engine_errors.WITHIN_A_CONTAINER
+    remedy = f"{engine_errors.WITHIN_A_CONTAINER}; {on_wheels()}"
     return MachineCondition("namespaces", met=False, found=f"refused: {said}", remedy=remedy)
 
 

@@ -7,7 +7,7 @@ import os
 from ...core.codes import EndCode
 from ...core.errors import EngineError, EngineUnavailable, SandboxError
 from ...core.model import ATTACHED, SandboxSpec
-from ...core.remedies import FOR_NAMESPACES, bubblewrap, systemd_runs
+from ...core.remedies import FOR_NAMESPACES, bubblewrap, on_wheels, systemd_runs
 from ...engines import attachment
 
 PREFIX = "bwrap: "
@@ -40,7 +40,7 @@ def missing() -> EngineUnavailable:
     """There is no bubblewrap."""
     return EngineUnavailable(
         EndCode.ENGINE_NOT_FOUND,
-        f"there is no bubblewrap here: {bubblewrap()}",
+        f"there is no bubblewrap here: {bubblewrap()}; {on_wheels()}",
         setting="engine",
     )
 
@@ -88,12 +88,12 @@ def no_processors(cpuset: str, why: str) -> EngineError:
 
 def no_namespaces(why: str = "") -> EngineUnavailable:
     """There is bubblewrap, and the machine refuses what it makes a sandbox of."""
-    return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES}{why}", setting="engine")
+    return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_NAMESPACES}{why}; {on_wheels()}", setting="engine")
 
 
 def no_proc(why: str) -> EngineUnavailable:
     """The machine mounts no new /proc, and no part of its own will do."""
-    return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} ({why})", setting="engine")
+    return EngineUnavailable(EndCode.ENGINE_FORBIDDEN, f"{NO_PROC} ({why}); {on_wheels()}", setting="engine")
 
 
 def without_cgroup() -> str:

@@ -100,10 +100,12 @@ def build(*, force: bool = False, progress: Say = print) -> str:
     version, machine = installed(), os.uname().machine
     recipes, target = brought("images"), Path(places()[0])
     digest = _digest(version, machine, (recipes / "wasm.lock").read_text(), AFTER, *_sources().values())
+    if not force and (there := _current(digest)):  # a machine's own, where this user may write nowhere
+        steps("the image of the engine wasm is up to date")
+        return there
     with alone(target.parent, steps):
-        if not force and _current() == digest:
-            steps("the image of the engine wasm is up to date")
-            return str(target)
+        if not force and (there := _current(digest)):  # by now
+            return there
         with steps.during("fetching wheels"):
             wheels = image_wheels.locked(recipes, "wasm", WheelTarget(machine)).files
         with tempfile.TemporaryDirectory(prefix=".wasm-", dir=target.parent) as scratch:
@@ -137,11 +139,13 @@ def _digest(*texts: str) -> str:
     return digest.hexdigest()
 
 
-def _current() -> str | None:
+def _current(digest: str) -> str | None:
+    """Return the folder of the image that there is, if that is made of the same."""
     try:
-        return find("sandbox-kernel:data").contents.removeprefix("sha256:")
+        found = find("sandbox-kernel:data")
     except EngineError:
         return None
+    return found.folder if found.contents == f"sha256:{digest}" else None
 
 
 def _unpacked(wheels: list[Path], made: Path, scratch: Path) -> Path:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...engines.select import EngineProvider
 from ..api import Plugin
-from .codes import WasmCode
+from .codes import NUMBERS, WasmCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ class WasmProvider(EngineProvider):
 
     name = "wasm"
     image_kind = "own"
+    caveat = f"Experimental: {NUMBERS}."
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
         from .engine import WasmEngine

@@ -13,6 +13,7 @@ from ...core.errors import SandboxError
 from ...core.model import PYTHON_KERNEL, format_bytes
 from ...core.version import __version__
 from ...engines import attachment
+from ...engines.select import provider
 from ...files.file_rules import FileLimits
 from ...policy import protocol
 from ...policy.handshake import language_of
@@ -68,7 +69,8 @@ def _banner(session: Session, engine: str) -> str:
     where = "without network" if reach is None else f"that reaches nothing but {reach}"
     name = "IPython" if session.settings.kernel == PYTHON_KERNEL else session.settings.kernel
     data = "".join(f"\nData: {one}." for one in attachment.told(session.settings))
-    return f"{name} {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}{data}"
+    caveat = f"\n{said}" if engine and (said := provider(engine).caveat) else ""
+    return f"{name} {version} in a container {where}, on {_wall(session, engine)}.\n{_limits(session)}{data}{caveat}"
 
 
 def _limits(session: Session) -> str:
