@@ -181,7 +181,8 @@ test-wasm: $(VENV)/.for-tests ## the engine `wasm`: its kernel, its limits, its 
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir .cache/wasm-wheels .
 	@$(BIN)/python -m pip download --quiet --dest .cache/wasm-wheels --find-links .cache/wasm-wheels --python-version 3.13 \
 		--only-binary :all: 'sandbox-kernel[run,wasm]' nbconvert pip
-	@$(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/wasm $(PYTEST_ARGS)
+	@SANDBOX_KERNEL_TEST_ENGINE=wasm $(BIN)/python -m pytest -p no:cacheprovider --timeout 300 tests/plugins/wasm \
+		tests/container/engines/test_contract.py $(PYTEST_ARGS)
 
 # As root. Go builds them, and Debian's apt brings what they start; nothing is installed.
 engines: $(VENV)/.for-tests ## Docker 29 from its sources, beside the usual daemon; five minutes the first time

@@ -443,7 +443,7 @@ if index.is_here("podman"):
 OF_OTHERS = ("broker", "bubblewrap", "podman", "shared", "wasm")
 """Plugins whose sandboxes are those of another engine, or that are in `ALL` or `OTHER_DAEMONS`; and `wasm`.
 
-That one runs no program but its own kernel: `tests/plugins/wasm/container/test_engine.py` tries what is left.
+That one runs no program but its own kernel, so that no attack or limit is tried by a program in it.
 """
 ONLY = os.environ.get("SANDBOX_KERNEL_TEST_ENGINE")
 
@@ -463,6 +463,8 @@ def under_test() -> tuple[EngineUnderTest, ...]:
     """Return those of this run; `SANDBOX_KERNEL_TEST_ENGINE` names one."""
     if ONLY is None:
         return ALL
+    if ONLY == "wasm":
+        return (import_module("tests.plugins.wasm.engine").UNDER_TEST,)
     others = of_plugins()
     lent = (Brokered(one, {**one.lacks, **Brokered(one).lacks}) for one in others) if index.is_here("broker") else ()
     return tuple(one for one in (*ALL, *others, *lent, *OTHER_DAEMONS) if one.name == ONLY)

@@ -41,7 +41,7 @@ class IPythonSamples:
         {"code": "from IPython.display import Math, display; display(Math('\\frac{1}{2}'))", "mime": "text/latex"},
     ]
     code_history_pattern = "1?2*"
-    supported_history_operations = ("tail", "search")
+    supported_history_operations: tuple[str, ...] = ("tail", "search")
     code_inspect_sample = "zip"
     code_clear_output = "from IPython.display import clear_output; clear_output()"
 

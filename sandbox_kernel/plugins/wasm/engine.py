@@ -207,7 +207,7 @@ class WasmEngine:
         return container
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> WasmContainer:
-        raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
+        raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, _NOT_ADOPTED)
 
     async def reap(self) -> int:
         """Remove what sessions left that were killed together with their owner. Processes end with their pipe."""
@@ -342,6 +342,10 @@ def sessions() -> Iterator[tuple[int, str, str, int]]:
                     yield int(entry.name), words[4], words[5].partition("=")[2], age
 
 
+_KILLED = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")
+_NOT_ADOPTED = "no sandbox of the engine wasm can be adopted: it ends with its owner"
+
+
 class WasmContainer(OverPipe):
     """A session's process. Made by `WasmEngine.start` only."""
 
@@ -404,7 +408,12 @@ class WasmContainer(OverPipe):
 
     async def kill(self) -> None:
         """End the process, within 4 s. Raises `EngineError` when that is not done by then."""
-        if not self._ended.done():
+        if not self._ended.done() and self._errors.closed:  # abandoned: nothing hears of its end
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)  # its number is its own until somebody waits for it
+                await asyncio.to_thread(os.waitpid, self._pid, 0)
+            self._ended.set_result(_KILLED)
+        elif not self._ended.done():
             self._killed = True
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -422,7 +431,7 @@ class WasmContainer(OverPipe):
             self._forget()
 
     def detach(self) -> Handover:
-        raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, "a sandbox of the engine wasm ends with its owner")
+        raise EngineError(EndCode.CONTAINER_NOT_ADOPTED, _NOT_ADOPTED)
 
     async def sample(self) -> SandboxSample:
         return await asyncio.to_thread(sample_of_family, self._pid)
@@ -445,7 +454,7 @@ class WasmContainer(OverPipe):
         self._pipe.finish()
         shutil.rmtree(self.spare, ignore_errors=True)
         if self._killed:
-            reason = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")
+            reason = _KILLED
         elif detail.endswith("out of scratch"):
             reason = ExitReason(kind="out_of_scratch", exit_code=SIGKILLED, detail="its folders are full")
         elif code < 0:
