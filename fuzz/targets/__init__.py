@@ -29,6 +29,7 @@ NAMES = {
     "requests": 400,
     "tools": 400,
     "packages": 400,
+    "guest": 300,
 }
 """Each target, and the bytes of its longest input."""
 

@@ -40,6 +40,7 @@ BREAKS: dict[str, tuple[str, str, Any]] = {
     "network": ("plugins.network.policy.hosts", "_plain", lambda text, raw: (text, None)),
     "requests": ("plugins.network.request_head", "_check_bytes", lambda raw: None),
     "packages": ("plugins.packages.installation", "_wrong", lambda entry, seen: None),
+    "guest": ("container.wire", "CHANNELS", {str(kind): kind for kind in range(256)}),
     "tools": ("plugins.tools.tool_calls", "_checked", lambda tool, arguments: arguments),
 }
 """For each target, a rule of the product that is taken away: its seeds alone must show that."""

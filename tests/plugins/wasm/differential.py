@@ -1,11 +1,11 @@
 """`python -m tests.plugins.wasm.differential [FOLDER ...]`: do cells compute in a guest what they compute outside?
 
 Runs each line of `expressions.txt` (a name in braces stands for each of its values), the honest cells of the
-monitor's tests, and the cells of notebooks below the folders, in the guest of the engine `wasm` and in a Python of
-the machine with the guest's versions of numpy and pandas (`--native`). What a cell shows, prints and assigns is
-compared: numbers to six digits, types by kind and width. A session is a `.ipynb`, a `.py` with cells after `# %%`, or
-a `.jsonl` of `{"code": ...}`, and runs in a copy of its folder. A cell that fails outside, or differs in a second run
-there, is compared with nothing. Prints how many answers differ, and which.
+monitor's tests, examples in docstrings of packages (`examples.py`), and cells of notebooks below the folders, in the
+guest of the engine `wasm` and in a Python of the machine with the guest's versions of the packages (`--native`). What a
+cell shows, prints and assigns is compared: numbers to six digits, types by kind and width. A session is a `.ipynb`, a
+`.py` with cells after `# %%`, or a `.jsonl` of `{"code": ...}`, and runs in a copy of its folder. A cell that fails
+outside, or differs in a second run there, is compared with nothing. Prints how many answers differ, and which.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +35,8 @@ Runs = Callable[[str, Path], str]
 
 class Session(NamedTuple):
     name: str
-    cells: list[str]
+    cells: Sequence[str | None]
+    """None begins anew."""
     folder: Path | None
     apart: bool = False
     """Whether each cell begins anew."""
@@ -63,6 +64,16 @@ def expressions() -> Session:
                     code = code.replace(f"{{{one}}}", value)
                 found.append(code)
     return Session("expressions", found, None, apart=True)
+
+
+def examples(native: Runs, most: int, at_once: int = 60) -> Iterator[Session]:
+    """Yield examples in docstrings of the packages outside, of `most` cells evenly chosen, in sessions by package."""
+    groups = json.loads(native((HERE / "examples.py").read_text(), Path("/")))
+    step = max(1, sum(len(codes) for _, codes in groups) // most) if most else len(groups) + 1
+    for name, found in itertools.groupby(groups[::step], lambda group: str(group[0])):
+        chosen = [(None, *codes) for _, codes in found]
+        for start in range(0, len(chosen), at_once):
+            yield Session(name, [code for codes in chosen[start : start + at_once] for code in codes], None)
 
 
 def sessions(folder: Path) -> Iterator[Session]:
@@ -141,18 +152,21 @@ def main() -> None:
         "--native", default=f"{sys.executable} -", help="a Python that reads a program from its standard input"
     )
     parser.add_argument("--guest", help="the same for a guest; the engine's own if there is none")
+    parser.add_argument("--examples", default=2500, type=int, help="how many cells of docstrings; 0 for none")
     parser.add_argument("--show", default=40, type=int, help="how many differences to print for each corpus")
     options = parser.parse_args()
     native, inside = command(options.native), command(options.guest) if options.guest else guest
     honest = Session("honest cells", [one.code for one in cells() if not one.fails], None)
     corpora: dict[str, Iterator[Session]] = {"expressions": iter([expressions()]), "honest cells": iter([honest])}
+    corpora["docstrings"] = examples(native, options.examples)
     corpora |= {folder.name: sessions(folder) for folder in options.folders}
     for corpus, found in corpora.items():
         counts, left_out, shown = Counter[str](), 0, 0
         for session in found:
             once, twice, there = run(session, native), run(session, native), run(session, inside)
             there += [Answer("", "", "no answer")] * (len(once) - len(there))
-            for code, first, second, other in zip(session.cells, once, twice, there, strict=False):
+            cells_of = [code for code in session.cells if code is not None]
+            for code, first, second, other in zip(cells_of, once, twice, there, strict=False):
                 if first.error or first != second:
                     left_out += 1
                     continue

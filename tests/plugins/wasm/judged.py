@@ -108,13 +108,16 @@ def one(code, names):
 
 
 def main(cells, apart):
+    """Run cells in turn. All begins anew after None, and before each cell if they are `apart`."""
     os.environ["MPLBACKEND"] = "Agg"
     warnings.simplefilter("ignore")
     names: dict[str, object] = {}
     for code in json.loads(cells):
-        if apart or not names:
+        if apart or code is None or not names:
             names = {"__name__": "__main__", "display": print}
-            exec("import numpy as np, pandas as pd, numpy.ma, scipy, sklearn", names) if apart else None
+            exec("import numpy as np, pandas as pd, numpy.ma, scipy, sklearn", names) if apart or code is None else None
+        if code is None:
+            continue
         print("ANSWER " + json.dumps(one(code, names)), flush=True)
         if "matplotlib.pyplot" in __import__("sys").modules:
             __import__("sys").modules["matplotlib.pyplot"].close("all")
