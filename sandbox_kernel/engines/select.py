@@ -54,6 +54,8 @@ class EngineProvider:
     """Whether its sandboxes have an emulated processor: computing takes about ten times as long."""
     is_elsewhere = False
     """Whether its sandboxes are on other machines: no broker of this one has it."""
+    ends_with_owner = False
+    """Whether no sandbox of it passes to another process: no broker has it."""
     caveat: str = ""
     """What the banner of its kernels says of their answers: where they are not those of other machines."""
     excuses: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
@@ -339,12 +341,16 @@ def beneath(settings: Settings) -> Settings:
 def make_own_engine(settings: Settings) -> Inspectable:
     """Return the engine for a broker.
 
-    Raises `ConfigurationError` if the settings name a broker, what is shared, or an engine of other machines.
+    Raises `ConfigurationError` if the settings name a broker, what is shared, or an engine whose sandboxes are on
+    other machines or end with their owner.
     """
     if is_service(settings.engine) or beneath(settings) is not settings:
         raise ConfigurationError(UsageCode.NOT_TOGETHER, "a broker needs an engine of its own", setting="engine")
     if settings.engine != AUTO and provider(settings.engine).is_elsewhere:
         words = f"a broker has an engine of its machine, and sandboxes of {settings.engine} are on others"
+        raise ConfigurationError(UsageCode.NOT_TOGETHER, words, setting="engine")
+    if settings.engine != AUTO and provider(settings.engine).ends_with_owner:
+        words = f"a broker hands sandboxes over, and those of {settings.engine} end with the process that started them"
         raise ConfigurationError(UsageCode.NOT_TOGETHER, words, setting="engine")
     return make_engine(replace(settings, engine=_without_broker()) if settings.engine == AUTO else settings)
 

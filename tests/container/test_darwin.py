@@ -312,7 +312,7 @@ with Sandbox(image=sys.argv[1]) as sandbox:
 @pytest.mark.parametrize(
     "setting",
     [
-        *("engine='bubblewrap'", "engine='qemu'", "engine='broker'", "engine='shared'"),
+        *("engine='bubblewrap'", "engine='qemu'", "engine='broker'", "engine='shared'", "engine='wasm'"),
         *("scratch='disk'", "datasets=['a=/srv']", "volumes=['a']"),
     ],
 )

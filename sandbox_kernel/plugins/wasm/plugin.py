@@ -22,6 +22,7 @@ class WasmProvider(EngineProvider):
 
     name = "wasm"
     image_kind = "own"
+    ends_with_owner = True
     caveat = f"Experimental: {NUMBERS}."
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:

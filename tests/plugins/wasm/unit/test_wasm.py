@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import wire
-from sandbox_kernel.core.errors import EngineError, EngineUnavailable, ImageMissing
+from sandbox_kernel.core.codes import UsageCode
+from sandbox_kernel.core.errors import ConfigurationError, EngineError, EngineUnavailable, ImageMissing
 from sandbox_kernel.core.model import Inside, Limits, SandboxSpec, Settings
 from sandbox_kernel.engines import select, shipping
 from sandbox_kernel.plugins.wasm import engine, image
@@ -111,6 +112,16 @@ def test_a_damaged_image_is_refused(place: Path, changed: dict[str, Any]) -> Non
     an_image(place, **changed)
     with pytest.raises(EngineError, match="--force"):
         image.find("sandbox-kernel:data")
+
+
+# --- brokers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_of_it_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="end with the process that started them") as refused:
+        select.make_own_engine(Settings(engine="wasm"))
+    assert (refused.value.code, refused.value.setting) == (UsageCode.NOT_TOGETHER, "engine")
+    select.make_own_engine(Settings(engine="docker"))
 
 
 # --- what no guest has ----------------------------------------------------------------------------------------------
