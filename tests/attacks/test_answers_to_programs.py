@@ -106,7 +106,7 @@ async def long_answer(protected: bool, inner: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["", "control"])
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.long)], ids=["", "control"])
 def test_many_displays_are_one_answer(protected: bool) -> None:
     said = apart(many_displays, protected)
     if not protected:
@@ -127,7 +127,7 @@ def test_many_displays_are_one_answer(protected: bool) -> None:
     assert said["after"] == "2"
 
 
-@pytest.mark.parametrize("protected", [True, False], ids=["", "control"])
+@pytest.mark.parametrize("protected", [True, pytest.param(False, marks=pytest.mark.long)], ids=["", "control"])
 @pytest.mark.parametrize("inner", ["[],", "{},", '"abc",'])
 def test_an_answer_about_a_command_is_not_built_if_it_is_too_much(inner: str, protected: bool) -> None:
     """The code of a cell stands in the same process as ours, so it answers in our place."""

@@ -38,9 +38,8 @@ def test_an_output_at_the_edge_of_the_budget_is_drawn(name: str, tmp_path: Path)
     assert draws(data["text/html"], DRAWN_SECONDS, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", ["a wide row and a long column", pytest.param("inline blocks in each other", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["a wide row and a long column", "inline blocks in each other"])
 def test_what_the_budget_keeps_away_is_not_drawn_without_it(name: str, tmp_path: Path) -> None:
     assert not draws(OVER[name], FROZEN_SECONDS, tmp_path)
     shown, _ = filtered({"text/html": OVER[name]}, OutputPolicy("strict"))
@@ -68,6 +67,7 @@ def test_control_a_drawing_of_a_library_is_drawn(name: str, tmp_path: Path) -> N
     assert draws(data["text/html"], DRAWN_SECONDS, tmp_path)
 
 
+@pytest.mark.long
 def test_control_a_drawing_that_is_left_out_is_not_drawn(tmp_path: Path) -> None:
     image = svg.address(BOMBS["use"])
     assert not draws(f'<img src="{image}">', FROZEN_SECONDS, tmp_path)

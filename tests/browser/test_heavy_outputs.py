@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.browser.lab import Lab, chromium, eventually
 from tests.browser.test_page_messages import ANSWERS, GAUGE, KEPT, watched
 from tests.support.chromium import page
@@ -61,6 +63,7 @@ def test_large_tables_pictures_and_markdown_are_apart_and_small_ones_and_program
     eventually(lambda: lab.text(0) == ["2"], "what the cell has now")
 
 
+@pytest.mark.long
 def test_a_large_program_that_the_user_trusts_runs_in_the_page(spoiled_lab: Lab) -> None:
     """A figure of plotly is one, with its library. What only looks like a program is apart, as any large output."""
     lab = spoiled_lab
@@ -73,6 +76,7 @@ display(HTML("<i title='<script>1</script>'>x</i>" * 4000))"""
     eventually(lambda: lab.js("return document.body.dataset.ran") == "yes", "the program has run")
 
 
+@pytest.mark.long
 def test_outputs_of_other_kernels_are_as_they_were(shared_lab: Lab) -> None:
     shared_lab.open("python3", CELL)
     shared_lab.run_all()
@@ -80,6 +84,7 @@ def test_outputs_of_other_kernels_are_as_they_were(shared_lab: Lab) -> None:
     assert apart(shared_lab) == [False] * 5
 
 
+@pytest.mark.long
 def test_an_output_that_is_slow_to_draw_does_not_keep_the_page(spoiled_lab: Lab) -> None:
     """As if it had got past the policy: no output of this kernel is filtered."""
     lab = spoiled_lab
@@ -96,6 +101,7 @@ def test_an_output_that_is_slow_to_draw_does_not_keep_the_page(spoiled_lab: Lab)
     lab.browser.switch_to.default_content()
 
 
+@pytest.mark.long
 def test_control_in_the_page_itself_it_does(tmp_path: Path) -> None:
     with chromium(tmp_path) as browser, page(f"<!DOCTYPE html><body>{SLOW}") as port:
         start = time.monotonic()

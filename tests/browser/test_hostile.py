@@ -69,7 +69,7 @@ class Seen:
         self.kernel = lab.js(f"return {NOTEBOOK}.sessionContext.session.kernel.status")
 
 
-@pytest.mark.parametrize("kernel", ["sandbox-python", "sandbox-strict"])
+@pytest.mark.parametrize("kernel", ["sandbox-python", pytest.param("sandbox-strict", marks=pytest.mark.long)])
 def test_hostile_outputs_do_nothing_in_jupyterlab(shared_lab: Lab, kernel: str) -> None:
     with listening() as evil:
         chosen = list(attacks(evil.tcp))
@@ -85,6 +85,7 @@ def test_hostile_outputs_do_nothing_in_jupyterlab(shared_lab: Lab, kernel: str) 
     assert seen.title[0] == seen.title[1]
 
 
+@pytest.mark.long
 def test_the_same_outputs_fire_when_they_are_trusted(spoiled_lab: Lab) -> None:
     """The control. What takes away the page is left out, and only what acts at a click is clicked."""
     with listening() as evil:

@@ -27,7 +27,7 @@ def evil() -> Iterator[Evil]:
         yield seen
 
 
-@pytest.fixture(params=["chromium", "firefox"])
+@pytest.fixture(params=["chromium", pytest.param("firefox", marks=pytest.mark.long)])
 def browser(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -41,6 +41,7 @@ def test_hostile_outputs_run_nothing_and_load_nothing_in_notebook_7(shared_lab: 
     assert evil.requests == []
 
 
+@pytest.mark.long
 def test_control_unfiltered_they_run_and_load(spoiled_lab: Lab, evil: Evil) -> None:
     shown(spoiled_lab, "sandbox-trusted", evil)
     eventually(lambda: spoiled_lab.js("return window.pwned") == 1, "a script runs")

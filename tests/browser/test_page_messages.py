@@ -92,7 +92,8 @@ def test_a_frame_that_overruns_loses_its_ports_and_what_it_posted_is_not_read(sh
     assert watched(lab) < ANSWERS
 
 
-@pytest.mark.parametrize("way", ["window", pytest.param("port", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["window", "port"])
 def test_control_a_page_that_reads_such_values_is_kept(tmp_path: Path, way: str) -> None:
     program = (
         f"setTimeout(()=>{{const one=top;{FOUR},'*')}},500)"
@@ -119,6 +120,7 @@ def test_control_a_page_that_reads_such_values_is_kept(tmp_path: Path, way: str)
         eventually(kept, "the page was kept")
 
 
+@pytest.mark.long
 def test_control_a_page_that_closes_no_port_hears_all_of_it(tmp_path: Path) -> None:
     count = "const c = new MessageChannel(); c.port1.onmessage = () => { window.n = (window.n ?? 0) + 1 };"
     hand = f"onload = () => {{ {count} document.querySelector('iframe').contentWindow.postMessage(0, '*', [c.port2]) }}"

@@ -70,6 +70,7 @@ def figure(name: str) -> list[dict[str, Any]]:
     return [trace, CARPET] if name in ("scattercarpet", "contourcarpet") else [trace]
 
 
+@pytest.mark.long
 def test_each_type_of_trace_is_drawn_and_control_none_that_there_is_not(browser: Chrome, sandbox: Sandbox) -> None:
     run = sandbox.run_code(EMPTY)
     assert run.error is None, run.error
@@ -104,6 +105,7 @@ px.choropleth(locations=["FRA"], color=[1]).show()
 px.choropleth(geojson=areas, locations=["a"], color=[1]).update_geos(visible=False).show()"""
 
 
+@pytest.mark.long
 def test_a_map_whose_outlines_would_come_from_a_network_says_so_and_one_with_its_own_is_drawn(
     browser: Chrome, sandbox: Sandbox
 ) -> None:

@@ -148,6 +148,7 @@ def test_the_judge_sees_each_fault(page: chromium.Page, renderer: str) -> None:
     assert {name for number, name in enumerate(BAD, 1) if number not in found} == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("renderer", ["lab", "nbconvert"])
 def test_a_macro_that_stays_is_seen(page: chromium.Page, renderer: str) -> None:
     name = name_of(5)
@@ -164,6 +165,7 @@ def test_what_takes_long_is_seen(page: chromium.Page) -> None:
     assert any("took long" in fault for fault in finding.faults)
 
 
+@pytest.mark.long
 def test_a_document_that_takes_the_page_away_is_told_from_its_neighbours(page: chromium.Page) -> None:
     documents = [html(1, "x"), html(2, "<script>location = '/elsewhere'</script>"), html(3, "<b onclick=x>x</b>")]
     found = list(hunt.hunt(page, "lab", ["trusted"], documents, hunt.Tally("lab")))

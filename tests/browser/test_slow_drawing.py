@@ -51,6 +51,7 @@ def test_who_keeps_the_browser_from_drawing_is_stopped_and_it_draws_again(monkey
             browser.context(0, 0)
 
 
+@pytest.mark.long
 def test_control_without_an_end_the_page_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     patient(monkeypatch, "1e9")
     with driven("chromium") as browser, page(shell(output(), "") + COUNT) as port:
@@ -61,7 +62,7 @@ def test_control_without_an_end_the_page_is_not_drawn(monkeypatch: pytest.Monkey
         assert browser.js("return ran", 0, 0) > 30, "its scripts run"
 
 
-@pytest.mark.parametrize("name", ["chromium", "firefox"])
+@pytest.mark.parametrize("name", ["chromium", pytest.param("firefox", marks=pytest.mark.long)])
 def test_a_frame_that_is_out_of_view_or_at_rest_goes_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither is drawn. A limit below a second would end what is drawn at each of them."""
     patient(monkeypatch, "2e3")

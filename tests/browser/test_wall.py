@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 
+import pytest
 from selenium.webdriver.common.by import By
 
 from tests.browser.lab import Lab, eventually, settled
@@ -69,6 +70,7 @@ def by_address(lab: Lab) -> bool:
     return bool(lab.js(RAN))
 
 
+@pytest.mark.long
 def test_control_without_the_wall_a_file_of_the_folder_becomes_a_script(spoiled_lab: Lab) -> None:
     assert by_address(spoiled_lab)
 

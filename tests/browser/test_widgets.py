@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from sandbox_kernel.policy.widgets.known_models import NAMES
 from tests.browser.lab import Lab, settled
 from tests.support.chromium import Evil, listening
@@ -99,6 +101,7 @@ def test_hostile_values_in_every_trait_of_every_widget_do_nothing(shared_lab: La
     assert drawn > 300
 
 
+@pytest.mark.long
 def test_the_same_widgets_fire_when_they_are_trusted(spoiled_lab: Lab) -> None:
     """The control."""
     with listening() as evil:

@@ -68,7 +68,7 @@ def engines() -> list[Any]:
     without = pytest.mark.skipif(bubblewrap_program() is None, reason="there is no bwrap on this machine")
     return [
         pytest.param("runc", id="docker"),
-        pytest.param("runsc", marks=gvisor, id="gvisor"),
+        pytest.param("runsc", marks=[gvisor, pytest.mark.long], id="gvisor"),
         pytest.param(None, marks=without, id="bubblewrap"),
     ]
 

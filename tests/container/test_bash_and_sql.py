@@ -13,11 +13,13 @@ from tests.support.patience import within
 from tests.support.roots import let_others_in, unpack
 
 WITHOUT = pytest.mark.skipif(bubblewrap_program() is None, reason="there is no bwrap on this machine")
+ON_BUBBLEWRAP = pytest.param("bubblewrap", marks=[WITHOUT, pytest.mark.long])
+"""The kernels know no engine, and test_contexts.py has Bash on this one, too."""
 HOSTILE = "<b onclick=alert(1)>bold</b><img src=x onerror=alert(1)>"
 PROGRAM = "<b>bold</b><script>document.title = 1</script>"
 
 
-@pytest.fixture(scope="module", params=["docker", pytest.param("bubblewrap", marks=WITHOUT)])
+@pytest.fixture(scope="module", params=["docker", ON_BUBBLEWRAP])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

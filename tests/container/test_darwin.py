@@ -285,6 +285,7 @@ def test_the_doctor_finds_all_in_order(darwin: Darwin, image: str) -> None:
     assert "wrong" not in found.values()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_verify_finds_no_way_out(darwin: Darwin, image: str) -> None:
     """What the machine's own kernel would say is not seen from macOS, and so is no pass."""

@@ -212,6 +212,7 @@ def fill(path: Path) -> None:
     assert not shutil.disk_usage(path.parent).free
 
 
+@pytest.mark.long
 def test_an_engine_on_a_full_disk_refuses_a_start_and_all_else_goes_on(start_kernel: Start, running: OwnEngine) -> None:
     """What runs runs, a start says why it cannot be and leaves nothing; with room again, all is well."""
     with a_broker("--pool", "1", "--engine", running.url) as daemon:

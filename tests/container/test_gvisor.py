@@ -27,6 +27,7 @@ def test_cells_files_and_plots(start_kernel: Start, image: str) -> None:
     assert any("image/png" in m["content"]["data"] for m in plot.messages if m["msg_type"] == "display_data")
 
 
+@pytest.mark.long
 def test_timeout_restart_and_death(start_kernel: Start) -> None:
     kernel = start_kernel("--runtime", "runsc", "--cell-timeout", "6")
     kernel.run("kept = 42; open('kept.txt', 'w').write('yes')")

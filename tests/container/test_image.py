@@ -239,6 +239,7 @@ def test_python_and_ipykernel_are_the_locked_ones(run: Run, kind: str) -> None:
     assert run(kind, code)["out"] == [[3, 13], locked[1], "C.UTF-8", "UTF-8", "1\n"]
 
 
+@pytest.mark.long
 def test_every_package_of_data_imports(run: Run) -> None:
     names = [IMPORT_NAMES.get(name, name.replace("-", "_")) for name in packages("data")]
     result = run(

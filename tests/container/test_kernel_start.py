@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zmq
 from jupyter_client.session import Session
 
@@ -62,5 +63,6 @@ def test_no_message_is_dropped_where_nobody_reads_meanwhile(tmp_path: Path) -> N
     assert shown(tmp_path, agent_config(Limits())) == MANY
 
 
+@pytest.mark.long
 def test_control_a_kernel_as_it_is_drops_what_is_over_a_thousand(tmp_path: Path) -> None:
     assert shown(tmp_path, agent_config(Limits()) | {"lines": []}) < MANY

@@ -120,6 +120,7 @@ def through_folders(image: str, folder: Path, size: int, **settings: Any) -> Non
     assert grown < 64 * MIB
 
 
+@pytest.mark.long
 def test_folders_carry_a_file_over_the_former_wall(image: str, tmp_path: Path) -> None:
     through_folders(image, tmp_path, 300 * MIB, memory="2G", scratch_size="1G")
 

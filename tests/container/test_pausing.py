@@ -27,7 +27,7 @@ WITHOUT = pytest.mark.skipif(
 SMALL: dict[str, Any] = {"memory": "512M", "cell_timeout": 60}
 
 
-@pytest.fixture(params=["docker", pytest.param("bubblewrap", marks=WITHOUT)])
+@pytest.fixture(params=["docker", pytest.param("bubblewrap", marks=[WITHOUT, pytest.mark.long])])
 def keywords(request: pytest.FixtureRequest, image: str) -> dict[str, Any]:
     root = image if request.param == "docker" else root_of_tests()
     return {"engine": request.param, "image": root, **SMALL}

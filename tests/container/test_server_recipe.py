@@ -116,6 +116,7 @@ def test_output_streams_while_the_cell_runs(kernel: Any) -> None:
     assert "".join(seen) == "1\n2\n"
 
 
+@pytest.mark.long
 @pytest.mark.alone
 def test_the_first_cell_after_a_restart_is_heard(kernel: Any) -> None:
     """The new kernel is ready before the server has connected again to all of its sockets."""

@@ -33,7 +33,10 @@ from tests.support.relays import Served
 HAS_GVISOR = "runsc" in asyncio.run(DockerEngine().info()).runtimes
 RUNTIMES = [
     None,
-    pytest.param("runsc", marks=pytest.mark.skipif(not HAS_GVISOR, reason="sandbox-kernel setup --gvisor")),
+    pytest.param(
+        "runsc",
+        marks=[pytest.mark.skipif(not HAS_GVISOR, reason="sandbox-kernel setup --gvisor"), pytest.mark.long],
+    ),
 ]
 INSIDE = Inside(environment={"HTTP_PROXY": "http://127.0.0.1:3128"})
 
@@ -267,7 +270,9 @@ except urllib.error.HTTPError as error:
 """
 
 
-@pytest.mark.parametrize("seconds", [cell_streams.IDLE_SECONDS, 3600.0], ids=["", "control"])
+@pytest.mark.parametrize(
+    "seconds", [cell_streams.IDLE_SECONDS, pytest.param(3600.0, marks=pytest.mark.long)], ids=["", "control"]
+)
 async def test_connections_for_which_nobody_waits_hold_up_no_request(
     image: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +301,7 @@ for one in kept:
 """
 
 
-@pytest.mark.parametrize("seconds", [1.0, 3600.0], ids=["", "control"])
+@pytest.mark.parametrize("seconds", [1.0, pytest.param(3600.0, marks=pytest.mark.long)], ids=["", "control"])
 async def test_connections_that_are_kept_for_later_hold_up_no_request(
     opens: Open, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

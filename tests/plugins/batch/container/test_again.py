@@ -47,6 +47,7 @@ def test_what_acts_after_a_date_is_found_by_dates_and_not_by_the_run_as_it_is(ag
     assert [run["exit_code"] for run in (plain, before, after)] == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_a_run_that_is_repeated_and_does_the_same_ends_well(again: Any) -> None:
     code, runs = again("--repeat", "2")
     assert (code, [run["differences"] for run in runs]) == (0, [[], []])

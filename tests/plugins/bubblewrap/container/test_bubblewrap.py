@@ -131,6 +131,7 @@ async def test_bubblewrap_s_own_process_takes_the_sandbox_along(start: Launch) -
     assert not first.is_running() or first.status() == psutil.STATUS_ZOMBIE  # which its new parent has not taken yet
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("under", [UNDER, WITHOUT_A_CGROUP], ids=["with_a_cgroup", "without"])
 @pytest.mark.alone
 async def test_fifty_that_are_killed_at_once_are_gone_at_once(under: Bubblewrap) -> None:

@@ -49,6 +49,7 @@ def test_root_has_to_see_the_processes_of_its_sandboxes() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.long
 def test_the_contract_and_what_the_page_says_hold() -> None:
     """But for a folder in the place of a disk: a container's own files are on no disk that the engine knows."""
     tests = [f"{ENGINES}/test_contract.py", f"{ENGINES}/test_enforcement.py"]

@@ -174,6 +174,7 @@ def test_no_code_of_a_package_runs_on_the_machine(place: Place) -> None:
     assert place.marker.exists()
 
 
+@pytest.mark.long
 def test_bytecode_is_there_and_names_the_files_where_they_lie_inside(built: Place) -> None:
     """A sandbox cannot write it, and would compile each package in each session."""
     program = "import small; print(small.__cached__, small.main.__code__.co_filename)"
@@ -248,6 +249,7 @@ def test_requirements_add_packages_to_those_of_the_kind(place: Place, tmp_path: 
     assert not place.marker.exists()
 
 
+@pytest.mark.long
 def test_caches_are_made_within_a_sandbox_with_the_packages_read_only(place: Place, tmp_path: Path) -> None:
     """Root lets somebody else do it, who can neither write to the packages nor read what is root's."""
     (place.recipes / "warm.py").write_text(

@@ -17,7 +17,7 @@ from sandbox_kernel.plugins.contexts.codes import ContextCode
 from tests.support.roots import root_of_tests
 
 ENGINES = ("docker", "bubblewrap")
-EAT = "held = bytearray(1 << 33)\nfor place in range(0, len(held), 4096):\n    held[place] = 1"
+EAT = "held = bytearray(1 << 32)\nfor place in range(0, len(held), 4096):\n    held[place] = 1"
 ORPHAN = "import subprocess; child = subprocess.Popen(['setsid', 'sleep', '600']); child.pid"
 RUNS = "import os; os.path.exists('/proc/{}') and open('/proc/{}/stat').read().rpartition(')')[2].split()[0] != 'Z'"
 
@@ -35,7 +35,7 @@ def wait_for_end(sandbox: Sandbox, process: str | None) -> None:
 
 @pytest.fixture(scope="module", params=ENGINES)
 def sandbox(request: pytest.FixtureRequest, image: str) -> Iterator[Sandbox]:
-    with Sandbox(**options(request.param, image), memory="1G", pids=150) as sandbox:
+    with Sandbox(**options(request.param, image), memory="512M", pids=150) as sandbox:
         yield sandbox
 
 

@@ -70,6 +70,7 @@ def evaluate(folder: Path, *steps: Any, **request: Any) -> dict[str, Any]:
 # --- evaluations -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_example_of_the_document_is_an_evaluation_that_succeeds(tmp_path: Path) -> None:
     said = evaluate(
         tmp_path,

@@ -9,6 +9,7 @@ import gzip
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from mcp import Client
 from mcp_types import CallToolResult
 
@@ -55,6 +56,7 @@ def mean_delays() -> dict[str, float]:
     return {name: sum(found) / len(found) for name, found in delays.items()}
 
 
+@pytest.mark.long
 async def test_thirty_calls_on_the_demo_s_data() -> None:
     expected = mean_delays()
     async with over_stdio("--memory", "1G", "--cell-timeout", "60") as client:

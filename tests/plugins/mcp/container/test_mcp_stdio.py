@@ -350,7 +350,7 @@ async def test_where_no_sandbox_can_start_the_tools_say_why(setting: tuple[str, 
         assert (await client.call_tool("list_sessions")).structured_content == {"sessions": []}
 
 
-@pytest.mark.parametrize("how", ["close", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("how", ["close", pytest.param("SIGTERM", marks=pytest.mark.long), "SIGKILL"])
 async def test_its_end_is_the_end_of_its_containers(how: str) -> None:
     mark = f"mark {random.random()}"
     try:

@@ -181,7 +181,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_the_end_of_the_parent_leaves_nothing(tmp_path: Path, image: str, number: signal.Signals) -> None:
     folder = install(tmp_path, "--image", image).kernel_dirs[0]
     with subprocess.Popen(

@@ -115,6 +115,7 @@ def test_nbclient_runs_a_notebook_of_such_a_kernelspec(
     assert document.cells[0].outputs[0].text == "/mnt/data True\n"
 
 
+@pytest.mark.long
 def test_a_variable_puts_the_kernels_of_nbclient_into_sandboxes(tmp_path: Path) -> None:
     """The control is the same with jupyter_client's own."""
     mark = tmp_path / "ran"
@@ -266,6 +267,7 @@ def test_a_session_says_what_is_wrong_and_starts_nothing(tmp_path: Path, image: 
     assert not mark.exists()
 
 
+@pytest.mark.long
 def test_a_server_that_starts_sandboxes_only_may_name_such_kernelspecs(tmp_path: Path, image: str) -> None:
     """One that names another provisioner is none of them, though the operator has allowed its name."""
     mark = tmp_path / "ran"

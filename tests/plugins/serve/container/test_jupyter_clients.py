@@ -151,6 +151,7 @@ async def test_open_webui(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(result["stderr"]) < 1 << 20
 
 
+@pytest.mark.long
 async def test_the_gateway_client_of_a_jupyter_server(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `jupyter server --gateway-url=` is made of, without a page."""
     from jupyter_server.gateway import managers

@@ -156,6 +156,7 @@ async def test_a_tenant_has_as_many_as_with_one_server(three: Three) -> None:
         assert [*page.json(), *rest.json()] == rows
 
 
+@pytest.mark.long
 async def test_a_client_of_jupyter_joins_by_another_server(three: Three) -> None:
     headers = {"Authorization": f"token {TOKENS['ann']}"}
     async with (

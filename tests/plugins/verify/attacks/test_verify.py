@@ -364,6 +364,7 @@ ON_GVISOR_WEAKENED = Weakened(
 )
 
 
+@pytest.mark.long
 def test_probes_turn_on_gvisor_as_well(weaken: Callable[[Weakened], None]) -> None:
     """What is missing is missed there by the sandbox's own word, by this machine's, and by both."""
     if "runsc" not in docker_runtimes():
@@ -403,6 +404,7 @@ BUBBLEWRAP_WEAKENED = codes("""
 """)
 
 
+@pytest.mark.long
 async def test_probes_turn_on_bubblewrap_as_well(
     bubblewrap: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
