@@ -153,7 +153,7 @@ $(HUB)/.installed: pyproject.toml tests/hub/requirements.txt tests/hub/proxy/pac
 
 test-unit: $(VENV)/.for-tests ## what can be run at every save: no engine, no browser, nothing slow; a minute
 	@echo "--- running the unit tests: a minute on two processors"
-	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses auto --dist worksteal -m "not slow and not long" tests/unit tests/plugins/*/unit $(PYTEST_ARGS)
 
 # COUNT and SEED choose the faults: the same seed draws the same, and makes two states of the tests comparable.
 mutants: $(VENV)/.for-tests ## how many of 300 small faults in the nucleus the unit tests notice; an hour, or minutes with COUNT=30

@@ -104,6 +104,7 @@ def test_a_storm_ends_no_kernel_and_takes_no_reply(tmp_path: Path) -> None:
         assert answers(client, "x = 1 + 1")["status"] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_control_a_storm_is_too_much_for_ipykernel_alone(tmp_path: Path) -> None:
     with kernel(IPYKERNEL, tmp_path) as (client, pid):

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox_kernel.core.model import OutputMode
 from sandbox_kernel.policy.output_policy import OutputPolicy
+from tests.support.cases import some
 from tests.support.policy.messages import display, message, model, update
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", some(SHAPES, of=3))
 def test_a_hostile_shape_is_filtered_in_bounded_time(name: str) -> None:
     """Bounds are generous, for slow machines: without the checks these take minutes."""
     text = SHAPES[name]
@@ -87,7 +88,7 @@ SLOW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", some(SLOW, of=2))
 def test_what_the_parser_of_html_is_slow_with_is_seen_before(name: str) -> None:
     """A million ampersands keep the sanitiser busy for nine seconds, ten million for a quarter of an hour."""
     started = time.process_time()
@@ -191,7 +192,7 @@ OFTEN = 20_000
 ITS_LENGTH_SECONDS = 0.6
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", some(PLACES, of=3))
 @pytest.mark.parametrize("mode", ["safe", "strict"])
 def test_a_character_repeated_in_any_place_costs_what_it_is_long(place: str, mode: Any) -> None:
     """A selector of two million letters kept the host busy for hours, and nothing could interrupt that."""
@@ -257,7 +258,7 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("name", some(GROWING, of=2))
 @pytest.mark.parametrize("mode", ["safe", "strict"])
 def test_what_would_grow_several_times_is_shown_as_text(name: str, mode: Any) -> None:
     """Each becomes an entity of up to six characters, in a frame of ten; 90 MB of them would fill the host's memory."""
@@ -268,7 +269,7 @@ def test_what_would_grow_several_times_is_shown_as_text(name: str, mode: Any) ->
     assert time.process_time() - started < 10
 
 
-@pytest.mark.parametrize("control", ["\x07", "\x1b]", "\x1b[A", "\x00\x9b"])
+@pytest.mark.parametrize("control", some(["\x07", "\x1b]", "\x1b[A", "\x00\x9b"], of=2))
 def test_text_made_of_controls_loses_them_in_one_go(control: str) -> None:
     text = "before " + control * 2_000_000 + "\nafter"
     policy = OutputPolicy("safe")

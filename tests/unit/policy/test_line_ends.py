@@ -76,6 +76,7 @@ def images(page: str) -> str:
     return " ".join(re.findall(r"<img[^>]*>", page))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_end_of_line_that_a_reader_knows_is_known_here() -> None:
     assert ends() <= {*line_ends.ENDS, "\n"}
@@ -346,6 +347,7 @@ def is_blank(line: str) -> bool:
     return not re.sub(r"&nbsp;|[\u200b-\u200f\u2060-\u206f\u2800\ufeff]", "", line).strip()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("parser", PARSERS)
 def test_control_the_same_markup_as_it_was_is_read(parser: str) -> None:

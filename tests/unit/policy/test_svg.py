@@ -21,7 +21,7 @@ from sandbox_kernel.policy.allowance import MAX_ELEMENTS, ExcessError, of_images
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.policy.svg import repeats
 from sandbox_kernel.policy.verdict import Notes
-from tests.support.cases import each
+from tests.support.cases import each, some
 from tests.support.policy.check import faults
 from tests.support.policy.messages import filtered
 
@@ -92,7 +92,7 @@ def test_control_the_bombs_are_as_large_as_they_say() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize("name", some(BOMBS, of=2))
 def test_an_svg_that_expands_without_end_is_not_shown(name: str) -> None:
     """As it is, each of the nested ones hangs a tab."""
     started = time.process_time()
@@ -361,7 +361,7 @@ def sides(drawing: str) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", AREAS)
+@pytest.mark.parametrize("name", some(AREAS, of=3))
 def test_a_picture_is_as_large_as_its_elements_let_it_be(name: str) -> None:
     """Half a minute of a browser's time each, and more, at their own size: tests/browser/test_drawing.py."""
     large = f"{VIEW}{AREAS[name](1000)}</svg>"

@@ -20,6 +20,7 @@ from sandbox_kernel.core.package_files import brought
 from sandbox_kernel.wheels import image_wheels, resolver
 from sandbox_kernel.wheels.pip_process import Pip, PipFailed, WheelTarget, environment
 from sandbox_kernel.wheels.requirements import read
+from tests.support.cases import some
 
 pytestmark = pytest.mark.slow
 
@@ -259,7 +260,7 @@ def test_nothing_is_built_whatever_is_asked(index: Path, tmp_path: Path, how: st
     assert not built.exists()
 
 
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", some(WAYS, of=4))
 def test_control_pip_builds_what_it_is_left_to_follow(index: Path, tmp_path: Path, how: str) -> None:
     """`--only-binary` keeps no source tree from being built that has an address, and its code from running."""
     line, built = evil(how, index, tmp_path)
@@ -287,6 +288,7 @@ def test_what_an_image_keeps_is_named_where_it_is_in_the_way(index: Path, monkey
         asked(index, "of-base<3\n")
 
 
+@pytest.mark.long
 def test_control_an_older_version_that_fits_is_found(index: Path) -> None:
     for number in range(resolver.MAX_TRIES // 2):
         wheel(index, *["of-base<3"][: number > 0], name="client", version=f"1.{number}")

@@ -47,7 +47,7 @@ from sandbox_kernel.plugins.monitor.codes import MonitorCode
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from tests.support import ROOT
 from tests.support.batch import VALIDATOR
-from tests.support.cases import each
+from tests.support.cases import each, some
 from tests.support.events import an
 from tests.support.patience import within
 from tests.support.policy.hostile import HTML
@@ -397,7 +397,7 @@ FLOODS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FLOODS)
+@pytest.mark.parametrize("name", some(FLOODS, of=3))
 def test_floods_of_displays_take_linear_time(name: str) -> None:
     first, second = FLOODS[name]
     found = outputs()

@@ -113,7 +113,9 @@ async def test_an_end_is_named_though_the_pod_is_deleted_at_once(api: ScriptedAp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", [True, False], ids=["it answers", "it does not"])
+@pytest.mark.parametrize(
+    "answers", [True, pytest.param(False, marks=pytest.mark.long)], ids=["it answers", "it does not"]
+)
 async def test_a_broken_attach_is_an_end(api: ScriptedApi, answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An API server that is restarted breaks it; so does a kubelet. The session waits five seconds for the reason."""
     container = await KubernetesEngine().start(a_spec())

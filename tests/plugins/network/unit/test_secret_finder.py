@@ -22,7 +22,7 @@ from sandbox_kernel.plugins.network.secret_finder import SecretReader, Unreadabl
 from sandbox_kernel.plugins.network.secret_scrubber import Scrubber, Scrubbing
 from sandbox_kernel.plugins.network.secret_value import SecretValue
 from tests.support import ROOT
-from tests.support.cases import each
+from tests.support.cases import each, some
 from tests.support.codings import CODINGS, UNREADABLE, Example, Text, is_read, written
 from tests.support.examples import SHARE
 
@@ -76,7 +76,7 @@ def every(depth: int) -> Iterator[Example]:
             yield names, value, before.encode(), after.encode()
 
 
-def some(depth: int, count: int) -> list[Example]:
+def drawn(depth: int, count: int) -> list[Example]:
     return [
         (tuple(random.choices(list(CODINGS), k=depth)), random.choice(list(VALUES.values())), *random.choice(WORDS))
         for _ in range(count)
@@ -103,7 +103,7 @@ def whole(value: bytes) -> Text:
 # --- what is written in codings -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_no_pair_of_codings_hides_a_value(depth: int) -> None:
     """All ordered pairs, for each value and each neighbour.
 
@@ -115,7 +115,7 @@ def test_no_pair_of_codings_hides_a_value(depth: int) -> None:
 
 @pytest.mark.slow
 def test_no_three_codings_hide_a_value() -> None:
-    assert leaking(some(3, 4000 // SHARE), whole) == []
+    assert leaking(drawn(3, 4000 // SHARE), whole) == []
 
 
 def test_control_one_reading_alone_leaves_most_pairs() -> None:
@@ -129,7 +129,7 @@ def test_control_one_reading_alone_leaves_most_pairs() -> None:
         return scrub
 
     assert leaking(every(1), once) == []
-    assert len(leaking(some(2, 200), once)) > 50
+    assert len(leaking(drawn(2, 200), once)) > 50
 
 
 def holds(read: Text, text: bytes, value: bytes) -> bool:
@@ -140,7 +140,7 @@ def holds(read: Text, text: bytes, value: bytes) -> bool:
 
 def test_nothing_of_a_value_is_left_beside_what_was_taken_out() -> None:
     """Neither half of it, in any reading."""
-    for names, value, before, after in some(2, 800 // SHARE):
+    for names, value, before, after in drawn(2, 800 // SHARE):
         halves = [half for half in (value[: len(value) // 2], value[len(value) // 2 :]) if len(half) >= 8]
         text = scrubber(value).clean(written(names, value, before, after))
         assert SecretReader(halves).spans(text) == [], (names, value, before, after)
@@ -158,11 +158,11 @@ NO_DIGITS = 2 * 256
 """Bytes beside a text that a reading of digits leaves out: with these the text fills a window."""
 
 
-@pytest.mark.parametrize("size", [pytest.param("one byte", marks=pytest.mark.slow), "the edges of the window", "any"])
+@pytest.mark.parametrize("size", [pytest.param("one byte", marks=pytest.mark.long), "the edges of the window", "any"])
 def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
     """Where a value may be longer than what is held back, the answer ends with a code: it is passed on by no means."""
     refused = []
-    for names, value, before, after in some(2, 240 // SHARE):
+    for names, value, before, after in drawn(2, 240 // SHARE):
         window = scrubber(value).window
         edges = [window // 2 - 1, window // 2, window // 2 + 1, window]
         steps = {"one byte": [1], "the edges of the window": edges, "any": range(1, 1 << 17)}[size]
@@ -231,7 +231,7 @@ def honest() -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+@pytest.mark.parametrize("value", some(VALUES.values(), of=3), ids=VALUES)
 def test_honest_bodies_pass_as_they_are(value: bytes) -> None:
     value = value[::2] + value[1::2]  # the sources of this test hold the value itself
     for name, body in honest().items():
@@ -279,6 +279,7 @@ def test_what_a_hostile_body_takes_is_bounded(name: str) -> None:
     assert time.process_time() - began < 80e-6 * len(body)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_control_a_body_may_take_much() -> None:
     """The bound is met: without it, a text of nothing but parts of escapes is read on and on."""

@@ -273,6 +273,7 @@ async def test_no_stranger_s_pieces_keep_the_loop(monkeypatch: pytest.MonkeyPatc
     assert await flooded(monkeypatch, head, flood) < TURN
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_control_pieces_that_are_taken_at_once_keep_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((web_server, "EVENTS_OF_TURN"), (web_server, "MAX_PIECES"), (web_sockets, "PIECE_BYTES")):
