@@ -109,6 +109,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_rooms_import_as_the_contracts_say() -> None:
     done = contracts(ROOT)
     assert done.returncode == 0, done.stdout
@@ -294,6 +295,7 @@ OF_USERS |= {"jupyter_server_config.py", "jupyter_sandbox_kernel_config.py"}
 """Files that the package speaks of, and does not have."""
 
 
+@pytest.mark.slow
 def test_a_module_that_is_named_in_a_text_is_there() -> None:
     """One is imported by its name, or mended by a test: neither a linter nor the type checker looks there."""
     texts = [path.read_text(encoding="utf-8") for top in TOPS for path in (ROOT / top).rglob("*.py")]
@@ -329,6 +331,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert {name for name in found if name.startswith("sandbox_kernel")} == {"sandbox_kernel"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["from sandbox_kernel import Sandbox", "import sandbox_kernel; sandbox_kernel.Sandbox"])
 def test_a_machine_that_lacks_something_is_told_what(way: str) -> None:
     """Python takes an AttributeError for a name that is not there, and says no more. The control is such a name."""
@@ -433,6 +436,7 @@ def engine_words(nodes: Iterable[ast.AST]) -> set[str]:
     return words_of_the_engine() & texts
 
 
+@pytest.mark.slow
 @each("module", [module for module in MODULES if not module.startswith(("engines.docker.", "plugins.podman."))])
 def test_an_engine_s_words_end_in_its_folder(module: str) -> None:
     """Podman answers Docker's calls with Docker's documents."""

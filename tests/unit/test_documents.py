@@ -355,6 +355,7 @@ def test_the_repository_is_looked_at() -> None:
     assert {"README.md", "Makefile", "sandbox_kernel/container/agent.py", "images/data.lock"} <= names
 
 
+@pytest.mark.slow
 def test_no_host_of_packages_or_images_is_named() -> None:
     assert HOSTS.search("https://ghcr" + ".io/x")
     assert findings(HOSTS) == []

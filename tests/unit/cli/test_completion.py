@@ -69,6 +69,7 @@ def needed(shell: str) -> str:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_bash_completes(line: str, place: Path) -> None:
     shown = ask(place, [needed("bash"), "--norc", "-eu", "-c", BASH, "bash", "_bash", line])

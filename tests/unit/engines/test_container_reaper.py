@@ -35,6 +35,7 @@ def inheriting(source: str) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_process_is_started_with_all_variables(room: str) -> None:
     paths = sorted((ROOT / "sandbox_kernel" / room).rglob("*.py"))

@@ -103,6 +103,7 @@ async def test_a_client_that_does_not_read_costs_a_bounded_memory(
     assert statuses == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", FLOODS)
 async def test_control_a_client_that_reads_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: str

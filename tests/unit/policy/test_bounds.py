@@ -399,6 +399,7 @@ def test_only_a_small_json_is_unfolded() -> None:
         assert result.content["metadata"] == {"application/json": {"root": "x"} | ({"expanded": True} if kept else {})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_text_that_takes_long_to_lay_out_is_cut(mode: Any) -> None:
     """Justified, three million letters keep a page for 22 s; one in each line, as long."""
@@ -474,6 +475,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_formulas_come_to_no_more_boxes_than_a_page_makes_at_once(name: str, mode: Any) -> None:

@@ -31,6 +31,7 @@ MODES: list[Any] = ["safe", "strict"]
 MARKUP = of_markup()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", OVER)
 def test_what_multiplies_is_counted_as_often_as_it_says(name: str, mode: Any) -> None:
@@ -188,6 +189,7 @@ BETWEEN = {
 MARKS = ["\u0301", "\u0301\u0323", "\u05b0", "\U0001f3fb", "\u20dd"]
 
 
+@pytest.mark.slow
 @each("between", BETWEEN)
 def test_nothing_between_marks_makes_more_of_them(between: str) -> None:
     """160 kB of marks with invisible letters between them kept a tab for half a minute; so do colours of skin."""
@@ -217,6 +219,7 @@ PARTING = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", PARTING)
 def test_no_markup_between_marks_makes_more_of_them(between: str) -> None:
     """An element may be hidden, and what it holds parts no marks: none lends its letters to another."""
@@ -263,6 +266,7 @@ HONEST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_control_marks_of_all_scripts_stay(name: str) -> None:
     text = f"{HONEST[name]} " * 2_000

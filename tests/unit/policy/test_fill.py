@@ -343,6 +343,7 @@ def test_what_an_output_widget_takes_over_counts_in_each_of_its_views() -> None:
     assert not any("x" * 290 in str(one.content) for one in tab.shown)
 
 
+@pytest.mark.slow
 def test_control_hundreds_of_sliders_and_a_log_stay() -> None:
     tab = Tab()
     for n in range(300):
@@ -423,6 +424,7 @@ LECTURE = (
 )
 
 
+@pytest.mark.slow
 def test_control_what_an_honest_cell_shows_fits() -> None:
     drawing = figure(1000)
     assert svg.clean(drawing)[1] is False

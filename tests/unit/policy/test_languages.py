@@ -218,6 +218,7 @@ def test_control_the_page_would_find_these_in_what_is_not_filtered() -> None:
     assert typeset(r"<p>$\def\x{1}$ and \(y\)<br>$a<br>b$ <code>$c$</code></p>") == [r"$\def\x{1}$", r"\(y\)", "$a\nb$"]
 
 
+@pytest.mark.slow
 @each("inside", BAD_FORMULAS)
 @each("around", ["$%s$", "$$%s$$", r"\(%s\)", r"\[%s\]", r"\begin{align}%s\end{align}", r"\$%s\$ $"])
 @each("mime", ["text/html", "text/markdown", "text/latex"])

@@ -277,6 +277,7 @@ def test_no_output_includes_a_file_or_markup_in_rst(exporter: type[Any], tmp_pat
     assert min(seen[False]) >= 10, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", PARSERS)
 def test_no_output_is_a_picture_a_link_or_a_tag_in_markdown(parser: str) -> None:
     def attack(end: str) -> str:

@@ -208,6 +208,7 @@ LINKS = ["www.a.b ", "https://a.b ", "abc://x ", 'data:xyz"', "\x1b[31mx" * 5]
 """JupyterLab makes an element of each. 120,000 links held the page for 12 s."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("each", [None, 1, 3, 7, 1000])
 def test_links_and_colours_fill_a_page(link: str, each: int | None) -> None:

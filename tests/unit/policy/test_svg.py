@@ -381,6 +381,7 @@ def test_a_picture_is_as_large_as_its_elements_let_it_be(name: str) -> None:
     assert svg.clean(shown) == (shown, False)
 
 
+@pytest.mark.slow
 def test_a_picture_without_a_size_gets_one_and_one_in_a_page_is_left_out() -> None:
     many = "<rect width='100%' height='100%'/>" * 9_000
     for start in ("", "width='100%' ", "height='2000' "):

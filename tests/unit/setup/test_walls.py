@@ -46,6 +46,7 @@ def test_each_wall_has_a_word_for_each_row() -> None:
         assert all(cell.words for cell in wall.enforces.values() if cell.holds == "partly"), wall.name
 
 
+@pytest.mark.slow
 def test_a_wall_without_its_engine_is_not_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor", "--walls", "--json", "--engine", f"unix://{tmp_path}/nobody.sock"])
     seen = json.loads(capsys.readouterr().out)

@@ -63,6 +63,7 @@ def made(home: Path, **report: Any) -> background.Submitted:
     return background.Submitted(folder.name, folder)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_by_itself_and_its_end_is_known(home: Path, said: Any) -> None:
     (home / "a.py").write_text("print(1)")
     code, out = said("submit", "a.py", "--engine", NO_ENGINE)

@@ -353,6 +353,7 @@ def outputs() -> Outputs:
     return Outputs(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1"), nbformat.v4.new_code_cell("2")]))
 
 
+@pytest.mark.slow
 def test_a_flood_of_small_pieces_is_one_output_in_linear_time() -> None:
     found, piece = outputs(), "x" * 600
     found.begin(0)

@@ -93,6 +93,7 @@ def noted(code: str, tmp_path: Path) -> list[str]:
     return actions(last, Limits())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

@@ -42,6 +42,7 @@ def answers(path: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_broker_without_file_descriptors_rests_and_serves_who_waited(
     a_broker: tuple[subprocess.Popen[bytes], str],
 ) -> None:

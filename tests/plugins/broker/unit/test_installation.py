@@ -54,6 +54,7 @@ def test_two_checkouts_of_one_version_have_two_brokers(checkout: Path) -> None:
     assert where(ROOT) == broker_sockets.own() != where(checkout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

@@ -99,6 +99,7 @@ def rests(pid: int) -> bool:
     return sum(process.cpu_times()[:2]) - before < LITTLE * WATCHED_SECONDS
 
 
+@pytest.mark.slow
 def test_a_pipe_holder_without_room_gives_what_it_has_to_who_waited(tmp_path: Path) -> None:
     """Else a restart of a kernel on a busy machine would end its sandbox."""
     sock = Scarce(socket.AF_UNIX, socket.SOCK_SEQPACKET)

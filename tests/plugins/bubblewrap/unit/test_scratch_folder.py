@@ -94,6 +94,7 @@ def test_a_look_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         used(str(folder), [])
 
 
+@pytest.mark.slow
 def test_a_look_goes_so_deep_and_no_deeper(folder: Path) -> None:
     before = open_files()
     deepen(folder / INSIDE, scratch_folder.MAX_DEPTH - 1)

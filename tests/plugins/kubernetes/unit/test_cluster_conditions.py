@@ -52,6 +52,7 @@ def test_a_pod_that_is_let_in_shows_that_a_piece_is_missing():
     assert not cluster_conditions.refused("admission policy", "denied", None).met
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("later", "met"), [(3, True), (None, False)])
 async def test_a_policy_that_was_just_installed_is_waited_for(
     api: ScriptedApi, later: int | None, met: bool, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ ENDS: Mapping[str, tuple[Mapping[str, Any] | None, Metadata, str, Code | None]] 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ENDS)
 async def test_each_end_has_a_name(api: ScriptedApi, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     status, metadata, kind, code = ENDS[what]
@@ -172,6 +173,7 @@ REFUSED: Mapping[str, tuple[int, str, Code]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", REFUSED)
 async def test_each_refusal_has_a_name(api: ScriptedApi, what: str) -> None:
     status, message, code = REFUSED[what]
@@ -201,6 +203,7 @@ NEVER: Mapping[str, tuple[Mapping[str, Any], Code]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NEVER)
 async def test_each_pod_that_never_runs_has_a_reason(api: ScriptedApi, what: str) -> None:
     api.status, code = NEVER[what]
@@ -331,6 +334,7 @@ ODD: Mapping[str, bytes | None] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ODD)
 async def test_a_watch_goes_on_after(api: ScriptedApi, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What happens to a pod is heard all the same."""

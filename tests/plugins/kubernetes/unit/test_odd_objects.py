@@ -54,6 +54,7 @@ PODS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", PODS)
 @pytest.mark.parametrize("do", ["list", "reap"])
 async def test_an_odd_pod_is_listed_or_refused_with_a_code(api: ScriptedApi, what: str, do: str) -> None:

@@ -105,11 +105,13 @@ def test_a_program_that_is_not_there_is_said_in_one_line(gate: subprocess.Popen[
     assert errors == b"/no/such/program: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_a_pod_that_nobody_attaches_to_ends_by_itself() -> None:
     with started("1") as gate:
         assert gate.wait(timeout=60) == 128 + signal.SIGALRM  # by itself: a process 1 does not end by the signal
 
 
+@pytest.mark.slow
 def test_the_alarm_covers_an_owner_that_stops_in_the_middle() -> None:
     with started("1") as gate:
         assert gate.stdin is not None

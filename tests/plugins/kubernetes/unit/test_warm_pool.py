@@ -48,6 +48,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @each("other", OTHERS.values(), ids=OTHERS)
 def test_what_a_pod_has_is_in_the_name_of_its_pool(other: Settings) -> None:
     names = {warm_pool.name("warm", one, 600) for one in (waited(), waited(other))}
@@ -150,6 +151,7 @@ async def test_who_may_claim_alone_has_one_that_is_made_where_none_waits(api: Sc
     assert (api.seen["claim"], api.seen["make"], api.claims) == (1, 0, {})
 
 
+@pytest.mark.slow
 async def test_who_may_claim_alone_waits_longer_for_a_pool_than_others(
     api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

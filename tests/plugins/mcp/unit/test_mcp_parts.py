@@ -257,6 +257,7 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     return dict(zip(WRONG, ends, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", WRONG)
 def test_a_wrong_argument_is_one_clear_sentence(line: str, refused: dict[str, tuple[int, str]]) -> None:
     code, said = refused[line]

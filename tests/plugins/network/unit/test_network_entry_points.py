@@ -53,12 +53,14 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", PROGRAMS)
 def test_without_a_rule_nothing_of_the_network_is_loaded(entry: str) -> None:
     """Start-up time is a feature, and so is code that is not there."""
     assert loaded(PROGRAMS[entry].format(values={})) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", PROGRAMS)
 def test_control_with_a_rule_it_is_loaded_but_nothing_of_secrets(entry: str) -> None:
     found = loaded(PROGRAMS[entry].format(values={"network": list(RULES)}))

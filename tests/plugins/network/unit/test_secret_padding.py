@@ -107,6 +107,7 @@ def left_of(value: bytes, text: bytes, pieces: list[int], before: int) -> bytes 
     return found[len(around) : len(around) + len(text)]
 
 
+@pytest.mark.slow
 @examples(400)
 @given(st.sampled_from(VALUES), st.tuples(spellings, gaps, codings), sizes, st.integers(0, 300))
 def test_no_padding_brings_a_value_through(
@@ -206,6 +207,7 @@ def honest() -> dict[str, bytes]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 def test_honest_answers_pass_as_they_are(value: bytes) -> None:
     for name, body in honest().items():

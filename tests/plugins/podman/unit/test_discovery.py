@@ -54,6 +54,7 @@ def _places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["podman.sock", "docker.sock"])
 def test_auto_takes_podman_where_docker_does_not_answer(tmp_path: Path, name: str) -> None:
     with listening(tmp_path / name, PODMAN):
@@ -64,11 +65,13 @@ def test_auto_takes_podman_where_docker_does_not_answer(tmp_path: Path, name: st
         assert (type(made), made.address) == (PodmanEngine, f"podman://{tmp_path}/{name}")
 
 
+@pytest.mark.slow
 def test_auto_takes_docker_before_podman(tmp_path: Path) -> None:
     with listening(tmp_path / "docker.sock", DOCKER), listening(tmp_path / "podman.sock", PODMAN):
         assert select.chosen(Settings()) == "docker"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["", "unix://"])
 def test_a_socket_is_the_engine_s_that_listens_there(tmp_path: Path, scheme: str) -> None:
     address = f"{scheme}{tmp_path}/any.sock"

@@ -139,6 +139,7 @@ def bent(path: tuple[str, ...], value: object) -> Callable[[dict[str, Any]], Non
 HOST = (LIBPOD, "HostConfig")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "path", "value"),
     [

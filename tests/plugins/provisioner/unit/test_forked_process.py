@@ -144,6 +144,7 @@ def test_one_that_is_not_answered_begins_nothing(server: socket.socket, tmp_path
     assert (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_is_killed_takes_its_processes_along() -> None:
     with served() as (server, ours):
         process = asked(ours, "import signal; signal.pause()")
@@ -152,6 +153,7 @@ def test_a_fork_server_that_is_killed_takes_its_processes_along() -> None:
     eventually(lambda: not psutil.pid_exists(process.pid), 30, "it has ended")
 
 
+@pytest.mark.slow
 def test_one_that_nothing_is_asked_of_ends_by_itself_and_not_while_it_is_needed() -> None:
     with served("fork_server.IDLE_SECONDS = 0.2") as (server, ours):
         process = asked(ours, "time.sleep(1)")

@@ -326,6 +326,7 @@ def test_the_doctor_notes_what_the_operators_line_alone_puts_into_a_sandbox(
     assert {name: status for name, (status, _) in rows(tmp_path, monkeypatch).items()} == {"plain": "note"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [vs_code, zed])
 def test_a_setting_that_is_wrong_is_told_in_the_cell_whoever_starts_it(tmp_path: Path, command: Command) -> None:
     """The kernel finds its connection file though another argument is wrong."""

@@ -189,6 +189,7 @@ if os.geteuid() == 0:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_was_changed_is_refused(change: str, store: Store) -> None:
     make, code = CHANGES[change]

@@ -587,6 +587,7 @@ def test_a_forked_child_writes_nothing_and_takes_no_lock_with_it(tmp_path: Path)
     assert codes(verify(folder.path, folder.key)) == set()
 
 
+@pytest.mark.slow
 def test_a_finalizer_may_close_an_audit_within_one_of_its_own_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "author"),
     [
@@ -92,6 +93,7 @@ def test_control_what_people_have_written_is_left_alone(repository: Repository) 
     assert comment.startswith("0 commits of models")
 
 
+@pytest.mark.slow
 def test_whose_commits_count_can_be_said(repository: Repository) -> None:
     repository.commit("change", {"new.py": GRAVE})
     assert repository.check(models="ann@example")[0] == 1

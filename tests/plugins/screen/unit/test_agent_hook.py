@@ -237,6 +237,7 @@ def test_a_fault_of_the_screen_s_own_lets_nothing_pass(monkeypatch: pytest.Monke
     assert "the screen failed" in said
 
 
+@pytest.mark.slow
 def test_an_answer_has_a_limit_of_time_and_lets_nothing_pass_then(monkeypatch: pytest.MonkeyPatch, asked: Any) -> None:
     def endless(*_: object, **__: object) -> None:
         while True:

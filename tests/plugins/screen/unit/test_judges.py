@@ -92,6 +92,7 @@ def test_the_words_of_a_judge_are_one_short_printable_line(judge: str) -> None:
     assert len(said["says"]) == judges_module.MAX_REASON
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "why"),
     [
@@ -114,6 +115,7 @@ def test_a_judge_that_fails_counts_for_what_the_setting_says_and_is_asked_again(
     assert ask("fine", screen_judges=(judge,))["score"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "answer"),
     [

@@ -125,6 +125,7 @@ def test_what_is_not_in_a_document_yet_is_asked_about(editor: Editor) -> None:
     assert editor.ask("sandbox-kernel/screen", {"text": "print(1)\n", "language": "python"}) == []
 
 
+@pytest.mark.slow
 def test_a_fix_writes_a_comment_that_allows_once_it_has_a_reason(editor: Editor) -> None:
     [first, second] = editor.open(FILE, GRAVE)
     context = {"diagnostics": [first, second]}

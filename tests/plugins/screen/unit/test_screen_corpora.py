@@ -134,6 +134,7 @@ DIRECT = {
 """Codes that no snippet of the corpora has."""
 
 
+@pytest.mark.slow
 def test_each_code_is_found() -> None:
     snippets = (*(one for _, one in attacks()), *reviewed("risky"), *DIRECT.values())
     codes = {one.code for snippet in snippets for one in CellScreen().look(snippet).findings}

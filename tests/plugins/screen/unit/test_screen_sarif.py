@@ -73,6 +73,7 @@ def sarif(capsys: pytest.CaptureFixture[str], *words: str, check: bool = True) -
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", INPUTS)
 def test_the_standard_s_schema_accepts_it_and_each_place_is_the_file(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

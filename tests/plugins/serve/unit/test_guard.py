@@ -38,6 +38,7 @@ def test_the_list_of_routes_has_those_of_each_wire() -> None:
     assert counts.total() > 90
 
 
+@pytest.mark.slow
 @each(("method", "path"), ROUTES)
 async def test_no_token_opens_a_route_but_a_tenant_s_own(served: Served, method: str, path: str) -> None:
     lease = served.mine

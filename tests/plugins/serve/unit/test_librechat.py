@@ -105,6 +105,7 @@ async def test_another_s_file_is_not_there_and_no_id_is_a_path(served: Served) -
     assert (await served.ask("GET", f"/download/{session}/{file}")).content == b"1,2\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["../a", "a/../b", "/etc/passwd", ".", "a//b", "x" * 300, "a/" * 400 + "b", "\u202e/../../a"],
@@ -267,6 +268,7 @@ async def test_a_download_is_cut_where_its_rest_is_refused(monkeypatch: pytest.M
 # --- requests ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -59,6 +59,7 @@ def signed(key: Any = KEY, algorithm: str = "EdDSA", **changes: Any) -> dict[str
 # --- in the address ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("token", [MINE, SLASHED, quote(SLASHED, safe="")])
 async def test_a_token_in_the_address_opens_its_tenant_s_files(
@@ -137,6 +138,7 @@ async def test_nothing_that_is_kept_or_said_has_the_token_of_an_address(
 # --- signed ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_a_token_that_librechat_signs_opens(served: Served, method: str, path: str) -> None:
     assert (await served.ask(method, f"/librechat/v1{path}", headers=signed())).status_code in {400, 404}
@@ -148,6 +150,7 @@ SIGNATURE = re.compile(r"(?<=\.)[^.](?=[^.]*\Z)")
 """Where it begins."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "header",
     [

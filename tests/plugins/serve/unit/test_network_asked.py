@@ -63,6 +63,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path / "sandboxes", *RULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "rules"),
     [

@@ -65,6 +65,7 @@ def to(*ports: int) -> Replicas:
 NOWHERE = Locus(is_here=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "endless"),
     [

@@ -67,6 +67,7 @@ async def test_control_a_tenant_sees_its_own_sandbox_and_no_other(served: Served
                 assert [one["sandboxID"] for one in listed] == [own]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), CELLS + AGENT)
 async def test_in_a_sandbox_its_own_token_opens_and_no_other(served: Served, method: str, path: str) -> None:
     mine, theirs = served.mine, served.theirs
@@ -398,6 +399,7 @@ def ending(answer: httpx2.Response) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), CALLS)
 async def test_a_call_whose_body_is_of_another_type_is_refused(served: Served, method: str, path: str) -> None:
     """A form of a page is sent without a question; JSON is not."""
@@ -408,6 +410,7 @@ async def test_a_call_whose_body_is_of_another_type_is_refused(served: Served, m
         assert (said["code"], "The body of this call is" in said["message"]) == ("invalid_argument", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

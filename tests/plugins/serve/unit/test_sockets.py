@@ -142,6 +142,7 @@ async def test_one_message_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
         assert closed.value.rcvd.code == 1009
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 4])
 async def test_a_stranger_s_message_is_small(pieces: int) -> None:
     """Be it one frame, or several: all of a message is kept before its handler sees it."""

@@ -193,6 +193,7 @@ async def work(turns_of: Turns, seconds: float) -> float:
     return used
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.25, 100.0], ids=["paid-for", "control"])
 async def test_all_turns_of_a_tenant_have_a_share_of_the_loop(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     monkeypatch.setattr(turns, "SHARE", share)

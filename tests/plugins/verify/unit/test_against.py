@@ -39,6 +39,7 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(against, "LEFT_SECONDS", 0.3)
 
 
+@pytest.mark.slow
 def test_control_a_plain_interpreter_meets_no_criterion() -> None:
     [found] = compared([Product.of(f"plain={sys.executable} -")], mib=64, seconds=0.5)
     assert set(found.probes) == PROBES
@@ -50,6 +51,7 @@ def test_control_a_plain_interpreter_meets_no_criterion() -> None:
     assert found.verdict("observed") == "in part"
 
 
+@pytest.mark.slow
 def test_what_a_product_closes_is_told(tmp_path: Path) -> None:
     file = tmp_path / "confined.py"
     file.write_text(CONFINED)
@@ -75,6 +77,7 @@ def test_the_code_goes_into_an_argument_or_a_file() -> None:
         planted.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_what_was_planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     planted = against.Planted(64, 0.1)
