@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu test-wasm engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint house bench fuzz fuzz-renderers lock blocking settings labextension vsix test-vscode renderers clean
+.PHONY: help demo lab serve setup docs test test-nucleus test-deleted recipes hub test-unit test-long mutants test-modern test-qemu test-wasm engines test-engines test-kubernetes cluster cluster-down test-languages test-suites properties lint style types types-darwin compiled house bench fuzz fuzz-renderers lock blocking settings labextension vsix test-vscode renderers clean
 
 # Some images of machines forbid it. The tests start hundreds of processes, each of which would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -56,14 +56,15 @@ test: $(VENV)/.for-tests ## everything that is checked, with gVisor beside Docke
 	@echo "--- setting up engine, image and kernel"
 	@$(BIN)/sandbox-kernel setup --yes --gvisor
 	@$(BIN)/python -c 'from tests.support.browsers import install_browser; install_browser()'
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs renderers
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync lint docs renderers compiled
 	@echo "--- running the tests$(if $(PLUGIN), of the plugin $(PLUGIN),: about 19 minutes on two processors)"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks -m "not long" $(if $(PLUGIN),tests/plugins/$(PLUGIN)) $(PYTEST_ARGS)
 
 # What guards something that seldom changes, and takes long: rounds of the fuzzers, programs that others wrote, a person's
-# whole way through JupyterLab, the scripts of benchmarks. Each has shorter tests of the same in `make test`.
-test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out; twenty minutes
+# whole way through JupyterLab, the scripts of benchmarks, the controls of browsers, a second browser or engine where none
+# is known to differ. Each has shorter tests of the same in `make test`.
+test-long: $(VENV)/.for-tests setup renderers ## the tests that are marked long, which test leaves out; 25 minutes
 	@echo "--- running the long tests"
 	@$(BIN)/python -m pytest -p no:cacheprovider --numprocesses $(WORKERS) --dist worksteal \
 		--max-suite-reruns 5 --rerun-show-tracebacks -m long $(PYTEST_ARGS)
@@ -253,13 +254,20 @@ properties: $(VENV)/.for-tests ## each property that the tests draw examples for
 
 # What is shipped into a sandbox, and the plugins of `index.LINUX` with those that need them, run on Linux alone.
 LINUX_ALONE := '/(container|plugins/(bubblewrap|broker|data|qemu|shared|wasm|[a-z]+/inside))/'
-lint: $(VENV)/.for-tests ## style, types, and who imports whom
+lint: style types types-darwin ## style, types, and who imports whom
+style: $(VENV)/.for-tests
 	@echo "--- checking style, types and imports"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --package sandbox_kernel --exclude $(LINUX_ALONE)
 	@$(BIN)/lint-imports --no-cache
+types: $(VENV)/.for-tests
+	@$(BIN)/mypy
+types-darwin: $(VENV)/.for-tests
+	@$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --package sandbox_kernel --exclude $(LINUX_ALONE)
+
+# Python compiles here what each worker of the tests would else compile for itself, at the same time.
+compiled: $(VENV)/.for-tests
+	@$(BIN)/python -m pytest -p no:cacheprovider --collect-only --quiet $(if $(PLUGIN),tests/plugins/$(PLUGIN)) >/dev/null || true
 
 # Ten seconds. Every link, every page's place and every name of the API reference is checked; nothing comes from the network.
 docs: $(VENV)/.for-tests ## the pages with search and an API reference, in .cache/site/; a broken link is an error
