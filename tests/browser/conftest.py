@@ -13,6 +13,7 @@ from selenium.webdriver import Chrome
 
 from sandbox_kernel import Sandbox
 from tests.browser.lab import Lab, chromium, install_all, running_lab
+from tests.support.chromium import Evil, listening
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +70,10 @@ def walled_lab(_one_walled_lab: Lab) -> Iterator[Lab]:
     """A JupyterLab behind the second wall."""
     yield _one_walled_lab
     _one_walled_lab.renew()
+
+
+@pytest.fixture
+def evil() -> Iterator[Evil]:
+    """What other origins hear."""
+    with listening() as seen:
+        yield seen

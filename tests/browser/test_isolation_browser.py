@@ -9,22 +9,16 @@ The same programs without our frames are the control: there, they get through.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sandbox_kernel.policy import frame
 from sandbox_kernel.policy.output_policy import OutputPolicy
-from tests.support.chromium import Evil, listening, show
+from tests.support.chromium import Evil, show
 from tests.support.policy.hostile import HTML, MARKDOWN
 from tests.support.policy.messages import filtered
-
-
-@pytest.fixture
-def evil() -> Iterator[Evil]:
-    with listening() as seen:
-        yield seen
 
 
 @pytest.fixture(params=["chromium", pytest.param("firefox", marks=pytest.mark.long)])

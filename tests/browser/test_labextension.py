@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -262,6 +263,7 @@ def test_control_a_kernel_that_screens_nothing_asks_about_no_paste(walled_lab: L
     eventually(lambda: walled_lab.cells() == [GRAVE], "the paste is in")
 
 
+@pytest.mark.long
 def test_in_notebook_7_files_go_in_and_the_line_is_there(walled_lab: Lab, tmp_path: Path) -> None:
     lab, person = walled_lab, Person(walled_lab, tmp_path / "pictures")
     (tmp_path / "one.csv").write_text("a\n1\n")

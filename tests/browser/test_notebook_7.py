@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.browser.lab import Lab, eventually, settled
 from tests.browser.test_heavy_outputs import APART, ROW
 from tests.browser.test_labextension import FRAME
 from tests.browser.test_page_messages import ANSWERS, GAUGE, HONEST, PAST, watched
-from tests.support.chromium import Evil, listening
+from tests.support.chromium import Evil
 from tests.support.policy.hostile import HTML
 
 PAGE = "notebooks"
 ALL = """from IPython.display import HTML, display
 for source in {}: display(HTML(source))"""
-
-
-@pytest.fixture
-def evil() -> Iterator[Evil]:
-    with listening() as seen:
-        yield seen
 
 
 def shown(lab: Lab, kernel: str, evil: Evil) -> None:

@@ -126,6 +126,7 @@ def test_control_who_does_not_look_at_the_hash_runs_what_the_neighbour_says(brow
         assert "EVIL" not in inside(browser, 2)
 
 
+@pytest.mark.long
 def test_a_figure_whose_library_is_nowhere_says_what_to_do_and_draws_once_it_comes(browser: Chrome) -> None:
     with page("<!DOCTYPE html>" + frame.wrap(figure("a"), without)) as port:
         browser.get(f"http://127.0.0.1:{port}/")

@@ -20,7 +20,7 @@ from selenium.webdriver import Chrome
 
 from tests.browser.lab import WAIT, chromium, eventually
 from tests.browser.test_page_messages import ANSWERS, GAUGE, PAST, SECONDS
-from tests.support.chromium import Evil, listening
+from tests.support.chromium import Evil
 from tests.support.policy.hostile import HTML
 
 pytest.importorskip("voila", reason="pip install voila")
@@ -79,12 +79,6 @@ def voila(folder: Path, kernels: Path, kernel: str, sources: list[str]) -> Itera
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(10)
-
-
-@pytest.fixture
-def evil() -> Iterator[Evil]:
-    with listening() as seen:
-        yield seen
 
 
 def corpus(evil: Evil) -> list[str]:

@@ -183,6 +183,7 @@ block.unlink()
 """
 
 
+@pytest.mark.long
 def test_what_processes_share_has_room_as_memory_has(start_kernel: Start, kernel: Kernel) -> None:
     """80 and 100 MiB; where there is no room, the settings are named, also by an exception that wraps another."""
     assert kernel.run(IN_PARALLEL).text().count("10485760.0") == 2

@@ -19,6 +19,7 @@ import zmq
 from sandbox_kernel.container.process import LEASE
 from sandbox_kernel.engines.docker.engine import DockerEngine
 from sandbox_kernel.session.agent_link import PING_SECONDS
+from tests.support.cases import some
 from tests.support.kernels import WAIT, Kernel, all_containers, arguments_of, containers_of, eventually, here_too
 from tests.support.patience import Stopwatch
 
@@ -251,7 +252,7 @@ FEATURES: dict[str, tuple[list[str], str, str]] = {
 """By what a session has: its settings, a cell that uses it, and what the cell's value is."""
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("feature", some(FEATURES, of=2))
 def test_a_restart_keeps_what_a_session_has(start_kernel: Start, tmp_path: Path, feature: str) -> None:
     settings, code, value = FEATURES[feature]
     up, down = tmp_path / "up", tmp_path / "down"
@@ -276,6 +277,7 @@ print(numpy.random.random())
 """
 
 
+@pytest.mark.long
 def test_libraries_with_threads_compute_before_and_after_a_restart(kernel: Kernel, image: str) -> None:
     """And what they draw by chance is not drawn again."""
     drawn = []

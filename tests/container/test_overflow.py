@@ -76,6 +76,7 @@ def test_control_without_the_limit_all_of_it_reaches_the_front_end(start_kernel:
     assert not told(result)
 
 
+@pytest.mark.long
 def test_progress_bars_are_not_cut(small: Kernel) -> None:
     bar = "import sys\nfor n in range(10_000): sys.stderr.write(f'\\r{n:50}'); sys.stderr.flush()"
     result = small.run(bar)

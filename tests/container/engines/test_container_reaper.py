@@ -94,7 +94,7 @@ def kernel(spec: SandboxSpec, folder: Path) -> subprocess.Popen[bytes]:
     return owner
 
 
-@pytest.mark.parametrize("an_owner", [engine_s_owner, kernel])
+@pytest.mark.parametrize("an_owner", [engine_s_owner, pytest.param(kernel, marks=pytest.mark.long)])
 async def test_an_owner_that_is_killed_while_its_container_is_created_leaves_nothing(
     an_owner: Callable[[SandboxSpec, Path], subprocess.Popen[bytes]],
     start: Start,

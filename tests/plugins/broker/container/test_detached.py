@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ from tests.support import ROOT
 from tests.support.engines import IMAGE, Bubblewrap
 from tests.support.patience import until, within
 from tests.support.roots import root_of_tests
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    with a_broker() as daemon:
-        yield daemon
 
 
 async def kept(daemon: Daemon, **keywords: Any) -> AsyncSandbox:

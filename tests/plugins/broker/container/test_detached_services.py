@@ -15,7 +15,7 @@ from sandbox_kernel.core.model import SERVICE_PORT
 from sandbox_kernel.plugins.broker.codes import BrokerCode
 from sandbox_kernel.plugins.broker.detached import listed
 from sandbox_kernel.plugins.contexts.codes import ContextCode
-from tests.plugins.broker.brokers import Daemon, a_broker
+from tests.plugins.broker.brokers import Daemon
 from tests.plugins.broker.container.test_detached import kept, until_free
 from tests.support.origins import Origins, reachable
 from tests.support.patience import within
@@ -52,12 +52,6 @@ READ = """
 request = urllib.request.Request(secure + "/headers", headers={"Authorization": "Bearer " + os.environ["API_KEY"]})
 urllib.request.urlopen(request, timeout=10).status
 """
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    with a_broker() as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

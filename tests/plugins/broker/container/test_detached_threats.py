@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,6 @@ from tests.plugins.broker.container.test_detached import (
 )
 from tests.support.engines import IMAGE
 from tests.support.patience import until, within
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    with a_broker() as daemon:
-        yield daemon
 
 
 def asking(**wish: Any) -> dict[str, Any]:

@@ -374,6 +374,7 @@ def test_a_root_of_debian_is_made_by_the_recipe_in_a_sandbox(debian: Place) -> N
     assert debian.lines[-1].endswith("is up to date")
 
 
+@pytest.mark.long
 def test_a_recipe_that_fails_leaves_no_root(debian: Place, tmp_path: Path) -> None:
     (tmp_path / "recipes" / "recipe.py").write_text("raise SystemExit('no room')")
     with pytest.raises(EngineError, match="no room"):

@@ -27,11 +27,6 @@ OTHER = "other.example.test"
 RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 class Listener(Origin):
     """A host that remembers every byte, and says the given pieces, one after each piece it gets."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kernel import Sandbox
-from tests.support.origins import Origins, reachable
+from tests.support.origins import Origins
 from tests.support.requests import SMUGGLES
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,12 +30,6 @@ def ask(*pieces):
         except OSError as error:
             return repr(error).encode()
 """
-
-
-@pytest.fixture(scope="module")
-def origins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origins]:
-    with reachable(tmp_path_factory.mktemp("origins")) as origins:
-        yield origins
 
 
 @pytest.fixture(scope="module", params=[None, "runsc"], ids=["runc", "gVisor"])

@@ -16,16 +16,10 @@ from sandbox_kernel import AsyncSandbox, NetworkUsage, Sandbox, cli
 from tests.support import ROOT
 from tests.support.kernels import Kernel, close_all, eventually, install
 from tests.support.mcp_hosts import run, text_of
-from tests.support.origins import ROWS, Origins, reachable
+from tests.support.origins import ROWS, Origins
 
 VALUE = "sk-proj-Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6"
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def origins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origins]:
-    with reachable(tmp_path_factory.mktemp("origins")) as origins:
-        yield origins
 
 
 @pytest.fixture

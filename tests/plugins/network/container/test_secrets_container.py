@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kernel import Sandbox
-from tests.support.origins import Origins, reachable
+from tests.support.origins import Origins
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -53,12 +53,6 @@ for root in ("/proc", "/tmp", "/mnt", "/etc", "/opt", "/run", "/var", "/home", "
                 found.append(path)
 print(looked > 100, found, any(value.decode() in text for text in os.environ.values()))
 """
-
-
-@pytest.fixture(scope="module")
-def origins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Origins]:
-    with reachable(tmp_path_factory.mktemp("origins")) as origins:
-        yield origins
 
 
 @pytest.fixture(scope="module", params=[None, "runsc"], ids=["runc", "gVisor"])

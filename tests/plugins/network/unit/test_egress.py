@@ -33,12 +33,6 @@ from tests.support.loopback import opened
 from tests.support.patience import until
 from tests.support.tls_words import client_hello, record, server_name
 
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 # --- real clients --------------------------------------------------------------------------------------------------
 
 

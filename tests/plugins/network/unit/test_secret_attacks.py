@@ -134,11 +134,6 @@ class Way:
         return repr(self.heard.notes) + repr(self.heard.told)
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @contextlib.asynccontextmanager
 async def way_to(authority: Authority, say: Answer, *others: Origin) -> AsyncIterator[tuple[Way, Host]]:
     async with Host(say, authority.server(HOST)) as host, Way(authority.bundle, host, *others).open() as way:

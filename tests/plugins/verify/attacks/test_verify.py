@@ -75,6 +75,7 @@ def untried(found: dict[str, ProbeFinding]) -> dict[str, str]:
     return {code: text for code, text in said(found, ProbeVerdict.FAIL).items() if UNTRIED.search(text)}
 
 
+@pytest.mark.long
 def test_sandboxes_of_gvisor_pass_as_they_are() -> None:
     """What is not applicable there has gVisor for its reason. runc's are tried by the wheel, in its own tests."""
     if "runsc" not in docker_runtimes():
