@@ -203,7 +203,6 @@ def needed(path: tuple[Any, ...]) -> bool:
     return True
 
 
-@pytest.mark.slow
 @each("path", [path for path in paths(honest_report()) if needed(path)], ids=str)
 @each("value", [None, "odd", -1, True, [], {"odd": "odd"}], ids=str)
 def test_a_report_with_an_odd_value_is_refused(path: tuple[Any, ...], value: object) -> None:

@@ -31,7 +31,6 @@ MODES: list[Any] = ["safe", "strict"]
 MARKUP = of_markup()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", OVER)
 def test_what_multiplies_is_counted_as_often_as_it_says(name: str, mode: Any) -> None:

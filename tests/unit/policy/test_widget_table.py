@@ -275,7 +275,6 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(item)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(models()))
 def test_no_trait_takes_a_value_of_another_type_or_kind(name: str) -> None:
     """Every trait of every class with every hostile value, at the opening and in an update."""

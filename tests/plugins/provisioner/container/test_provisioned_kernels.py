@@ -267,7 +267,6 @@ def test_a_session_says_what_is_wrong_and_starts_nothing(tmp_path: Path, image: 
     assert not mark.exists()
 
 
-@pytest.mark.long
 def test_a_server_that_starts_sandboxes_only_may_name_such_kernelspecs(tmp_path: Path, image: str) -> None:
     """One that names another provisioner is none of them, though the operator has allowed its name."""
     mark = tmp_path / "ran"
