@@ -88,11 +88,13 @@ def tried(folder: Path, *, fresh: bool, tests: str = TESTS) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_a_second_attempt_has_what_is_shared_anew(tmp_path: Path) -> None:
     said = tried(tmp_path, fresh=True)
     assert "2 passed, 2 rerun" in said, said
 
 
+@pytest.mark.slow
 def test_control_without_it_the_second_attempt_finds_what_the_first_has_spoiled(tmp_path: Path) -> None:
     said = tried(tmp_path, fresh=False)
     assert "2 failed, 1 error, 2 rerun" in said, said

@@ -158,6 +158,7 @@ NO_DIGITS = 2 * 256
 """Bytes beside a text that a reading of digits leaves out: with these the text fills a window."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [pytest.param("one byte", marks=pytest.mark.long), "the edges of the window", "any"])
 def test_a_value_is_found_wherever_a_stream_is_cut(size: str) -> None:
     """Where a value may be longer than what is held back, the answer ends with a code: it is passed on by no means."""

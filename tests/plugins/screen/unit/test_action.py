@@ -100,6 +100,7 @@ def test_whose_commits_count_can_be_said(repository: Repository) -> None:
     assert repository.check(models="ann@example", threshold="101")[0] == 0
 
 
+@pytest.mark.slow
 def test_harmless_code_of_a_model_passes(repository: Repository) -> None:
     repository.commit(CLAUDE, {"new.py": "x = 1\n", "gone.py": GRAVE, "notes.md": GRAVE})
     (repository.folder / "gone.py").unlink()
@@ -108,12 +109,14 @@ def test_harmless_code_of_a_model_passes(repository: Repository) -> None:
     assert (code, "| `new.py` | 0 |  |  |" in comment, "gone" in comment) == (0, True, False)
 
 
+@pytest.mark.slow
 def test_comments_of_the_model_allow_nothing(repository: Repository) -> None:
     allowed = GRAVE.replace("\n", "  # sandbox: allow process-shell, file-delete-system, file-delete-many -- fine\n")
     repository.commit(CLAUDE, {"new.py": allowed})
     assert repository.check()[0] == 1
 
 
+@pytest.mark.slow
 def test_names_of_files_are_no_commands_and_no_markup(repository: Repository) -> None:
     names = ["--help.py", "$(touch owned).py", "a b;touch owned.py", "[x](http://a.example.test) @ann\n|.py", "-.ipynb"]
     repository.commit(CLAUDE, dict.fromkeys(names[:4], GRAVE) | {names[4]: "no notebook"})

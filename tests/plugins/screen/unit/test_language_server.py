@@ -184,6 +184,7 @@ def test_jupyter_lsp_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entry.load()(None) == {}
 
 
+@pytest.mark.slow
 def test_without_its_packages_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
