@@ -31,11 +31,22 @@ SECRETS = (
     r"(?!)",
 )
 """What in a path or in a command says that a secret is sought: their names are the host's (`session/agent_messages`).
-The agent itself sees the first, too; the last is a change of /etc, and nothing to be read."""
-ETC = len(SECRETS) - 1
+The agent itself sees the first, too; the last is a change of files of the system."""
+SYSTEM = len(SECRETS) - 1
+WORDS = tuple(
+    """
+    .sock shadow opasswd sudoers .ssh ssh_host .aws .azure .kube .config/gcloud .netrc .git-cred .pgpass .gnupg .docker/
+    /run/secrets /root /proc/ /dev/k /dev/mem /dev/port /sys/
+    """.split()  # noqa: SIM905 (one line a kind says no more)
+)
+"""What a text has for which a pattern is tried: all of them take a thousand times as long for a long command."""
 MARK = {"x86_64": 212, "aarch64": 18}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-CHANGES = ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.symlink", "os.truncate")
+CHANGES = frozenset(
+    ("os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.symlink", "os.truncate")
+)
+OF_SYSTEM, CACHES = ("/etc/", "/usr/", "/bin/", "/sbin/", "/lib", "/boot/"), ("__pycache__", "-packages/", "/usr/tmp")
+"""Files of the system, which no cell can change; and what libraries of honest code try to write there."""
 FOLDERS, COMMANDS = ("os.listdir", "os.scandir"), ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
 PLACES = ("/etc", "/root", "/proc/", "/sys/", "/dev/", "/run/", "/var/run", ".")
 """How a path begins that is compared with the patterns; or a part of it begins with a dot."""
@@ -43,7 +54,7 @@ LONGEST = 4096
 """Characters of a command that are looked at."""
 
 _SOUGHT = re.compile("|".join("(%s)" % pattern for pattern in SECRETS))
-_WRITTEN = re.compile(r"(?:>|\btee(?: -a)?)\s*/etc/")
+_WRITTEN = re.compile(r"(?:>|\btee(?: -a)?)\s*/(?:etc|usr|s?bin|lib\w*|boot)/")
 
 
 def sought(event: str, arguments: tuple[Any, ...]) -> int | None:
@@ -52,18 +63,20 @@ def sought(event: str, arguments: tuple[Any, ...]) -> int | None:
         words = arguments[:1] if event == "os.system" else arguments[:2]
         parts = [one for word in words for one in (word if isinstance(word, (list, tuple)) else [word])]
         text = " ".join(os.fsdecode(one) for one in parts if isinstance(one, (str, bytes, os.PathLike)))[:LONGEST]
-        if _WRITTEN.search(text):
-            return ETC
+        if "/" in text and (">" in text or "tee" in text) and _WRITTEN.search(text):
+            return SYSTEM
     else:
         text = arguments[0]
         if isinstance(text, bytes):
             text = os.fsdecode(text)
-        if not isinstance(text, str) or not (text.startswith(PLACES) or "/." in text or text.endswith(".sock")):
-            return None  # nearly all of them: no pattern is tried
+        if not isinstance(text, str):
+            return None
         changes = event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES)
-        if changes and text.startswith("/etc/"):
-            return ETC
-    found = _SOUGHT.search(text)
+        if changes and text.startswith(OF_SYSTEM) and not any(part in text for part in CACHES):
+            return SYSTEM
+        if not (text.startswith(PLACES) or "/." in text or text.endswith(".sock")):
+            return None  # nearly all of them: no pattern is tried
+    found = _SOUGHT.search(text) if any(word in text for word in WORDS) else None
     if found is None or found.group().startswith("/proc/%d/" % os.getpid()):
         return None
     return int(found.lastindex or 1) - 1

@@ -139,7 +139,7 @@ SECRETS = (
     "root's files",
     "another process's memory or variables",
     "the machine's memory or kernel",
-    "a change of /etc",
+    "a change of files of the system",
 )
 """By the numbers of `container/secret_watch.py`: what comes out is a number, and no word of a cell's."""
 

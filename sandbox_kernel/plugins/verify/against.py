@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -47,6 +48,7 @@ CALL_SECONDS = 300.0
 LEFT_SECONDS = 3.0
 """How long what a call has started may take to end after it."""
 STEPS = ("look", "again", "memory", "processes", "time", "fail")
+_NAMES = re.compile(r"\{(?:code|file|folder)\}")
 INSIDE = Path(__file__).parent / "inside" / "criteria.py"
 
 
@@ -203,8 +205,8 @@ def _call(product: Product, planted: Planted, step: str) -> Call:
         file, begun = Path(folder, "program.py"), time.monotonic()
         file.write_text(code, encoding="utf-8")
         names = {"{code}": code, "{file}": str(file), "{folder}": folder}
-        arguments = [names.get(one, one) for one in product.arguments]
-        takes_input = not {"{code}", "{file}"} & set(product.arguments)
+        arguments = [_NAMES.sub(lambda found: names[found[0]], one) for one in product.arguments]
+        takes_input = not re.search(r"\{(?:code|file)\}", " ".join(product.arguments))
         with (
             tempfile.TemporaryFile() as output,
             subprocess.Popen(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import secret_watch
-from sandbox_kernel.container.secret_watch import ETC, sought
+from sandbox_kernel.container.secret_watch import SYSTEM, sought
 from sandbox_kernel.session.agent_messages import SECRETS
 
 READ, WRITE = ("r", os.O_RDONLY), ("w", os.O_WRONLY | os.O_CREAT)
@@ -34,14 +34,19 @@ FOUND: list[tuple[str, tuple[Any, ...], str]] = [
     ("subprocess.Popen", ("curl", "curl --unix-socket /var/run/docker.sock x", None, None), "an engine's socket"),
     ("os.system", (b"tar c ~/.ssh",), "keys of SSH"),
     ("os.system", ("cat /proc/*/environ",), "another process's memory or variables"),
-    ("os.system", ("echo '* * * * * x' >> /etc/crontab",), "a change of /etc"),
-    ("os.system", ("x | tee -a /etc/hosts",), "a change of /etc"),
-    ("open", ("/etc/passwd", *WRITE), "a change of /etc"),
-    ("os.chmod", ("/etc/hosts", 0o777, -1), "a change of /etc"),
-    ("os.rename", ("/etc/hosts", "/mnt/data/x", -1, -1), "a change of /etc"),
+    ("os.system", ("echo '* * * * * x' >> /etc/crontab",), "a change of files of the system"),
+    ("os.system", ("x | tee -a /etc/hosts",), "a change of files of the system"),
+    ("open", ("/etc/passwd", *WRITE), "a change of files of the system"),
+    ("os.chmod", ("/etc/hosts", 0o777, -1), "a change of files of the system"),
+    ("open", ("/usr/share/notes.txt", *WRITE), "a change of files of the system"),
+    ("os.remove", ("/usr/bin/env", -1), "a change of files of the system"),
+    ("os.rename", ("/etc/hosts", "/mnt/data/x", -1, -1), "a change of files of the system"),
 ]
 USUAL: list[tuple[str, tuple[Any, ...]]] = [
     ("open", ("/etc/passwd", *READ)),
+    ("open", ("/usr/lib/python3/json/__init__.py", *READ)),
+    ("open", ("/usr/lib/python3/json/__pycache__/tool.cpython-313.pyc.1", *WRITE)),
+    ("os.mkdir", ("/opt/venv/lib/python3.13/site-packages/numba/__pycache__", 0o777, -1)),
     ("open", ("/etc/ssl/certs/ca-certificates.crt", *READ)),
     ("open", ("/mnt/data/etc/shadow.csv", *WRITE)),
     ("open", ("/mnt/data/.sshfs-notes", *READ)),
@@ -74,7 +79,7 @@ def test_what_honest_code_does(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def test_the_host_has_a_name_for_each_and_each_is_tried() -> None:
-    assert len(SECRETS) == len(secret_watch.SECRETS) == ETC + 1
+    assert len(SECRETS) == len(secret_watch.SECRETS) == SYSTEM + 1
     assert {what for _, _, what in FOUND} == set(SECRETS)
 
 

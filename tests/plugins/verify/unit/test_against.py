@@ -70,8 +70,10 @@ def test_a_product_that_does_not_run_is_unknown(tmp_path: Path) -> None:
 def test_the_code_goes_into_an_argument_or_a_file() -> None:
     planted = against.Planted(64, 0.1)
     try:
-        for words in ("-c {code}", "{file}", "-"):
-            call = against._call(Product.of(f"x={sys.executable} {words}"), planted, "again")  # noqa: SLF001
+        python = sys.executable
+        within = f"sh -c 'test -d {{folder}}/. && exec {python} {{file}}'"  # as in --output={folder}/o
+        for words in (f"{python} -c {{code}}", f"{python} {{file}}", f"{python} -", within):
+            call = against._call(Product.of(f"x={words}"), planted, "again")  # noqa: SLF001
             assert set(call.said) == {"python", "left-file"}
     finally:
         planted.close()
