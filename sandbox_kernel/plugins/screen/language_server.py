@@ -50,7 +50,8 @@ class ScreenServer(LanguageServer):
     def look_at_file(self, uri: str) -> None:
         """Screen a file that is no cell."""
         document = self.workspace.get_text_document(uri)
-        name = "commands.sh" if document.language_id in _SHELLS else uri
+        # JupyterLab gives all cells of a notebook as one document of Python, under the notebook's own name.
+        name = uri if document.language_id not in {"python", *_SHELLS} else _name(document.language_id)
         try:
             parts = screened(name, document.source, screen=self._make_screen())
         except ConfigurationError:
@@ -59,8 +60,7 @@ class ScreenServer(LanguageServer):
 
     def reasons(self, text: str, language: str) -> list[str]:
         """Return what speaks against a text that is in no document yet: a sentence for each warning and error."""
-        name = "commands.sh" if language in _SHELLS else "a paste"
-        parts = screened(name, text[:MAX_PASTED], screen=self._make_screen())
+        parts = screened(_name(language), text[:MAX_PASTED], screen=self._make_screen())
         said = list(dict.fromkeys(reason for part in parts for reason in part.screened.reasons()))
         if len(text) > MAX_PASTED:
             said.append(f"Only the first {MAX_PASTED:,} characters were read")
@@ -124,6 +124,11 @@ class ScreenServer(LanguageServer):
             diagnostics=found,
             edit=types.WorkspaceEdit(changes={uri: [edit]}),
         )
+
+
+def _name(language: str) -> str:
+    """Return a name by which a text is read as its language."""
+    return "commands.sh" if language in _SHELLS else "document.py"
 
 
 def server(make_screen: Callable[[], CellScreen]) -> ScreenServer:

