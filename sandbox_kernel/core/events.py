@@ -145,6 +145,15 @@ class SandboxThawed(SessionEvent):
     name = "resumed"
 
 
+class CheckpointUsed(SessionEvent):
+    """The variables of a sandbox were kept in it, or are again what they were then. What a cell does is its code."""
+
+    name = "checkpoint"
+    op: str
+    """`checkpoint` or `restore`."""
+    checkpoint: str
+
+
 class MemoryGivenBack(SessionEvent):
     """The memory of a paused sandbox went back to the machine."""
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ..core.codes import EndCode
 from ..core.errors import AbilityMissing, FileNotThere, FileRefused, wrong_argument
+from ..core.events import CheckpointUsed
 from ..core.model import Settings
 from ..engines.abilities import Ability
 from ..plugins import index
@@ -86,6 +87,7 @@ async def of_checkpoint(sandbox: Instance, op: str, name: str | None) -> str:
     except NotStill as error:
         raise FileRefused(EndCode.CHECKPOINT_BUSY, value=str(error)) from None
     if said.get("ok") is True:
+        sandbox.session.emit(CheckpointUsed(op=op, checkpoint=str(said.get("name"))))
         return str(said.get("name"))
     why = said.get("error")
     if why == "none":

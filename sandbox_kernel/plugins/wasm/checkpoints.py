@@ -156,7 +156,7 @@ class Checkpoints:
         for start, end in self._rows():
             for page in range(start, end):
                 self._note(page)
-        self._held[:] = bytes(len(self._held))
+            self._held[start:end] = bytes(end - start)
         self._size = self._image_bytes
 
     def fill(self, guest: WasmGuest) -> None:

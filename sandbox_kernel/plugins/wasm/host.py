@@ -54,6 +54,8 @@ ENVIRONMENT = {
 WATCH_SECONDS = 0.5
 REST_SECONDS = 1.0
 """How long the end of a cell is waited for whose reply was sent already."""
+DUE_SECONDS = 10.0
+"""How long a checkpoint may take: a guest may ask for requests with a cell on its stack, and never come to its end."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 """Of a checkpoint."""
 CELL = b'"execute_request"'
@@ -291,8 +293,7 @@ class Host:
             if self.changed.wait_for(lambda: self.ready and not (self.busy or self.due), REST_SECONDS):
                 said = asks()
                 self.changed.notify_all()
-                self.changed.wait_for(lambda: self.due is None or self.is_over)
-                if not self.is_over:
+                if self.changed.wait_for(lambda: self.due is None or self.is_over, DUE_SECONDS) and not self.is_over:
                     return said
             return {"ok": False, "error": "busy"}
 

@@ -53,7 +53,7 @@ class Machines:
         self._server = OnQemu
         self._arguments = ("--engine", "qemu", "--image", machine_of_tests(), *options(folder))
         self._arguments += ("--start-timeout", str(SECONDS), "--cell-timeout", str(SECONDS))
-        self.server = self._server(*self._arguments)
+        self.server: Server = self._server(*self._arguments)
 
     def start_again(self) -> None:
         self.server.close()

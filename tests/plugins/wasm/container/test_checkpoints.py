@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import secrets
 import threading
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -224,3 +227,30 @@ def test_a_timer_of_before_goes_on(sandbox: Sandbox) -> None:
     sandbox.checkpoint("point")
     sandbox.restore("point")
     assert failure(sandbox.run_code("await task", timeout=20)) == ("", "")
+
+
+async def test_snapshots_and_forks_go_over_e2b_s_wire(tmp_path: Path) -> None:
+    pytest.importorskip("sandbox_kernel.plugins.serve", reason="the plugin serve is not here")
+    from tests.plugins.serve.container import test_snapshots_on_qemu
+    from tests.plugins.serve.container.conftest import options
+    from tests.plugins.serve.container.server import Server
+
+    class Guests(test_snapshots_on_qemu.Machines):
+        def __init__(self) -> None:
+            self.server = Server("--engine", "wasm", *options(tmp_path))
+
+    guests, name = await asyncio.to_thread(Guests), f"test-{secrets.token_hex(4)}"
+    try:
+        async with AsyncExitStack() as held:
+            first = await guests.sandbox(held)
+            await guests.run(first, "import random; value = 41; open('file', 'w').write('there')")
+            copies = await guests.copies(held, first, 2)
+            assert len({await guests.run(one, "value, open('file').read(), random.random()") for one in copies}) == 2
+            path = f"/sandboxes/{first['sandboxID']}/snapshots"
+            assert (await guests.ask("POST", path, name=name))[0] == 201
+            await guests.ask("DELETE", f"/sandboxes/{copies[0]['sandboxID']}")  # a tenant has three
+            again = await guests.sandbox(held, name)
+            assert await guests.run(again, "value, open('file').read()") == "(41, 'there')"
+            assert (await guests.ask("DELETE", f"/templates/{name}"))[0] == 204
+    finally:
+        await asyncio.to_thread(guests.server.close)
