@@ -198,6 +198,7 @@ class WasmEngine:
         except OSError as error:
             raise EngineError(EndCode.ENGINE_NOT_SET_UP, f"Python does not start: {error}") from error
         container = WasmContainer(process, Pipe(mine), errors, image, spec.limits.memory)
+        container.undoes = self._own.undo == "on"
         try:
             said = told(spec, image, found, container.spare, self._own)
             await container.load(shipping.sized(json.dumps({**said, "saved": saved})))
@@ -353,6 +354,8 @@ class WasmContainer(OverPipe):
     abilities = ABILITIES
     report: object = None
     """What the process says of itself, once that is known."""
+    undoes = False
+    """Whether it has to have checkpoints."""
 
     def __init__(self, process: Forked, pipe: Pipe, errors: Any, image: Image, most: int) -> None:
         self.id = f"wasm-{process.pid}"
@@ -470,7 +473,9 @@ class WasmContainer(OverPipe):
         if self._ended.done():
             raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING)
         self.image_id = self._image.contents
-        return tuple(lines(report if isinstance(report, dict) else {}, spec, self._image))
+        said = report if isinstance(report, dict) else {}
+        undo = (same("checkpoints", expected=True, found=said.get("checkpoints")),) if self.undoes else ()
+        return (*lines(said, spec, self._image), *undo)
 
     async def attest(self, report: object, spec: SandboxSpec) -> None:
         demand(await self.compare(report, spec))

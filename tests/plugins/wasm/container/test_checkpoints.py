@@ -131,6 +131,15 @@ def test_an_exit_and_a_restart_are_not_taken_back(sandbox: Sandbox) -> None:
     assert failure(sandbox.run_code("kept"))[0] == "NameError"
 
 
+@pytest.mark.parametrize("asks", ["call(b'C')", "call(b'U' + bytes(200)); call(b'C\\xff'); call(b'C' + b'x' * 64)", ""])
+def test_a_guest_that_never_comes_to_an_end_for_its_checkpoint_is_ended(sandbox: Sandbox, asks: str) -> None:
+    """It asks for one, and then for requests again and again, with its cell on the stack."""
+    code = f"from _host import call\n{asks or 'pass'}\nwhile True: call(b'R') if {bool(asks)} else None"
+    with contextlib.suppress(CellTimeout):
+        assert failure(sandbox.run_code(code, timeout=0.5))[0] == "CellTimeout"
+    assert sandbox.run_code("6 * 7").text == "42"
+
+
 # --- the SDK --------------------------------------------------------------------------------------------------------
 
 
