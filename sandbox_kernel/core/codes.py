@@ -436,6 +436,7 @@ class EndCode(Code):
 
     # --- limits of a cell ---
     CELL_TIMEOUT = "limit", "the cell ran longer than its time limit and was stopped", _TIME
+    CELL_OUT_OF_FUEL = "limit", "the cell computed more than its fuel is for and was stopped", "Do less, or raise fuel."
     REQUEST_TIMEOUT = "limit", "a request ran longer than its time limit and was stopped", _TIME
     COMMAND_TIMEOUT = "limit", "the command ran longer than its time limit and was ended", _TIME
     CELL_WAITED_TOO_LONG = "limit", "the cell waited too long for a person", _IDLE

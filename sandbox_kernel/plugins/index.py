@@ -82,7 +82,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "network_certificates",
     ),
     "packages": ("packages", "packages_index", "packages_size"),
-    "wasm": ("undo",),
+    "wasm": ("undo", "fuel"),
 }
 """Those that have settings, each with the names of these; its module `settings` has their `SETTINGS`, the title of
 their `GROUP`, and `check`, if they have to fit to others."""

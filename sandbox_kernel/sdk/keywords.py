@@ -17,6 +17,7 @@ class SettingKeywords(TypedDict, total=False):
     kernel: str | None
     time_zone: str | None
     undo: str | None
+    fuel: int | None
     pool: int | None
     preload: str | Sequence[str] | None
     memory: str | int | None

@@ -80,6 +80,7 @@ class Death:
     tail: str
     undone: bool = False
     """Whether the next kernel has the variables from before the cell that ran."""
+    out_of_fuel: bool = False
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Death:
@@ -89,6 +90,7 @@ class Death:
             ooms=count(event.get("ooms"), MAX_KILLS) or 0,
             tail=text(event.get("tail"), TAIL),
             undone=event.get("undone") is True,
+            out_of_fuel=event.get("fuel") is True,
         )
 
 

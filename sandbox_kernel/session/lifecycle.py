@@ -18,6 +18,7 @@ import orjson
 from ..container import wire
 from ..core.codes import EndCode, MessageCode, Note, Survived
 from ..core.errors import (
+    CellTimeout,
     EngineError,
     EngineUnavailable,
     ImageMissing,
@@ -486,6 +487,8 @@ class Lifecycle:
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
         error = restarted() if restarting else of_kernel(death, self._limits)
+        if death.out_of_fuel and (fuel := self._settings.get("fuel", 0)):
+            error = CellTimeout(EndCode.CELL_OUT_OF_FUEL, limit=f"{fuel:,}", setting="fuel", kept=Survived.FILES)
         if death.undone and not restarting and Ability.CHECKPOINT in abilities_of(link.container):
             error.leaves(Survived.BEFORE_CELL)
         tail = death.tail[-2000:]

@@ -160,7 +160,7 @@ def test_what_the_wheel_requires_is_what_its_modules_import(environment: Environ
     program = (
         "import importlib, pkgutil, sandbox_kernel\n"
         "extras = 'sandbox_kernel.' + 'plugins.batch.executed_notebook plugins.batch.run plugins.batch.source_notebook "
-        "plugins.batch.answers plugins.batch.risk plugins.wasm.machine plugins.wasm.inside. "
+        "plugins.batch.answers plugins.batch.risk plugins.wasm.machine plugins.wasm.checkpoints plugins.wasm.inside. "
         "plugins.mcp. plugins.serve. plugins.frameworks. plugins.kubernetes. plugins.network.tls "
         "plugins.screen.language_server plugins.network.secrets'"
         ".replace(' ', ' sandbox_kernel.')\n"

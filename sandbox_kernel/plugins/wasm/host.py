@@ -140,6 +140,8 @@ class Host:
             if self.stopping or self.due:
                 return b""
             self.busy, self.in_cell, self.is_taken = True, self.is_taken, False
+            if self.guest is not None:
+                self.guest.refuel(self.told["fuel"] if is_cell else 0)
             return self.inbox.popleft()
 
     def next_of(self, queue: collections.deque[bytes]) -> bytes:
@@ -180,8 +182,9 @@ class Host:
 
     def live(self) -> None:
         """Run one guest until it ends, and say how."""
-        from .machine import GuestEnded
+        from .machine import OUT_OF_FUEL, GuestEnded
 
+        fuel = False
         end: tuple[int | None, int | None, int, str] = (None, signal.SIGKILL, 0, "")
         try:
             self.made()
@@ -197,6 +200,7 @@ class Host:
             pass
         except Exception as error:
             end = self.why(error, self.guest)
+            fuel = getattr(error, "trap_code", None) is OUT_OF_FUEL
         code, number, ooms, tail = end
         with self.changed:
             guest, self.guest, self.busy, self.is_over = self.guest, None, False, True
@@ -208,7 +212,7 @@ class Host:
             self.checkpoints.go_back(before)
             self.goes_on = True
         with contextlib.suppress(OSError):
-            said = {"code": code, "signal": number, "ooms": ooms, "tail": tail, "undone": self.goes_on}
+            said = {"code": code, "signal": number, "ooms": ooms, "tail": tail, "undone": self.goes_on, "fuel": fuel}
             self.event("kernel_exited", number=self.number, **said)
 
     def made(self) -> None:
@@ -225,6 +229,7 @@ class Host:
             environment=ENVIRONMENT,
             bits=told["bits"],
             longest=self.limit + (1 << 17),
+            metered=told["metered"],
         )
         goes_on, self.goes_on = self.goes_on, False
         if self.checkpoints is None:
@@ -408,7 +413,7 @@ class Host:
         file_requests.ROOT = told["data"]
         os.umask(0o022)
         if self.prepared is None:
-            engine = new_engine()
+            engine = new_engine(metered=told["metered"])
             self.prepared = engine, loaded(engine, f"{told['at']}/{image.MODULE}")
         self.engine, self.module = self.prepared
         self.memory = os.open(f"{told['at']}/{image.MEMORY}", os.O_RDONLY | os.O_CLOEXEC)
@@ -476,7 +481,7 @@ def _exactly(count: int) -> bytes:
 
 def main() -> None:
     """Run a session until its pipe ends."""
-    prepared = template.serve(sys.argv[3]) if sys.argv[1] == template.NAME else None
+    prepared = template.serve(*sys.argv[3:]) if sys.argv[1] == template.NAME else None
     host = Host(json.loads(_exactly(int(_exactly(8), 16))), prepared)
     try:
         host.begin()

@@ -48,6 +48,8 @@ class Image(NamedTuple):
     """Where an interrupt is noted (`machine.Bits`)."""
     made: str
     size_bytes: int
+    metered: bool = False
+    """Whether its machine code counts fuel."""
 
 
 def places() -> list[str]:
@@ -85,6 +87,7 @@ def find(name: str) -> Image:
             tuple((int(place), int(bits)) for place, bits in said["bits"]),
             str(said["made"]),
             int(said["size_bytes"]),
+            said.get("metered") is True,
         )
     except (LookupError, TypeError, ValueError) as error:
         words = f"{folder} is no image that this version can start from ({error}). Run `{COMMAND} --force`"

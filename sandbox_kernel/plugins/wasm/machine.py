@@ -25,6 +25,8 @@ PAGE = 65536
 MAX_TABLE = 1 << 20
 """Elements of a table: the module has fewer than 100,000 functions."""
 MAX_SUBSCRIPTIONS = 64
+MAX_FUEL = (1 << 63) - 1
+OUT_OF_FUEL = wasmtime.TrapCode.OUT_OF_FUEL
 _32 = 0xFFFFFFFF
 _EINVAL, _FAULT = 28, 21
 _CLOCK, _REALTIME, _ABSOLUTE = 0, 0, 1
@@ -45,10 +47,14 @@ class GuestEnded(Exception):
     """The guest is gone: it was ended from here."""
 
 
-def new_engine() -> wasmtime.Engine:
-    """Return an engine whose modules fit each other's files, of the same version of wasmtime and the same machine."""
+def new_engine(*, metered: bool = False) -> wasmtime.Engine:
+    """Return an engine whose modules fit each other's files, of the same version of wasmtime and the same machine.
+
+    Those of one that is `metered` count fuel, and fit no other's.
+    """
     config = wasmtime.Config()
     config.epoch_interruption = True
+    config.consume_fuel = metered
     # First: wasmtime aborts the process for an engine whose stack is larger than this.
     _ffi.wasmtime_config_async_stack_size_set(config.ptr(), STACK_BYTES)
     config.max_wasm_stack = STACK_BYTES
@@ -92,6 +98,7 @@ class WasmGuest:
         bits: Bits = (),
         longest: int = 1 << 30,
         stderr: bool = False,
+        metered: bool = False,
     ) -> None:
         """`door` answers what the guest asks; `memory` is the most that it may have, in bytes.
 
@@ -113,6 +120,8 @@ class WasmGuest:
         if stderr:
             wasi.inherit_stderr()
         store.set_wasi(wasi)
+        self._metered = metered
+        self.refuel(0)
         self._began = time.monotonic_ns()
         """When the guest's monotonic clock was 0."""
         self._epochs = _EPOCH(self._at_epoch)
@@ -152,6 +161,11 @@ class WasmGuest:
             self._interrupted = True
             self._engine.increment_epoch()  # before it wakes: a sleep that returns early looks like one that is over
             self._lock.notify_all()
+
+    def refuel(self, amount: int) -> None:
+        """Have it compute so much from now on, if it is metered; 0 is as much as it likes."""
+        if self._metered:
+            self._store.set_fuel(amount or MAX_FUEL)
 
     def forget_interrupt(self) -> None:
         """Note that what was to be interrupted is over."""

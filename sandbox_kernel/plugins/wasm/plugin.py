@@ -32,9 +32,11 @@ class WasmProvider(EngineProvider):
         return WasmEngine(settings.of(WasmSettings))
 
     def build(self, root: str, *, force: bool, progress: Callable[[str], None]) -> str:
+        from ...config.sources import from_files
         from .build import build
 
-        return build(force=force, progress=progress)
+        metered = "fuel" in from_files()  # the command has no settings of its own
+        return build(force=force, metered=metered, progress=progress)
 
     def state(self, image: str) -> tuple[str, Literal["ok", "note", "wrong"], str, str] | None:
         from ...core.errors import EngineError

@@ -44,14 +44,15 @@ class Forked(NamedTuple):
 class Template:
     """A template, from the side of its owner."""
 
-    def __init__(self, module: str, folder: str) -> None:
+    def __init__(self, module: str, found: image.Image) -> None:
         self._lock = threading.Lock()
         self._ready = False
         self.end, its = socket.socketpair()
         self.end.setblocking(False)
+        words = (f"--version={__version__}", found.folder, *(["metered"] if found.metered else []))
         with its:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-m", module, NAME, f"--version={__version__}", folder],
+                [sys.executable, "-I", "-m", module, NAME, *words],
                 stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -103,7 +104,7 @@ def forked(module: str, found: image.Image, session: str, pipe: int, errors: int
     try:
         if template is not None:
             return template.fork(session, pipe, errors)
-        templates[key] = Template(module, found.folder)
+        templates[key] = Template(module, found)
     except BlockingIOError:
         pass  # it is loading
     except OSError:
@@ -113,13 +114,13 @@ def forked(module: str, found: image.Image, session: str, pipe: int, errors: int
     return None
 
 
-def serve(folder: str) -> tuple[wasmtime.Engine, wasmtime.Module]:
+def serve(folder: str, metered: str = "") -> tuple[wasmtime.Engine, wasmtime.Module]:
     """Be a template. Return in each new process, with what is loaded."""
     from .checkpoints import Checkpoints  # noqa: F401 (each of its processes needs it)
     from .machine import loaded, new_engine
 
     parent = socket.socket(fileno=os.dup(0))
-    engine = new_engine()
+    engine = new_engine(metered=bool(metered))
     module = loaded(engine, f"{folder}/{image.MODULE}")
     parent.settimeout(IDLE_SECONDS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for its processes has their pidfds

@@ -112,7 +112,7 @@ def test_each_setting_has_one_name_and_one_scope() -> None:
         scopes[one.scope].add(one.name)
     limits = {"limits", "message_limit", "memory", "cpus", "pids", "open_files", "tmp_size", "shm_size"}
     limits |= {"scratch", "scratch_size", "cpuset", "core_scheduling"}
-    of_plugins = {"datasets", "volumes", "undo"} & set(SETTINGS)
+    of_plugins = {"datasets", "volumes", "undo", "fuel"} & set(SETTINGS)
     assert scopes["sandbox"] == {"engine", "runtime", "image", "kernel", "time_zone"} | limits | of_plugins
     plugins = {
         "screen",

@@ -10,12 +10,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.core.codes import Survived
 from sandbox_kernel.core.errors import CellTimeout, FileNotThere, FileRefused, KernelDied, OutOfMemory, SandboxError
+from sandbox_kernel.plugins.wasm.image import find
 from sandbox_kernel.sdk.execution import Execution
 from tests.plugins.wasm.container.test_engine import there
 
@@ -95,10 +97,28 @@ def test_without_the_setting_a_cell_has_no_checkpoint() -> None:
         assert own.run_code("value").text == "1"
 
 
-def test_another_engine_refuses_the_setting() -> None:
+@pytest.mark.parametrize("setting", [{"undo": "on"}, {"fuel": 10}])
+def test_another_engine_refuses_the_settings(setting: dict[str, Any]) -> None:
     with pytest.raises(SandboxError, match="the engine wasm alone") as refused:
-        Sandbox(engine="bubblewrap", undo="on")
-    assert refused.value.setting == "undo"
+        Sandbox(engine="bubblewrap", **setting)
+    assert refused.value.setting == next(iter(setting))
+
+
+def test_a_cell_ends_with_its_fuel_where_the_image_counts_it() -> None:
+    """And is refused where it does not. Each cell has as much."""
+    with contextlib.ExitStack() as held:
+        own = Sandbox(engine="wasm", undo="on", fuel=200_000_000)
+        if not find("sandbox-kernel:data").metered:
+            with pytest.raises(SandboxError, match="built without fuel"):
+                held.enter_context(own)
+            return
+        held.enter_context(own)
+        own.run_code("kept = 7")
+        for code in ("for number in range(10**9): pass", IGNORES):
+            ended = own.run_code(code).error
+            assert ended is not None
+            assert (ended.name, ended.code, ended.kept) == ("CellTimeout", "cell-out-of-fuel", Survived.BEFORE_CELL)
+            assert own.run_code("kept").text == "7"
 
 
 # --- the end of a cell ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 wasmtime = pytest.importorskip("wasmtime", reason="the extra wasm is not installed: `make test-wasm` installs it")
-from sandbox_kernel.plugins.wasm.machine import GuestEnded, WasmGuest, new_engine  # noqa: E402
+from sandbox_kernel.plugins.wasm.machine import OUT_OF_FUEL, GuestEnded, WasmGuest, new_engine  # noqa: E402
 
 WAT = """(module
   (import "host" "call" (func $call (param i32 i32 i32 i32) (result i32)))
@@ -35,7 +35,7 @@ class Tiny(WasmGuest):
     """A guest of a few functions."""
 
     def __init__(self, door: Callable[[bytes], bytes] = lambda request: b"answer", **more: Any) -> None:
-        engine = new_engine()
+        engine = new_engine(metered=more.get("metered", False))
         module = wasmtime.Module(engine, WAT)
         super().__init__(engine, module, door, memory=1 << 20, folders=(), environment={}, **more)
 
@@ -87,6 +87,21 @@ def test_a_loop_is_ended_from_another_thread(guest: Tiny) -> None:
     threading.Timer(0.2, guest.end).start()
     with pytest.raises(GuestEnded):
         guest.run("x")
+
+
+def test_a_loop_ends_with_its_fuel_and_the_same_fuel_ends_it_at_the_same_place() -> None:
+    left = []
+    for _ in range(2):
+        one = Tiny(metered=True)
+        one.refuel(1000)
+        with pytest.raises(wasmtime.Trap) as ended:
+            one.run("x")
+        assert ended.value.trap_code is OUT_OF_FUEL
+        one.refuel(1000)
+        one.does("call", 16, 4, 8, 12)
+        left.append(one._store.get_fuel())  # noqa: SLF001
+        one.close()
+    assert left[0] == left[1] < 1000
 
 
 def test_an_interrupt_sets_its_bits_and_wakes_a_sleep(guest: Tiny) -> None:
