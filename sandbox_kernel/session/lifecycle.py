@@ -11,6 +11,7 @@ import re
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -96,8 +97,17 @@ def no_time_zone(spec: SandboxSpec) -> ImageMissing:
     return ImageMissing(EndCode.NO_TIME_ZONE.note(image=spec.image, zone=zone), value=zone, setting="time_zone")
 
 
-def of_kernel(death: Death, limits: Limits) -> SandboxError:
-    """Name the reason of a kernel's death from what the agent saw."""
+def of_kernel(death: Death, limits: Limits, *, fuel: int = 0, undoes: bool = False) -> SandboxError:
+    """Name the reason of a kernel's death from what the agent saw.
+
+    Only a sandbox that can is believed that the next kernel goes on (`undoes`), or that this one had so much `fuel`.
+    """
+    if undoes and death.undone:
+        error = of_kernel(replace(death, undone=False), limits, fuel=fuel)
+        error.leaves(Survived.BEFORE_CELL)
+        return error
+    if fuel and death.out_of_fuel:
+        return CellTimeout(EndCode.CELL_OUT_OF_FUEL, limit=f"{fuel:,}", setting="fuel", kept=Survived.FILES)
     if death.signal == signal.SIGKILL and death.ooms:
         return out_of_memory(limits.memory, Survived.FILES)
     if death.signal is not None:
@@ -486,11 +496,8 @@ class Lifecycle:
         self._go(ContainerEvent.KERNEL_EXITED)
         self._handshake.forget()
         self._streams.reset_all(RESET_BY_KERNEL)
-        error = restarted() if restarting else of_kernel(death, self._limits)
-        if death.out_of_fuel and (fuel := self._settings.get("fuel", 0)):
-            error = CellTimeout(EndCode.CELL_OUT_OF_FUEL, limit=f"{fuel:,}", setting="fuel", kept=Survived.FILES)
-        if death.undone and not restarting and Ability.CHECKPOINT in abilities_of(link.container):
-            error.leaves(Survived.BEFORE_CELL)
+        own = {"fuel": self._settings.get("fuel", 0), "undoes": Ability.CHECKPOINT in abilities_of(link.container)}
+        error = restarted() if restarting else of_kernel(death, self._limits, **own)
         tail = death.tail[-2000:]
         self._emit(KernelEnded(error=error.name, code=error.code, reason=str(error), tail=tail))
         worked = restarting or self._requests.kernel_worked

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from sandbox_kernel.core.codes import EndCode
+import pytest
+
+from sandbox_kernel.core.codes import EndCode, Survived
 from sandbox_kernel.core.errors import SandboxDied
+from sandbox_kernel.core.model import Limits
 from sandbox_kernel.session.agent_messages import Death
-from sandbox_kernel.session.lifecycle import no_kernel
+from sandbox_kernel.session.lifecycle import no_kernel, of_kernel
+
+
+@pytest.mark.parametrize("undoes", [True, False])
+@pytest.mark.parametrize("fuel", [10, 0])
+def test_only_a_sandbox_that_can_is_believed_that_its_variables_are_back(fuel: int, *, undoes: bool) -> None:
+    said = {"code": None, "signal": 9, "ooms": 1, "tail": "", "undone": True, "fuel": True}
+    error = of_kernel(Death.of(said), Limits(), fuel=fuel, undoes=undoes)
+    assert error.kept is (Survived.BEFORE_CELL if undoes else Survived.FILES)
+    assert error.code is (EndCode.CELL_OUT_OF_FUEL if fuel else EndCode.OUT_OF_MEMORY)
 
 
 def test_the_last_words_of_a_kernel_are_words() -> None:
