@@ -24,7 +24,9 @@ def with_bubblewrap() -> tuple[str, ...]:
     return tuple(word for each in folders for word in ("--volume", f"{each}:/opt/packages/{each.name}:ro"))
 
 
-def in_container(words: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
+def in_container(
+    words: Sequence[str], *options: str, seconds: float = TIMEOUT_SECONDS
+) -> subprocess.CompletedProcess[str]:
     """Run Python with `words` in a container of root's, which sees this checkout and nothing else of this machine's."""
     shown = ["--volume", f"{ROOT}:{ROOT}:ro", "--workdir", "/", "--env", "PYTHONDONTWRITEBYTECODE=1"]
     path = ["--env", f"PYTHONPATH={ROOT}:/opt/packages"]
@@ -34,6 +36,6 @@ def in_container(words: Sequence[str], *options: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=TIMEOUT_SECONDS,
+        timeout=seconds,
         stdin=subprocess.DEVNULL,
     )
