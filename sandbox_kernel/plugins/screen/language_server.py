@@ -128,7 +128,7 @@ class ScreenServer(LanguageServer):
 
 def _name(language: str) -> str:
     """Return a name by which a text is read as its language."""
-    return "commands.sh" if language in _SHELLS else "document.py"
+    return "commands.sh" if language in _SHELLS else "a document"
 
 
 def server(make_screen: Callable[[], CellScreen]) -> ScreenServer:
