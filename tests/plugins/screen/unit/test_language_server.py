@@ -55,6 +55,7 @@ class Editor:
         self.tell(method, params, id=self._asked)
         while (message := self._heard.get(timeout=SECONDS)).get("id") != self._asked:
             pass
+        assert "result" in message, message
         return message["result"]
 
     def shown(self, uri: str) -> list[dict[str, Any]]:
@@ -129,9 +130,10 @@ def test_what_is_not_in_a_document_yet_is_asked_about(editor: Editor) -> None:
 def test_a_fix_writes_a_comment_that_allows_once_it_has_a_reason(editor: Editor) -> None:
     [first, second] = editor.open(FILE, GRAVE)
     context = {"diagnostics": [first, second]}
-    [fix] = editor.ask(
+    [fix, run] = editor.ask(
         "textDocument/codeAction", {"textDocument": {"uri": FILE}, "range": first["range"], "context": context}
     )
+    assert run["command"]["command"] == "sandbox-kernel.run"
     [edit] = fix["edit"]["changes"][FILE]
     assert edit["range"]["start"] == edit["range"]["end"] == {"line": 1, "character": units(GRAVE.split("\n")[1], "\n")}
     assert edit["newText"].startswith("  # sandbox: allow file-delete-system, ")
