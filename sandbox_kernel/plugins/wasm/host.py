@@ -59,6 +59,8 @@ DUE_SECONDS = 10.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 """Of a checkpoint."""
 CELL = b'"execute_request"'
+FORK = re.compile(rb'"code": ?"(?:\\n| )*%%fork *\\n')
+"""The beginning of a cell that runs in a copy; within a text of JSON, the first sign would be escaped."""
 
 
 def folders(at: str, data: str, temporary: str) -> list[tuple[str, str, bool]]:
@@ -87,8 +89,8 @@ class Host:
         self.checkpoints: Checkpoints | None = None
         self.due: Callable[[], None] | None = None
         """What is to be done with checkpoints as soon as the guest's stack is empty."""
-        self.is_taken = False
-        """Whether there is a checkpoint for the next cell."""
+        self.is_taken = self.forks = False
+        """Whether there is a checkpoint for the next cell, and whether the one that runs is to leave nothing."""
         self.goes_on = False
         """Whether the next guest begins with the memory that the checkpoints have, and not with the image's."""
         self.saving: Iterator[bytes] = iter(())
@@ -109,7 +111,7 @@ class Host:
     # --- what the guest asks, in its own thread ---
 
     def door(self, request: bytes) -> bytes:
-        """Answer the guest: `R` and `I` wait for a frame, `S` sends one, `C` and `U` are `%checkpoint` and `%undo`."""
+        """Answer the guest: `R` and `I` wait for a frame, `S` sends one. `C`, `U` and `F` are magics."""
         op = request[:1]
         if op == b"S":
             self.passed_on(request[1:])
@@ -120,6 +122,8 @@ class Host:
         elif op in (b"C", b"U"):
             name = request[1:100].decode("ascii", "replace")
             return json.dumps(self.wanted("take" if op == b"C" else "back", name)).encode()
+        elif op == b"F":
+            return json.dumps({"ok": self.forks, "error": "none"}).encode()
         return b""
 
     def next_request(self) -> bytes:
@@ -132,14 +136,21 @@ class Host:
             self.ready = True
             self.event("kernel_ready", number=self.number)
         with self.changed:
+            before = None if self.checkpoints is None or not self.forks else self.checkpoints.find("")
+            if self.checkpoints is not None and before is not None:
+                self.due = functools.partial(self.returns, self.checkpoints, before)
+            self.forks = False
             while not (self.inbox or self.stopping or self.due):
                 self.changed.wait()
             is_cell = self.inbox and CELL in self.inbox[0][:4096] and b'"silent":true' not in self.inbox[0]
-            if is_cell and self.told["undo"] and self.checkpoints is not None and not (self.due or self.is_taken):
+            is_fork = bool(is_cell) and FORK.search(self.inbox[0]) is not None
+            wants = self.told["undo"] or is_fork
+            if is_cell and wants and self.checkpoints is not None and not (self.due or self.is_taken):
                 self.due = functools.partial(self.takes, self.checkpoints, "")
             if self.stopping or self.due:
                 return b""
             self.busy, self.in_cell, self.is_taken = True, self.is_taken, False
+            self.forks = self.in_cell and is_fork
             if self.guest is not None:
                 self.guest.refuel(self.told["fuel"] if is_cell else 0)
             return self.inbox.popleft()
@@ -174,7 +185,7 @@ class Host:
 
     def start(self) -> None:
         self.number += 1
-        self.ready = self.busy = self.stopping = self.in_cell = self.is_taken = False
+        self.ready = self.busy = self.stopping = self.in_cell = self.is_taken = self.forks = False
         self.asked, self.is_over, self.due = False, False, None
         self.inbox.clear()
         self.answers.clear()

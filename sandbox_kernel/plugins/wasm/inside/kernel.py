@@ -239,6 +239,8 @@ class GuestKernel:
         self.shell.configurables.append(self.comms)
         for name, op in (("checkpoint", b"C"), ("undo", b"U")):
             self.shell.register_magic_function(functools.partial(self.asked, name, op), magic_name=name)
+        self.shell.register_magic_function(self.no_fork, magic_kind="cell", magic_name="fork")
+        self.shell.input_transformers_cleanup.append(self.forked)
 
     def finished(self, coroutine: Any) -> Any:
         """Run a cell that awaits. An interrupt that meets the loop itself ends the cell's task, and no later one."""
@@ -285,6 +287,17 @@ class GuestKernel:
         if not said["ok"]:
             raise UsageError(f"%{what}: {WORDS[said['error']]}")
         return str(said["name"]) if op == b"C" else None
+
+    @staticmethod
+    def forked(lines: list[str]) -> list[str]:
+        """Return a cell without its `%%fork`, if the host has it run in a copy."""
+        if lines and lines[0].strip() == "%%fork" and json.loads(call(b"F"))["ok"]:
+            return lines[1:]
+        return lines
+
+    @staticmethod
+    def no_fork(line: str, cell: str) -> None:
+        raise UsageError(f"%%fork: {WORDS['none']}")
 
     # --- the wire ---
 

@@ -78,6 +78,22 @@ def test_a_checkpoint_of_a_name_is_returned_to_more_than_once(sandbox: Sandbox) 
         assert sandbox.run_code("value, 'later' in globals()").text == "(1, False)"
 
 
+@pytest.mark.parametrize("undo", ["on", "off"])
+def test_a_cell_that_runs_in_a_copy_leaves_nothing(undo: str) -> None:
+    with Sandbox(engine="wasm", undo=undo, cell_timeout=1, interrupt_grace=0.5) as one:
+        one.run_code("value = 1")
+        assert one.run_code("%%fork\nvalue += 1; new = 3\nvalue").text == "2"
+        assert failure(one.run_code("%%fork\nvalue = 4\n1 / 0"))[0] == "ZeroDivisionError"
+        assert failure(one.run_code(f"%%fork\nvalue = 5\n{IGNORES}"))[0] == CellTimeout.__name__
+        assert one.run_code("value, 'new' in globals()").text == "(1, False)"
+        assert one.run_code('text = \'"code":"%%fork\\\\n\'; value = 6\nvalue').text == "6"
+        assert one.run_code("value").text == "6", "control: any other cell leaves what it did"
+        if undo == "on":
+            one.run_code("%undo")  # of the look
+            one.run_code("%undo")
+            assert one.run_code("value").text == "1"
+
+
 @pytest.mark.parametrize(
     ("line", "word"), [("%undo none", "checkpoint-missing"), ("%checkpoint a/b", "checkpoint-name-unfit")]
 )

@@ -40,3 +40,11 @@ def test_a_person_takes_a_cell_back_and_one_that_is_killed_is_taken_back(lab: La
     assert "the variables as they were before the cell" in str(lab.text(5))
     lab.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
     eventually(lambda: lab.text(4) == ["2"], "that cell ran again, with the variable that was there")
+
+
+@pytest.mark.long
+def test_a_person_tries_a_cell_in_a_copy(lab: Lab) -> None:
+    lab.open(KERNEL, "value = 1", "%%fork\nvalue = 2\nvalue", "value")
+    lab.run_all()
+    assert lab.text(1) == ["2"]
+    assert lab.text(2) == ["1"]
