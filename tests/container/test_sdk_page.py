@@ -18,8 +18,9 @@ async def test_every_snippet_of_the_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    first, *others, snapshots = snippets("docs/sdk.md")
+    first, *others, snapshots, checkpoints = snippets("docs/sdk.md")
     assert "sandbox.snapshot(" in snapshots  # which QEMU has: tests/plugins/qemu/container/test_snapshots.py
+    assert "sandbox.checkpoint(" in checkpoints  # which wasm has: tests/plugins/wasm/container/test_checkpoints.py
     await asyncio.to_thread(exec, first, names)
     assert len(others) >= 6
     for snippet in others:

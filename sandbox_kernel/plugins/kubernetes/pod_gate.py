@@ -23,7 +23,7 @@ from typing import Any
 
 from ...core.model import SandboxSpec
 from ...engines.hardening import OF_A_USER
-from ...engines.shipping import COMMAND, sized
+from ...engines.shipping import COMMAND, STARTER, sized
 
 NODE = "SANDBOX_KERNEL_NODE"
 """Where the agent has the address of its node."""
@@ -79,7 +79,8 @@ except OSError as error:
 The agent finds whether the kernel took it, which takes none from a process that could get rights. The numbers of other
 architectures end at the agent's own filter.
 """
-WAITING = (*COMMAND[:3], "exec(compile(open(9, 'rb').read(), 'agent', 'exec'))", *COMMAND[4:])
+_FROM_A_FILE = "exec(compile(open(9, 'rb').read(), 'agent', 'exec'))"
+WAITING = tuple(_FROM_A_FILE if word == STARTER else word for word in COMMAND)
 """The command of an agent whose program nobody sends: the gate has it, and leaves it open."""
 NOT_THERE = 127
 """The exit code of a pod whose program cannot be started, as shells have it; its stderr says why."""

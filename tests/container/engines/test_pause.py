@@ -131,7 +131,7 @@ async def test_what_can_be_paused_is_a_value(launch: Launch, under_test: EngineU
     if under_test.name == "qemu":
         demand(Ability.SNAPSHOT, under_test.make(), container)
         return
-    why = "not available through a broker" if under_test.name.startswith("broker") else "only qemu can"
+    why = "not available through a broker" if under_test.name.startswith("broker") else "only qemu and wasm can"
     with pytest.raises(AbilityMissing, match=why):
         demand(Ability.SNAPSHOT, under_test.make(), container)
 

@@ -82,7 +82,7 @@ def test_snapshots_and_forks_are_for_engines_that_can(sandbox: Sandbox) -> None:
         lambda: sandbox.fork(count=2, timeout=60),
         lambda: sandbox.create_snapshot(name="here", mode="full"),
     ):
-        with pytest.raises(AbilityMissing, match="only qemu can"):
+        with pytest.raises(AbilityMissing, match="only qemu and wasm can"):
             call()
     with pytest.raises(ConfigurationError, match="has the memory"):
         sandbox.create_snapshot(mode="filesystem")
