@@ -325,7 +325,11 @@ async def test_what_the_host_s_side_has_is_little(frames: Frames) -> None:
     status = dict(line.split(":\t", 1) for line in (place / "status").read_text().splitlines() if ":\t" in line)
     assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
     assert {int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
-    opened = sorted(re.sub(r"[0-9]+", "N", str(one.readlink())) for one in (place / "fd").iterdir())
+    # A template opens the machine code by the machine's own path: a file, from which no way leads on.
+    opened = sorted(
+        re.sub(r"[0-9]+", "N", re.sub(r".*/(?=module\.cwasm$)", "/image/", str(one.readlink())))
+        for one in (place / "fd").iterdir()
+    )
     assert opened == sorted(OPENED)
     own = {name: Path("/proc/self/ns", name).readlink() for name in ("net", "mnt", "ipc", "uts")}  # noqa: ASYNC240
     assert not any((place / "ns" / name).readlink() == one for name, one in own.items())
