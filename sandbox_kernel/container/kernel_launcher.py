@@ -19,7 +19,6 @@ import site
 import struct
 import sys
 import threading
-import types
 from contextlib import suppress
 from functools import partial
 from importlib.machinery import SourceFileLoader
@@ -102,36 +101,6 @@ class PreparedLoader(SourceFileLoader):
         return self.prepared.code(fullname, found["size"], found["mtime"]) or super().get_code(fullname)
 
 
-class LaterModule(types.ModuleType):
-    """Stands for a module that is imported when something of it is used that is not here."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
-
-
-def import_without_dateutil() -> None:
-    """Import what jupyter_client takes of dateutil without it: that is a twelfth of a start.
-
-    It reads the date of each message, as `datetime` does, and asks for the time zone of a date that has none.
-    """
-    from datetime import datetime
-
-    later = [LaterModule("dateutil.parser"), LaterModule("dateutil.tz")]
-    vars(later[0])["isoparse"] = vars(later[0])["parse"] = datetime.fromisoformat
-    vars(later[1])["tzlocal"] = lambda: importlib.import_module("dateutil.tz").tzlocal()
-    sys.modules.update((module.__name__, module) for module in later)
-    try:
-        importlib.import_module("jupyter_client.jsonutil")
-    finally:
-        for module in later:
-            if sys.modules.get(module.__name__) is module:
-                del sys.modules[module.__name__]
-
-
 def main(lines: list[str], before: list[str], compiled: Callable[[str, str, str], Any] = compile) -> None:
     """Run a kernel as `python -m ipykernel_launcher` does, and `lines` when it is made.
 
@@ -145,8 +114,6 @@ def main(lines: list[str], before: list[str], compiled: Callable[[str, str, str]
         sys.argv[0] = launcher.origin  # by which programs see where they run
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
     prepared = PreparedBytecode()
-    if sys.version_info >= (3, 11):  # noqa: UP036 (an image's may be older, and read fewer forms of a date)
-        import_without_dateutil()
     from ipykernel import kernelapp
 
     application: Any = kernelapp.IPKernelApp

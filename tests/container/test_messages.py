@@ -432,20 +432,6 @@ def test_a_kernel_starts_as_with_ipykernel_s_own_launcher_and_has_the_names_of_i
     assert json.loads(kernel.run(START).text()) == [True, True, 0]
 
 
-DATES = """
-import datetime, sys
-print("dateutil.parser" in sys.modules, "dateutil.tz" in sys.modules)
-sent = get_ipython().kernel.get_parent()["header"]["date"]
-print(abs(datetime.datetime.now(datetime.timezone.utc) - sent) < datetime.timedelta(minutes=5))
-import dateutil.parser, jupyter_client
-print(dateutil.parser.parse("1 May 2020").month, dateutil.parser.__file__ != "", jupyter_client.KernelManager.__name__)
-"""
-
-
-def test_a_start_does_without_dateutil_and_a_cell_has_it(start_kernel: Callable[..., Kernel]) -> None:
-    assert start_kernel().run(DATES).text() == "False False\nTrue\n5 True KernelManager\n"
-
-
 HIDDEN = """
 import io
 for name in ("code", "cmd"):
