@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 WEIGHTS = {"low": 20, "medium": 40, "high": 60, "critical": 80}
 """How grave one finding is, in points. What a cell has adds up."""
 MAX_SCORE = 100
+MAX_PASTED, MAX_SAID = 1_000_000, 10
+"""Characters of a text to be pasted that are read, and sentences about it."""
 OPINIONS = "judge"
 """The family of what others than rules say of a whole cell, with all findings of the rules before them."""
 

@@ -17,7 +17,7 @@ from pygls.lsp.server import LanguageServer
 from ... import __version__
 from ...core.errors import ConfigurationError, SandboxError
 from ...core.model import printable
-from ...core.screen_findings import WEIGHTS, Finding, Place, Screened
+from ...core.screen_findings import MAX_PASTED, MAX_SAID, WEIGHTS, Finding, Place, Screened
 from .file_parts import screened
 from .screen import CellScreen
 
@@ -28,8 +28,6 @@ NAME = "sandbox-kernel-screen"
 _NOTEBOOKS = types.NotebookDocumentSyncOptions(
     notebook_selector=[types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])]
 )
-MAX_PASTED, MAX_SAID = 1_000_000, 10
-"""Characters of a paste that are read, and sentences about it."""
 RUN = "sandbox-kernel.run"
 """The command that runs a selection: the name of a document, and a range."""
 RUN_SECONDS = 30.0

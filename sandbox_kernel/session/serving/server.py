@@ -19,6 +19,7 @@ from ...core.codes import MessageCode
 from ...core.errors import ProtocolError, SandboxError
 from ...core.events import RequestRefused
 from ...core.model import Message
+from ...core.screen_findings import MAX_PASTED, MAX_SAID
 from ...core.tasks import noted_in
 from ...files.file_rules import FileLimits
 from ...plugins.api import KernelProcess, Transport
@@ -35,8 +36,6 @@ QUIET = frozenset({"sandbox_state_request", "sandbox_screen_request"})
 
 ORDER_SECONDS = 1.0
 """How long a kernel_info_request on shell waits for the cells that its client sent before it."""
-MAX_PASTED, MAX_SAID = 1_000_000, 10
-"""Characters of a paste that are read, and sentences about it."""
 
 
 class MessageHeaders:
