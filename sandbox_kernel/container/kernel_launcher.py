@@ -284,21 +284,26 @@ class Interrupts:
         """Run code of the user, which an interrupt may end at any point from here to the return."""
         if threading.current_thread() is not threading.main_thread():
             return call()  # no signal comes here
-        outside = signal.getsignal(signal.SIGINT)
+        change, number = signal.signal, signal.SIGINT
+        outside = signal.getsignal(number)
+        # Python hears of a signal between two calls, and within `change` before it changes something. What comes in
+        # that moment is raised instead of the change, which the next level makes. Two levels are met by two interrupts:
+        # a process on a busy machine gets next to nothing done from one to the next.
         try:
             try:
-                signal.signal(signal.SIGINT, self.handler)
-                return call()
+                try:
+                    change(number, self.handler)
+                    return call()
+                finally:
+                    self.leave(change(number, outside), outside)
             finally:
-                self.leave(outside)
+                self.leave(change(number, outside), outside)
         finally:
-            self.leave(outside)  # again, for an interrupt may have been in the way
+            self.leave(change(number, outside), outside)
 
-    def leave(self, outside: Any) -> None:
-        now = signal.getsignal(signal.SIGINT)
-        if now is not outside:
-            self.handler = signal.default_int_handler if now is None else now
-            signal.signal(signal.SIGINT, outside)
+    def leave(self, handler: Any, outside: Any) -> None:
+        if handler is not outside:
+            self.handler = signal.default_int_handler if handler is None else handler
 
 
 class CellSteps:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import write_connection_file
 
+from sandbox_kernel.container import kernel_launcher
 from sandbox_kernel.container.kernel import program, spawn
 from sandbox_kernel.core.model import Limits
 from sandbox_kernel.engines.shipping import agent_config
@@ -174,3 +175,35 @@ def test_an_interrupt_before_the_code_of_a_cell_is_for_that_code(tmp_path: Path)
         assert answers(client, prepare)["status"] == "ok"
         assert answers(client, "'wanted'\nwhile True: pass")["ename"] == "KeyboardInterrupt"
         assert answers(client, "1")["status"] == "ok"
+
+
+@pytest.mark.parametrize("met", [0, 1, 2])
+@pytest.mark.parametrize("ends", ["with a value", "with an error"])
+def test_interrupts_on_the_way_out_of_a_cell_leave_none_of_its_handler(
+    monkeypatch: pytest.MonkeyPatch, met: int, ends: str
+) -> None:
+    """Each is raised in the place of the change that would have put the kernel's own handler back."""
+    handlers: list[Any] = [signal.SIG_IGN]
+    due = [signal.default_int_handler] * met
+
+    def change(number: int, handler: Any) -> Any:
+        if handler is signal.SIG_IGN and due:
+            due.pop()(number, None)
+        handlers.append(handler)
+        return handlers[-2]
+
+    class Stand:
+        SIGINT = signal.SIGINT
+        default_int_handler = signal.default_int_handler
+        signal = staticmethod(change)
+        getsignal = staticmethod(lambda number: handlers[-1])
+
+    def code() -> int:
+        assert handlers[-1] is signal.default_int_handler
+        return 1 if ends == "with a value" else 1 // 0
+
+    monkeypatch.setattr(kernel_launcher, "signal", Stand)
+    with suppress(KeyboardInterrupt, ZeroDivisionError):
+        kernel_launcher.Interrupts().runs(code)
+    assert not due
+    assert handlers[-1] is signal.SIG_IGN
