@@ -11,7 +11,6 @@ import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from tests.plugins.serve.stand_ins import MINE, THEIRS, Served, files_of
 from tests.plugins.serve.unit.test_replicas import peer, scope
 from tests.plugins.serve.unit.test_turns import envelope, serving
 from tests.support import ROOT
+from tests.support.descriptors import open_files
 from tests.support.loopback import listening, opened
 from tests.support.patience import until, within
 
@@ -40,28 +40,24 @@ def head(method: str, path: str, length: int, headers: dict[str, str]) -> bytes:
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
-def descriptors() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
 async def test_a_form_of_many_files_has_one_descriptor_and_little_memory() -> None:
     """There were as many descriptors as files over 1 MiB, and 1 MiB of memory for each that is smaller."""
     size, count = 1_100_000, 40
     part = b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n' + bytes(size) + b"\r\n"
     async with serving() as (port, _, lease):
-        before, memory = descriptors(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before, memory = open_files(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         headers = files_of(lease, **{"Content-Type": FORM})
         async with within(30), opened(port) as (reader, writer):
             writer.write(head("POST", "/files", count * len(part) + 7, headers))
             for _ in range(count):
                 writer.write(part)
                 await writer.drain()
-            during = descriptors()
+            opened_since = open_files() - before
             writer.write(b"--x--\r\n")
             said = await reader.read()
     assert b" 200 " in said
     assert said.count(b"/home/user/") == count
-    assert during - before <= 4
+    assert len(opened_since) <= 4
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 24 << 10
 
 
