@@ -43,10 +43,13 @@ QUESTION, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 """struct seccomp_notif and seccomp_notif_resp."""
 MARK = "lookup_dcookie"
 """By this call a kernel says that code in it looks for a secret: the first argument says which (`secret_watch`)."""
+STARTED = 1 << 16
+"""The first argument of that call for a program that is started; its name's place and length follow, and how often."""
 ENGINES = (b"docker.sock", b"containerd.sock", b"crio.sock", b"podman.sock")
 MAX_ADDRESS = 128
 MAX_ROWS, ROWS_AT_ONCE = 256, 64
 """How many different ones are told apart until the host was told, and how many it is told of at once."""
+MAX_TIMES = 1 << 20
 PAUSE = 0.2
 """Seconds from one time that the host is told to the next, at least."""
 AHEAD = 20 * PAUSE
@@ -117,41 +120,40 @@ class CallWatch:
         fcntl.ioctl(self._file, RECEIVE, data, True)
         number, thread, _, call, _, _, *arguments = QUESTION.unpack(data)
         name = self._names.get(call, "")
-        target = ""
+        target, times = "", 1
         if thread == self._own:
             self.works = True
         elif name == "connect" and thread not in self.agents:
             target = self._address(number, thread, *arguments[1:3])
+        elif name == MARK and arguments[0] == STARTED:
+            said = self._memory(number, thread, *arguments[1:3]) or b"?"
+            name, target = "program", "".join(chr(one) if 32 < one < 127 else "?" for one in said)
+            times = max(1, min(arguments[3], MAX_TIMES))
         elif name == MARK:
             name, target = "secret", str(arguments[0])
-        if target.startswith("/"):
+        if name == "connect" and target.startswith("/"):
             name, target = "secret", target[1:]
         if thread not in self.agents and (target or name != "connect"):
-            self._note(name, _program(thread), target, thread)
+            self._note(name, _program(thread), target, thread, times)
         passes = self._names.get(call) == "connect"
         answer = (number, 0, 0, CONTINUE) if passes else (number, 0, -errno.EPERM, 0)
         fcntl.ioctl(self._file, SEND, bytearray(ANSWER.pack(*answer)), True)
 
-    def _note(self, name: str, program: str, target: str, thread: int) -> None:
+    def _note(self, name: str, program: str, target: str, thread: int, times: int = 1) -> None:
         with self._lock:
             key = (name, program, target)
             if key not in self._rows and len(self._rows) >= MAX_ROWS:
                 key = (name, "", "")
             row = self._rows.setdefault(key, [0, thread])
-            row[0] += 1
+            row[0] += times
 
     def _address(self, number: int, thread: int, place: int, length: int) -> str:
         """Return what a connection is made to; "?" if it cannot be read, "" for what leads nowhere.
 
         The socket of an engine is "/" and the number of that secret.
         """
-        try:
-            with open("/proc/%d/mem" % thread, "rb", buffering=0) as memory:
-                memory.seek(place)
-                data = memory.read(min(length, MAX_ADDRESS)) or b""
-            # Else another thread may have that number by now.
-            fcntl.ioctl(self._file, IS_THERE, bytearray(struct.pack("=Q", number)), True)
-        except (OSError, OverflowError, ValueError):
+        data = self._memory(number, thread, place, length)
+        if data is None:
             return "?"
         family = int.from_bytes(data[:2], "little")
         if family == _socket.AF_UNIX:
@@ -161,6 +163,18 @@ class CallWatch:
         if family == _socket.AF_INET6 and len(data) >= 24:
             return "[%s]:%d" % (_socket.inet_ntop(family, data[8:24]), int.from_bytes(data[2:4], "big"))
         return ""
+
+    def _memory(self, number: int, thread: int, place: int, length: int) -> bytes | None:
+        """Return what stands in the memory of who asks; None if it cannot be read."""
+        try:
+            with open("/proc/%d/mem" % thread, "rb", buffering=0) as memory:
+                memory.seek(place)
+                data = memory.read(min(length, MAX_ADDRESS)) or b""
+            # Else another thread may have that number by now.
+            fcntl.ioctl(self._file, IS_THERE, bytearray(struct.pack("=Q", number)), True)
+        except (OSError, OverflowError, ValueError):
+            return None
+        return data
 
 
 def plain(verdict: int) -> int:

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from .codes import Code, MessageCode, Severity
+from .codes import ActivityCode, Code, MessageCode, Severity
 from .errors import SandboxError
 from .events import (
     ABSENT,
+    CallTried,
     ConnectionEnded,
     FileNotTransferred,
     MessageDropped,
@@ -25,8 +26,8 @@ from .screen_findings import WEIGHTS, Finding
 
 Kind = Literal["finding", "program", "connection", "limit", "message", "output", "file", "rule", "end"]
 """finding: the screen, before it ran. program: a program that was started, as the monitor sees it. connection: one that
-was refused. limit: one that was met. message: a forged one. output and file: what was removed or refused. rule: another
-rule of the monitor. end: how the host ended it otherwise."""
+was made or refused. limit: one that was met. message: a forged one. output and file: what was removed or refused.
+rule: another rule of the monitor. end: how the host ended it otherwise."""
 
 SCHEMA = "urn:sandbox-kernel:behaviour:1"
 THRESHOLD = 60
@@ -56,19 +57,26 @@ class Observation:
     what: str
     reason: str
     kind: Kind
+    is_usual: bool = False
+    """Whether it is what honest code does, too: it has no points, and breaks no policy."""
+    times: int = 1
 
 
 def observed(event: SessionEvent) -> Observation | None:
-    """Return what an event says of the code, None if nothing was refused or noticed."""
+    """Return what an event says of the code, None if that is nothing."""
     match event:
         case MessageDropped(code=code) if code not in _BY_HABIT:
             what = printable(event.type or "message", 80)
             return Observation(code.severity, code, what, f"dropped: {_short(event.reason)}", "message")
         case OutputRemoved(code=code):
             return Observation(code.severity, code, printable(event.type, 80), _short(event.reason), "output")
-        case ConnectionEnded(code=code) if not event.is_connected:
+        case ConnectionEnded(code=code):
             place = "connection" if event.host is ABSENT else printable(f"{event.host}:{event.port}", 160)
-            return Observation(code.severity, code, place, _short(event.reason), "connection")
+            return Observation(code.severity, code, place, _short(event.reason), "connection", event.is_connected)
+        case CallTried(call="program"):
+            code = ActivityCode.PROGRAM_STARTED
+            name = f"{code.text}: {event.target}"
+            return Observation(code.severity, code, "program", name, "program", is_usual=True, times=event.count)
         case RuleMet(code=code):
             # What is only noted breaks no policy, whatever it is.
             severity: Severity = "notice" if event.level == "note" else code.severity
@@ -106,13 +114,14 @@ class BehaviourRow:
     def of(cls, seen: Observation, count: int = 1, cell: int | None = None) -> BehaviourRow:
         """Return the row of something that was seen `count` times."""
         grave = seen.severity == "violation" and seen.kind in _REFUSALS
+        points = 0 if seen.is_usual else _SCORES[seen.severity]
         return cls(
             kind=seen.kind,
             code=seen.code.code,
             severity=seen.severity,
-            count=count,
+            count=count * seen.times,
             first_cell=cell,
-            score=WEIGHTS["high"] if grave else _SCORES[seen.severity],
+            score=WEIGHTS["high"] if grave else points,
             reason=_sentence(seen.reason),
         )
 

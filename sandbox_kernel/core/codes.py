@@ -862,6 +862,13 @@ class NeighbourCode(Code):
     )
 
 
+@unique
+class ActivityCode(Code):
+    """What code does that is no harm by itself, and stands in a report of behaviour (docs/behaviour.md)."""
+
+    PROGRAM_STARTED = "notice", "a program was started", "Nothing: it runs in the sandbox, too."
+
+
 TABLE: dict[str, type[Code]] = {
     "Outputs": OutputCode,
     "Messages": MessageCode,
@@ -870,6 +877,7 @@ TABLE: dict[str, type[Code]] = {
     "Usage": UsageCode,
     "Hints": HintCode,
     "Neighbours": NeighbourCode,
+    "Activity": ActivityCode,
 }
 """The parts, by the titles that people read. Plugins have tables of their own."""
 

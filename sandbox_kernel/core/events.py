@@ -343,13 +343,14 @@ class CallsWatched(SessionEvent):
 
 
 class CallTried(SessionEvent):
-    """Something was tried in a sandbox that honest code does not do; it says so itself, so it may be untrue."""
+    """Something was tried in a sandbox, most of which honest code does not do. Its own word, which may be untrue."""
 
     name = "call_tried"
     call: str
-    """A system call's name; `connect` was made, all others were refused. `secret` is no call: code looked for one."""
+    """A system call's name; `connect` was made, all others were refused. `secret` and `program` are no calls: code
+    looked for one, or starts one."""
     target: str = ABSENT
-    """The address and port of a connection ("?" if they could not be read), or what secret it is."""
+    """The address and port of a connection ("?" if they could not be read), what secret it is, or a program's name."""
     program: str
     thread: int
     """The first that tried, as the sandbox numbers it."""

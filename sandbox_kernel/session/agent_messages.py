@@ -126,8 +126,9 @@ def watches(report: object) -> bool:
     return isinstance(filters, dict) and filters.get("watching") is True
 
 
-_CALLS = frozenset((*WATCHED, *WATCHED_IN_PART, "secret"))
+_CALLS = frozenset((*WATCHED, *WATCHED_IN_PART, "secret", "program"))
 _ADDRESS = re.compile(r"\?|(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|\[[0-9a-f:.]{2,45}\]):[0-9]{1,5}")
+_NAME = re.compile(r"[\w.+-]{1,40}", re.ASCII)
 MAX_TRIES, MAX_TRIED = 1_000_000, 64
 """How often at once one thing is tried, and how many different ones a word of the agent has."""
 SECRETS = (
@@ -161,6 +162,9 @@ def calls_of(event: Mapping[str, Any]) -> Iterator[CallTried]:
         elif call == "connect":
             shown = text(target, 60)
             shown = shown if _ADDRESS.fullmatch(shown) else "?"
+        elif call == "program":
+            shown = text(target, 60)
+            shown = shown if _NAME.fullmatch(shown) else "?"
         else:
             shown = ABSENT
         yield CallTried(

@@ -23,7 +23,8 @@ def classify(event: SessionEvent) -> Observation | None:
     if isinstance(event, MessageDropped) and isinstance(event.last, str):
         code = BatchCode.MORE_DROPPED
         return Observation(code.severity, code, "message", f"dropped: {code.text}", "message")
-    return observed(event)
+    found = observed(event)
+    return None if found is None or found.is_usual else found
 
 
 @dataclass(slots=True)

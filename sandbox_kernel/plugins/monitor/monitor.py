@@ -88,7 +88,7 @@ def heard(event: SessionEvent) -> Iterator[Signal]:
             yield Signal(MonitorCode.NOT_WATCHED, 1, "the calls that it refuses")
         case CallTried(call="secret"):
             yield Signal(MonitorCode.SECRET_SOUGHT, event.count, f"{event.target}, by {event.program}")
-        case CallTried(call=call) if call != "connect":
+        case CallTried(call=call) if call not in {"connect", "program"}:
             yield Signal(MonitorCode.ESCAPE_TRIED, event.count, f"{call}, by {event.program}")
 
 

@@ -67,7 +67,7 @@ def seen(sandbox: Sandbox, trace: Path, names: Sequence[str], given: dict[str, A
     with trace.open("rb") as file:
         file.seek(before)
         lines = [json.loads(line) for line in file]
-    return {(line["call"], line.get("target", "")) for line in lines if "call" in line}
+    return {(line["call"], line.get("target", "")) for line in lines if line.get("call", "program") != "program"}
 
 
 def main(words: Sequence[str]) -> None:

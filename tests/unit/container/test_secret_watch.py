@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_kernel.container import secret_watch
-from sandbox_kernel.container.secret_watch import SYSTEM, sought
+from sandbox_kernel.container.secret_watch import EXACT, SYSTEM, Starts, sought, started
 from sandbox_kernel.session.agent_messages import SECRETS
 
 READ, WRITE = ("r", os.O_RDONLY), ("w", os.O_WRONLY | os.O_CREAT)
@@ -76,6 +76,60 @@ def test_a_secret_that_is_sought(event: str, arguments: tuple[Any, ...], what: s
 @pytest.mark.parametrize(("event", "arguments"), USUAL)
 def test_what_honest_code_does(event: str, arguments: tuple[Any, ...]) -> None:
     assert sought(event, arguments) is None
+
+
+STARTS: list[tuple[str, tuple[Any, ...], str]] = [
+    ("subprocess.Popen", ("git", ["git", "log"], None, None), "git"),
+    ("subprocess.Popen", ("/usr/bin/git", ["/usr/bin/git"], None, None), "git"),
+    ("subprocess.Popen", ("/bin/sh", ["/bin/sh", "-c", "/opt/x/tool --all | head"], None, None), "tool"),
+    ("subprocess.Popen", ("/bin/bash", ["/bin/bash", "-c"], None, None), "bash"),
+    ("subprocess.Popen", ("/bin/bash", ["/bin/bash"], None, None), "bash"),
+    ("subprocess.Popen", (b"/bin/ls", [b"ls"], None, None), "ls"),
+    ("os.system", ("curl x",), "curl"),
+    ("os.system", (b"",), ""),
+    ("os.system", ("(date; date)",), "date"),
+    ("os.exec", ("/bin/ls", ["ls"], {}), "ls"),
+    ("os.posix_spawn", ("/bin/ls", ["ls"], {}), "ls"),
+    ("os.system", ("x" * 9999,), "x" * secret_watch.MAX_NAME),
+    ("os.system", (7,), ""),
+]
+
+
+@pytest.mark.parametrize(("event", "arguments", "name"), STARTS)
+def test_the_program_that_is_started(event: str, arguments: tuple[Any, ...], name: str) -> None:
+    assert started(event, arguments) == name
+
+
+def test_of_many_starts_each_doubling_is_told() -> None:
+    """And of few, each: so a loop that starts a thousand is told of some thirty times."""
+    starts = Starts()
+    told = [starts.to_tell(b"true", 9 + number / 1000) for number in range(1000)]
+    assert told[:EXACT] == [1] * EXACT
+    assert sum(map(bool, told)) == EXACT + 5
+    assert 500 < sum(told) <= 1000
+    assert starts.to_tell(b"ls", 10) == 1
+    assert starts.to_tell(b"true", 11) == 1, "after a pause it begins anew"
+    assert [starts.to_tell(b"%d" % number, 12) for number in range(1000)] == [1] * 1000
+
+
+SPAWNS = """
+import os, subprocess, sys
+from sandbox_kernel.container import secret_watch
+told = []
+def hook(event, arguments):
+    if event in secret_watch.COMMANDS and not secret_watch.is_told_already(event):
+        told.append(event)
+sys.addaudithook(hook)
+subprocess._USE_POSIX_SPAWN, subprocess._USE_VFORK = True, False
+subprocess.run([sys.executable, "-c", ""], close_fds=False, check=True)
+os.waitpid(os.posix_spawn(sys.executable, [sys.executable, "-c", ""], {}), 0)
+print(told)
+"""
+
+
+def test_what_subprocess_says_twice_is_one_start() -> None:
+    done = subprocess.run([sys.executable, "-c", SPAWNS], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("['subprocess.Popen', 'os.posix_spawn']\n", "")
 
 
 def test_the_host_has_a_name_for_each_and_each_is_tried() -> None:

@@ -12,7 +12,14 @@ import pytest
 from sandbox_kernel.core.behaviour import Behaviour, BehaviourRow, Observation, Observations, observed
 from sandbox_kernel.core.codes import Code, EndCode, FileCode, MessageCode, OutputCode
 from sandbox_kernel.core.errors import CellTimeout, SandboxError, ScreenBlocked
-from sandbox_kernel.core.events import FileNotTransferred, MessageDropped, OutputRemoved, SandboxAttested, SessionEvent
+from sandbox_kernel.core.events import (
+    CallTried,
+    FileNotTransferred,
+    MessageDropped,
+    OutputRemoved,
+    SandboxAttested,
+    SessionEvent,
+)
 from sandbox_kernel.core.screen_findings import Finding, Place
 from sandbox_kernel.sdk.execution import Execution
 from tests.support import ROOT
@@ -96,6 +103,17 @@ def test_each_row_has_code_severity_count_first_cell_and_a_sentence() -> None:
             "reason": "Removed a script.",
         },
     ]
+
+
+def test_what_honest_code_does_is_a_row_without_points() -> None:
+    programs = [an(CallTried, call="program", target=name, count=count) for name, count in (("git", 2), ("ls", 1))]
+    behaviour = Behaviour(rows=_rows(_seen(*programs), [], None, 3))
+    assert (behaviour.risk_score, behaviour.is_safe) == (0, True)
+    [row] = behaviour.rows
+    assert (row.kind, row.code, row.count, row.score) == ("program", "program-started", 3, 0)
+    assert row.reason == "A program was started: git."
+    assert observed(an(CallTried, call="mount", count=1)) is None, "that is a rule's to say"
+    VALIDATOR.validate(behaviour.to_json())
 
 
 ENDS = {

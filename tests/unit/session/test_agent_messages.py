@@ -24,6 +24,12 @@ def test_proper_rows_are_events() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["", "?", "a b", "\x1b[2J", "x" * 41, "\u0661", "../x", "git\n"])
+def test_a_program_has_the_name_of_one_or_none(name: str) -> None:
+    rows = [["program", "python3", each, 1, 9] for each in ("git", "python3.13", name)]
+    assert [one.target for one in calls_of({"rows": rows})] == ["git", "python3.13", "?"]
+
+
 @pytest.mark.parametrize(
     "row",
     [

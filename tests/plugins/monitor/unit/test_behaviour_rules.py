@@ -93,6 +93,7 @@ EVENTS: dict[str, tuple[SessionEvent, set[MonitorCode]]] = {
     "one that can": (CallsWatched(watching=True), set()),
     "a mount": (an(CallTried, call="mount", count=1), {MonitorCode.ESCAPE_TRIED}),
     "a look for passwords": (an(CallTried, call="secret", target="x", count=1), {MonitorCode.SECRET_SOUGHT}),
+    "a program": (an(CallTried, call="program", target="git", count=99), set()),
     "a connection": (an(CallTried, call="connect", target="10.0.0.1:22", count=1), set()),
     "a cell": (CellRecorded(about={"status": "ok"}), set()),
     "the monitor's own word": (an(RuleMet, code=CODE), set()),
