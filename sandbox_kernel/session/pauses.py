@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from ..core.codes import EndCode
 from ..core.errors import SandboxError, SandboxPaused
@@ -105,14 +105,12 @@ class Pauses:
             link = self._link()
             if link.is_held:
                 raise SandboxPaused(EndCode.SANDBOX_PAUSED)
-            container = link.container
-            demand(Ability.SNAPSHOT, container)
+            demand(Ability.SNAPSHOT, link.container)
+            container = cast("Savable", link.container)
             if self._beside():
                 raise NotWhole("it has contexts besides its own kernel")
             for _ in range(MAX_TRIES):
-                await self._own_cells_over()
-                if not isinstance(container, Savable) or self._requests.queue.active or not self._ready():
-                    raise NotStill("a cell runs, or its kernel is on its way")
+                await self._at_rest()
                 async with self._moment(link, container):
                     facts = await container.save(fd, link.ask_held)
                     for _ in range(TURNS):
@@ -127,13 +125,14 @@ class Pauses:
     async def ask_at_rest(self, op: str, **fields: Any) -> dict[str, Any]:
         """Ask the agent while no cell runs. Raises `NotStill` while one does, and `SandboxDied`."""
         async with self._turn:
-            await self._own_cells_over()
-            if self._requests.queue.active or not self._ready():
-                raise NotStill("a cell runs, or its kernel is on its way")
+            await self._at_rest()
             return (await self._link().ask(op, **fields))[0]
 
-    async def _own_cells_over(self) -> None:
-        """Wait while nothing but cells of this host's own runs: they are short, and no caller knows of them."""
+    async def _at_rest(self) -> None:
+        """Wait while nothing but cells of this host's own runs: they are short, and no caller knows of them.
+
+        Raises `NotStill` while another cell runs, and while the kernel is on its way.
+        """
         queue, closed = self._requests.queue, asyncio.Event()
 
         def changed(request: PendingRequest, _: RequestState) -> None:
@@ -150,6 +149,8 @@ class Pauses:
             pass  # it is refused then, as for any other cell
         finally:
             queue.listeners.remove(changed)
+        if queue.active or not self._ready():
+            raise NotStill("a cell runs, or its kernel is on its way")
 
     @asynccontextmanager
     async def _moment(self, link: Link, container: Savable) -> AsyncIterator[None]:
