@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from sandbox_kernel import Sandbox
 from sandbox_kernel.plugins.verify.attack_program import table
-from tests.attacks.escape.what_is_seen import seen, watched
+from tests.attacks.escape.what_is_seen import tried, watched
 from tests.support.kernels import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -56,15 +57,19 @@ def test_the_page_has_each_attack_of_the_suite_once() -> None:
 
 SOME = ("mount_of_a_file_system", "ptrace_of_the_agent", "child_in_a_new_user_namespace", "device_node_for_a_disk")
 OTHERS = ("environment_of_the_agent", "tcp_to_the_network", "typing_into_a_terminal", "highest_priority")
+LIMITS = ("file_descriptors_of_the_host", "memory_beyond_the_limit", "files_in_tmp_beyond_its_size")
+"""What attacks need to be told: without it they end before they try anything, and are unseen for that reason."""
 
 
 def test_attacks_are_seen_as_the_page_says(image: str) -> None:
     """The control is in the table: what is unseen there is unseen here."""
     said = {name: kind for kind, names in rows().items() for name in names}
-    given: dict[str, Any] = {"limits": {}, "seconds": 20, "session": "x", "secret": "x", "marker": "x"}
+    given: dict[str, Any] = {"seconds": 20, "session": "x", "secret": "x", "marker": "x"}
     with watched(image=image, memory="512M") as (sandbox, trace):
-        for name in (*SOME, *OTHERS):
-            found = {call for call, _ in seen(sandbox, trace, [name], given)}
+        for name in (*SOME, *OTHERS, *LIMITS):
+            end, calls = tried(sandbox, trace, name, given)
+            assert end in table()[name].refused, (name, end)
+            found = {call for call, _ in calls}
             kinds = {RULES.get(call, RULES["call"]) for call in found} or {"unseen"}
             assert said[name] in kinds, (name, found)
         assert b"password hashes" not in trace.read_bytes()
@@ -112,3 +117,12 @@ def test_each_cell_has_what_it_tried_in_its_report_and_an_alert_comes_once(image
             assert [(row.code, row.count, row.score) for row in honest.rows] == [("program-started", 1, 0)]
             assert honest.reasons[0].startswith("A program was started: python")
     assert sorted(json.loads(line)["code"] for line in alerts.read_text().splitlines()) == sorted(ATTACKS)
+
+
+def test_a_machine_where_no_sandbox_starts_is_said_to_be_one_and_the_attacks_end() -> None:
+    """It went on for ever, and said nothing."""
+    words = [sys.executable, "-m", "tests.attacks.escape.what_is_seen", "engine=bubblewrap", "image=/nowhere/at/all"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("a sandbox did not start") == 3
+    assert not done.stdout
