@@ -1,7 +1,7 @@
 """Run each attack in the kernel of a watched sandbox, and print what the monitor sees of it.
 
 `python -m tests.attacks.escape.what_is_seen [SETTING=VALUE ...]`, on a machine that can lose a sandbox: the tables of
-docs/monitor.md are made of it. It takes some twenty minutes. A line is the attack, how it ended, and what was seen.
+docs/monitor.md are made of it. It takes some eight minutes. A line is the attack, how it ended, and what was seen.
 """
 
 from __future__ import annotations

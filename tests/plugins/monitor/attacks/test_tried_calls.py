@@ -55,6 +55,16 @@ def test_the_page_has_each_attack_of_the_suite_once() -> None:
     assert set(rows()) == {*RULES.values(), "unseen"}
 
 
+def test_each_engine_of_the_page_has_all_attacks_counted_and_runc_as_they_are_listed() -> None:
+    page = (Path(__file__).parents[4] / "docs/monitor.md").read_text(encoding="utf-8")
+    body = page[page.index("| Engine | `escape-tried` |") :].partition("\n\n")[0]
+    [head, _, *lines] = [line.strip("| ").split(" | ") for line in body.splitlines()]
+    counts = {engine: [int(count) for count in more] for engine, *more in lines}
+    assert len(counts) == 3
+    assert all(sum(each) == len(table()) for each in counts.values())
+    assert counts["Docker with runc"] == [len(rows()[kind.strip("`")]) for kind in head[1:]]
+
+
 SOME = ("mount_of_a_file_system", "ptrace_of_the_agent", "child_in_a_new_user_namespace", "device_node_for_a_disk")
 OTHERS = ("environment_of_the_agent", "tcp_to_the_network", "typing_into_a_terminal", "highest_priority")
 LIMITS = ("file_descriptors_of_the_host", "memory_beyond_the_limit", "files_in_tmp_beyond_its_size")
