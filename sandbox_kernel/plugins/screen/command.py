@@ -183,10 +183,8 @@ def screen(options: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found, read, settings.screen_threshold), indent=2))
     else:
         _say(found, settings.screen_threshold)
-    from ...policy.safe_text import ours
-
-    for file, why in unread.items():  # the others are told first: what cannot be read hides nothing
-        print(f"sandbox-kernel: {ours(f'left out: {file} is a folder' if why is None else str(why))}", file=sys.stderr)
+    if unread:
+        _say_unread(unread)  # the others are told first: what cannot be read hides nothing
     if not read or any(why is not None for why in unread.values()):
         return 2
     if options.overrides:
@@ -295,7 +293,16 @@ def _named(file: str) -> str:
 
 
 def _say(found: list[ReadPart], threshold: int) -> None:
-    from ...policy.safe_text import LogLines, ours
+    if any(read.screened.findings for read in found):
+        _say_findings(found)
+    blocked = [read for read in found if read.screened.score >= threshold]
+    noticed = sum(bool(read.screened.counted) for read in found)
+    cells = "1 cell" if len(found) == 1 else f"{len(found)} cells"
+    print(f"{cells}, {noticed} with findings, {len(blocked)} at {threshold} points or more")
+
+
+def _say_findings(found: list[ReadPart]) -> None:
+    from ...policy.safe_text import LogLines, ours  # most files have no use for it, and somebody waits
 
     shown = LogLines()
     for read in found:
@@ -313,7 +320,10 @@ def _say(found: list[ReadPart], threshold: int) -> None:
                 print(shown.feed(ours(f"{where} {one.code} ({one.weight}): {one.reason}{detail}{lines}{allowed}")))
                 if one is new[0]:
                     print(f"    {one.remedy}")
-    blocked = [read for read in found if read.screened.score >= threshold]
-    noticed = sum(bool(read.screened.counted) for read in found)
-    cells = "1 cell" if len(found) == 1 else f"{len(found)} cells"
-    print(f"{cells}, {noticed} with findings, {len(blocked)} at {threshold} points or more")
+
+
+def _say_unread(unread: dict[str, ConfigurationError | None]) -> None:
+    from ...policy.safe_text import ours
+
+    for file, why in unread.items():
+        print(f"sandbox-kernel: {ours(f'left out: {file} is a folder' if why is None else str(why))}", file=sys.stderr)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ MAX_ASKED = 4096
 _RULES = Path(__file__).parent / "rules"
 _RULE = re.compile(r"\[([a-z-]+)\] (\w+)(?: CWE-(\d+))?")
 _NAMES = ("name", "call", "endless", "method", "attribute", "define", "import")
-_PATTERNS = ("text", "shell", "script")
+_PATTERNS = ("text", "shell", "script", "flow")
 
 
 class RuleRow(NamedTuple):
@@ -66,8 +66,7 @@ class RuleIndex:
         self.changes = changes
         self.rows: dict[str, RuleRow] = {}
         self._names: dict[str, dict[str, list[RuleRow]]] = {kind: {} for kind in _NAMES}
-        self._patterns: dict[str, list[tuple[re.Pattern[str], RuleRow]]] = {kind: [] for kind in _PATTERNS}
-        self.flows: list[tuple[re.Pattern[str], re.Pattern[str], RuleRow]] = []
+        self._patterns: dict[str, list[tuple[str, RuleRow]]] = {kind: [] for kind in _PATTERNS}
         definitions = dict(line.split(" ", 1) for line in _lines(_RULES / "definitions.txt"))
         codes = {one.code: one for one in ScreenCode}
         for path in sorted(_RULES.glob("*.txt")):
@@ -86,7 +85,6 @@ class RuleIndex:
             for kind, text in lines:
                 self._add(row, kind, text)
         self.methods = frozenset(self._names["method"])
-        self.text, self.shell, self.script = (self._patterns[kind] for kind in _PATTERNS)
         self.of = lru_cache(MAX_ASKED)(self._of)
         self.members: dict[str, set[str]] = {}
         """The names of each module that some rule knows: those that `from module import *` is taken to bring."""
@@ -98,14 +96,37 @@ class RuleIndex:
                 head, dot, last = head.rpartition(".")
 
     def _add(self, row: RuleRow, kind: str, text: str) -> None:
-        if kind in _PATTERNS:
-            self._patterns[kind].append((re.compile(text), row))
-        elif kind == "flow":
-            called, _, given = text.partition(" -> ")
-            self.flows.append((re.compile(called), re.compile(given), row))
+        if kind in self._patterns:
+            self._patterns[kind].append((text, row))
         else:
             for name in text.split():
                 self._names[kind].setdefault(name, []).append(row)
+
+    # Compiling takes most of the time of a short check, so a kind is compiled for the first code that has use for it.
+
+    @cached_property
+    def text(self) -> list[tuple[re.Pattern[str], RuleRow]]:
+        """The patterns of texts."""
+        return self._compiled("text")
+
+    @cached_property
+    def shell(self) -> list[tuple[re.Pattern[str], RuleRow]]:
+        """The patterns of one command."""
+        return self._compiled("shell")
+
+    @cached_property
+    def script(self) -> list[tuple[re.Pattern[str], RuleRow]]:
+        """The patterns of all that a shell is given at once."""
+        return self._compiled("script")
+
+    @cached_property
+    def flows(self) -> list[tuple[re.Pattern[str], re.Pattern[str], RuleRow]]:
+        """The patterns of a called name, and of what it is given."""
+        parted = ((text.partition(" -> "), row) for text, row in self._patterns["flow"])
+        return [(re.compile(called), re.compile(given), row) for (called, _, given), row in parted]
+
+    def _compiled(self, kind: str) -> list[tuple[re.Pattern[str], RuleRow]]:
+        return [(re.compile(text), row) for text, row in self._patterns[kind]]
 
     def _of(self, name: str, *kinds: str) -> tuple[RuleRow, ...]:
         """Return the rules that know a dotted name, by itself or by `a.b.*`, in tables of these kinds."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,21 @@ def test_the_exit_code_says_whether_the_threshold_is_reached(
     files: dict[str, str], capsys: pytest.CaptureFixture[str], name: str, code: int
 ) -> None:
     assert run(capsys, files[name])[0] == code
+
+
+@pytest.mark.parametrize(("name", "compiles"), [("fine.py", False), ("run.sh", True)])
+def test_only_patterns_that_the_code_needs_are_compiled(files: dict[str, str], name: str, *, compiles: bool) -> None:
+    """They are most of what a short check costs. The control is a script, which needs them."""
+    program = (
+        "import re, sys; from sandbox_kernel import cli; from sandbox_kernel.plugins.screen import command\n"
+        "compiled = []; compile = re.compile\n"
+        "re.compile = lambda *given: (compiled.append(given), compile(*given))[1]\n"
+        f"cli.main(['screen', {files[name]!r}])\n"
+        "print(len(compiled), 'sandbox_kernel.policy.safe_text' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    count, prints = done.stderr.split()
+    assert (int(count) > 200, prints) == (compiles, str(compiles))
 
 
 def test_the_threshold_and_strictness_are_options(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
