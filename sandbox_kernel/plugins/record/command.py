@@ -259,7 +259,7 @@ def receipt(options: argparse.Namespace) -> int:
     for note in findings:
         print(f"WRONG  {note.text}  [{note.code.code}]")
     if found is not None:
-        _say(found, signed, options)
+        _say(found, signed, options, has_key=public is not None)
     return FINE if good else WRONG
 
 
@@ -311,16 +311,15 @@ def _audit_of(found: Receipt, options: argparse.Namespace, public: str | None) -
     return [Note(one.code, one.text) for one in result.findings if one.code.severity != "notice"]
 
 
-def _say(found: Receipt, signed: bool, options: argparse.Namespace) -> None:
+def _say(found: Receipt, signed: bool, options: argparse.Namespace, *, has_key: bool) -> None:
     said = found.predicate
     end, source = said.get("exit"), said.get("source")
     if isinstance(end, dict) and isinstance(source, dict):
         print(printable(f"run of {source.get('name')}, {said.get('started')}: {end.get('kind')}", 300))
     for name, sha256 in found.subjects:
         print(f"output {sha256[:64] if sha256.isalnum() else '?'}  {printable(name)}")
-    print(
-        f"proven:     {'the owner of the key has stated this' if signed else 'nothing: no key was given to hold it to'}"
-    )
+    why = "it is not signed with the key that it was held to" if has_key else "no key was given to hold it to"
+    print(f"proven:     {'the owner of the key has stated this' if signed else f'nothing: {why}'}")
     if options.output is None:
         print("not proven: that files are those of the run: name their folder by --output")
     if options.audit_file is None:

@@ -406,7 +406,8 @@ def unproven(result: VerificationResult) -> list[str]:
     said = []
     if result.mode != "none" and result.proven_to < last:
         said.append(f"lines {result.proven_to + 1} to {last}")
-    if not result.is_end_known:
+    is_cut = any(one.code is RecordCode.END_CUT and (one.n or 0) > last for one in result.findings)
+    if not result.is_end_known and not is_cut:  # where it is, that is found, by what remembers the last line
         said.append("that no line is cut off at the end: nothing else is known to remember the last one")
     if result.mode != "none":
         said.append(OF_THE_KEY)

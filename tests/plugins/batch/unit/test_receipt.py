@@ -170,6 +170,15 @@ def test_what_is_changed_is_found(
     assert CHANGES[change].code in [one["code"] for one in json.loads(capsys.readouterr().out)["findings"]]
 
 
+def test_why_nothing_is_proven_is_said(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """The control is a verification without a key."""
+    cli.main(["receipt", "verify", str(made.file), "--without-key"])
+    assert "proven:     nothing: no key was given to hold it to" in capsys.readouterr().out
+    change_payload(made)
+    assert made.verify() == 1
+    assert "proven:     nothing: it is not signed with the key that it was held to" in capsys.readouterr().out
+
+
 def test_names_in_a_receipt_lead_nowhere_else(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever wrote it chose them; the control is the file itself, which is there and has that hash."""
     (made.file.with_name("secret")).write_bytes(b"x")
