@@ -21,6 +21,7 @@ from sandbox_kernel import AsyncSandbox, CallbackFailed, ConfigurationError, Exe
 from sandbox_kernel.config.sources import from_keywords
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.engines.inspectable import Listed
+from sandbox_kernel.plugins import index
 from sandbox_kernel.sdk.execution import ExecutionRecorder
 from tests.support.kernels import containers_of
 
@@ -314,3 +315,19 @@ def test_a_session_in_the_caller_s_process_imports_no_client_of_jupyter() -> Non
     code = "import sys; from sandbox_kernel import AsyncSandbox, Sandbox; Sandbox(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"zmq", "jupyter_client", "docker", "traitlets", "nh3"} & set(done.stdout.split())
+
+
+def test_what_is_off_is_not_imported(image: str) -> None:
+    """So it costs nothing: no plugin but for its table of settings. The control is one that is on."""
+    code = (
+        "import sys; from sandbox_kernel import Sandbox\n"
+        "with Sandbox(engine='docker', image=sys.argv[1], **eval(sys.argv[2])) as sandbox:\n"
+        "    assert sandbox.run_code('6 * 7').text == '42'\n"
+        "names = [name.split('.')[2:] for name in sys.modules if name.startswith('sandbox_kernel.plugins.')]\n"
+        "print(*{name[0] for name in names if name[1:] not in ([], ['settings'])})"
+    )
+    on = {"screen": {"screen": "warn"}, "monitor": {"monitor": "alert"}}
+    for plugins, given in {"": {}, **{name: given for name, given in on.items() if index.is_here(name)}}.items():
+        words = [sys.executable, "-c", code, image, repr(given)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.strip() == plugins
