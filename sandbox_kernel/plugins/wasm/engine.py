@@ -22,6 +22,7 @@ from ...container import wire
 from ...core.codes import EndCode, Survived
 from ...core.errors import AbilityMissing, EngineError, EngineUnavailable
 from ...core.model import PYTHON_KERNEL, SIGKILLED, ExitReason, SandboxSample, SandboxSpec, format_bytes
+from ...core.remedies import install_words
 from ...core.tasks import made_in_thread
 from ...core.version import __version__
 from ...engines import shipping
@@ -83,7 +84,8 @@ def installed() -> str:
     try:
         found = version("wasmtime")
     except PackageNotFoundError:
-        raise EngineUnavailable(WasmCode.WASM_NOT_INSTALLED, setting="engine") from None
+        words = f"{WasmCode.WASM_NOT_INSTALLED.text}: {install_words('wasm')}"
+        raise EngineUnavailable(WasmCode.WASM_NOT_INSTALLED, words, setting="engine") from None
     if known := faults(found, os.uname().machine):
         why = "; ".join(f"{one.advisory}: {one.what}" for one in known)
         raise EngineUnavailable(WasmCode.WASM_VERSION_UNSAFE.note(version=found, why=why), setting="engine")

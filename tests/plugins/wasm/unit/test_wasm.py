@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,12 @@ def test_the_pinned_version_has_no_known_fault(machine: str) -> None:
 def test_the_extra_installs_the_pinned_version_and_its_remedy_says_so() -> None:
     assert f'wasm = ["wasmtime=={PINNED}"]' in (ROOT / "pyproject.toml").read_text()
     assert f"`pip install wasmtime=={PINNED}`" in WasmCode.WASM_NOT_INSTALLED.remedy
+
+
+@pytest.mark.skipif(find_spec("wasmtime") is not None, reason="wasmtime is installed")
+def test_without_wasmtime_the_error_says_what_installs_it() -> None:
+    with pytest.raises(EngineUnavailable, match=f"not installed: `pip install wasmtime=={re.escape(PINNED)}`"):
+        engine.installed()
 
 
 def test_the_page_has_each_fault() -> None:
