@@ -133,7 +133,7 @@ def for_people(row: Listed, used: SandboxSample) -> dict[str, str]:
         "state": row.state,
         "age": _duration(row.age_seconds),
         "image": row.image,
-        "memory": f"{'?' if memory is None else format_bytes(memory)} of {format_bytes(row.memory_bytes)}",
+        "memory": " of ".join("?" if not one else format_bytes(one) for one in (memory, row.memory_bytes)),
         "cpu": "?" if cpu is None else f"{cpu:.1f} s",
         "network": row.network,
         "kernel": name_of(row.owner_pid) if row.owner_alive else "",

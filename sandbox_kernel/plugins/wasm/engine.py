@@ -255,8 +255,8 @@ class WasmEngine:
             Listed(
                 session=session,
                 container=f"wasm-{pid}",
-                owner_pid=None,
-                owner_alive=None,
+                owner_pid=owner,
+                owner_alive=owner is not None,
                 state="running",
                 age_seconds=age,
                 image="wasm",
@@ -264,8 +264,12 @@ class WasmEngine:
                 version=made_by,
                 reaches_hosts=False,
             )
-            for pid, session, made_by, age in await asyncio.to_thread(lambda: list(sessions()))
+            for pid, session, made_by, age, owner in await asyncio.to_thread(lambda: list(sessions()))
         )
+
+    async def used(self, container: str) -> SandboxSample:
+        sample = await asyncio.to_thread(sample_of_family, int(container.removeprefix("wasm-")))
+        return sample._replace(programs=None)
 
     async def shown(self, container: str) -> Shown:
         from ...engines.inspectable import Shown
@@ -336,17 +340,26 @@ def _places() -> list[str]:
     return places()
 
 
-def sessions() -> Iterator[tuple[int, str, str, int]]:
-    """Yield the processes of sessions: number, session, version and age in seconds. Anybody can look like one."""
+def sessions() -> Iterator[tuple[int, str, str, int, int | None]]:
+    """Yield each session's process: number, session, version, age in seconds and owner. Anybody can look like one."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
                 if words[1:4] == ["-I", "-m", MODULE] and len(words) > 5 and words[4] != NAME:
-                    ticks = float((entry / "stat").read_text().rpartition(")")[2].split()[19])
+                    facts = (entry / "stat").read_text().rpartition(")")[2].split()
+                    ticks = float(facts[19])
                     up = float(Path("/proc/uptime").read_text().split()[0])
                     age = int(up - ticks / os.sysconf("SC_CLK_TCK"))
-                    yield int(entry.name), words[4], words[5].partition("=")[2], age
+                    yield int(entry.name), words[4], words[5].partition("=")[2], age, _owner(int(facts[1]))
+
+
+def _owner(parent: int) -> int | None:
+    """Return the process whose child a session is, or the child of its child, which is a template; None if it ended."""
+    words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+    if words[3:5] == [MODULE.encode(), NAME.encode()]:
+        parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    return parent if parent > 1 else None
 
 
 _KILLED = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")

@@ -22,6 +22,8 @@ from sandbox_kernel.container import wire
 from sandbox_kernel.core.errors import CellTimeout, EngineError, ImageMissing, KernelDied, SandboxError
 from sandbox_kernel.core.model import Limits, Settings
 from sandbox_kernel.engines import shipping
+from sandbox_kernel.engines.inspectable import user_of
+from sandbox_kernel.engines.owner_process import account_name
 from sandbox_kernel.plugins.wasm.engine import WasmContainer, WasmEngine, sessions
 from sandbox_kernel.plugins.wasm.image import COMMAND, find
 from tests.support import ROOT
@@ -353,7 +355,7 @@ print(json.dumps([random.random(), numpy.random.rand(), str(uuid.uuid4()), tempf
 
 async def gone(session: str) -> None:
     async with within(10):
-        while any(found == session for _, found, _, _ in sessions()):  # noqa: ASYNC110 (in another process)
+        while any(found == session for _, found, *_ in sessions()):  # noqa: ASYNC110 (in another process)
             await asyncio.sleep(0.02)
 
 
@@ -361,9 +363,23 @@ async def test_it_ends_with_its_pipe() -> None:
     spec = shipping.new_spec(Settings(engine="wasm"))
     container = await WasmEngine().start(spec)
     await Frames(container).event("hello")
-    assert any(found == spec.session_id for _, found, _, _ in sessions())
+    assert any(found == spec.session_id for _, found, *_ in sessions())
     container.abandon()
     await gone(spec.session_id)
+
+
+async def test_whose_it_is_and_what_it_uses_is_listed() -> None:
+    engine, spec = WasmEngine(), shipping.new_spec(Settings(engine="wasm"))
+    container = await engine.start(spec)
+    await Frames(container).event("hello")
+    [row] = [one for one in await engine.list() if one.session == spec.session_id]
+    assert (row.owner_pid, row.owner_alive, user_of(row)) == (os.getpid(), True, account_name(os.geteuid()))
+    used = await engine.used(row.container)
+    assert used.memory_bytes is not None
+    assert 1 << 20 < used.memory_bytes < 1 << 30
+    assert used.cpu_seconds is not None
+    await container.kill()
+    assert (await engine.used(row.container)).memory_bytes in {None, 0}
 
 
 async def test_a_kill_may_be_repeated_and_is_told() -> None:
@@ -401,14 +417,16 @@ sandbox.run_code("while True: pass")
 
 
 async def test_sigkill_of_the_owner_ends_it() -> None:
-    before = {found for _, found, _, _ in sessions()}
+    before = {found for _, found, *_ in sessions()}
     with subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
-        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, cwd=ROOT
+        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as owner:
         assert owner.stdout is not None
-        assert owner.stdout.readline()
-        (own,) = {found for _, found, _, _ in sessions()} - before
-        owner.kill()
+        try:
+            own = owner.stdout.readline().strip()
+            assert own in {found for _, found, *_ in sessions()} - before
+        finally:
+            owner.kill()
     await gone(own)
 
 
