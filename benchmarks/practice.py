@@ -100,8 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             median = statistics.median(seconds)
             print(f"{kind:<28} {1000 * median:6.1f} ms a cell  {1000 * (median - off):+6.1f} ms  {median / off:.2f}")
         program = shutil.which("sandbox-kernel", path=str(Path(sys.executable).parent)) or "sandbox-kernel"
-        for words, given in (((program, "screen", str(folder / "fine.py")), ""), ((program, "screen", "--hook"), CALL)):
-            clock, processor = command(words, given if isinstance(given, str) else json.dumps(given))
+        for words, given in (
+            ((program, "screen", str(folder / "fine.py")), ""),
+            ((program, "screen", "--hook"), json.dumps(CALL)),
+        ):
+            clock, processor = command(words, given)
             print(f"{words[1]} {Path(words[2]).name:<21} {1000 * clock:6.0f} ms, {1000 * processor:.0f} of a processor")
     print(f"load {os.getloadavg()[0]:.1f}")
     return 0

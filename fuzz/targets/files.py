@@ -19,6 +19,7 @@ from sandbox_kernel.files.file_rules import FileLimits, check_name
 from sandbox_kernel.files.folder_sync import Downloads, SyncState, Uploads
 from sandbox_kernel.files.host_tree import DownloadFolder, UploadFolder
 from sandbox_kernel.files.scratch_files import Stamp
+from tests.support.descriptors import open_now
 
 from ..judge import require
 from ..trees import Reader, encode, option
@@ -142,15 +143,6 @@ def lay_out(layout: int) -> Path:
     return down
 
 
-def still_open() -> list[str]:
-    """Return which files and folders of a case are open; what else this process opens and closes is not its own."""
-    found = []
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the one that lists them
-            found.append(str(link.readlink()))
-    return [target for target in found if target.startswith(f"{_base}/")]
-
-
 def run(data: bytes) -> None:
     reader = Reader(data)
     what, down = reader.byte() % 5, lay_out(reader.byte())
@@ -161,7 +153,8 @@ def run(data: bytes) -> None:
         require(str(error).isprintable(), str(error))
     except SandboxError:
         pass
-    require(not (left := still_open()), left)
+    left = [target for _, target in open_now() if Path(target).is_relative_to(_base)]
+    require(not left, left)
     require(os.listdir(_base / "outside") == ["secret"], os.listdir(_base / "outside"))
     require((_base / "outside" / "secret").read_bytes() == SECRET, "a file of the host was written")
     require(set(os.listdir(_base)) <= {"down", "outside"}, os.listdir(_base))
