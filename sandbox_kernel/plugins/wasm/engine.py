@@ -264,7 +264,9 @@ class WasmEngine:
                 version=made_by,
                 reaches_hosts=False,
             )
-            for pid, session, made_by, age, owner in await asyncio.to_thread(lambda: list(sessions()))
+            for pid, session, made_by, age, owner in await asyncio.to_thread(
+                lambda: [(*one, _owner(one[0])) for one in sessions()]
+            )
         )
 
     async def used(self, container: str) -> SandboxSample:
@@ -340,26 +342,33 @@ def _places() -> list[str]:
     return places()
 
 
-def sessions() -> Iterator[tuple[int, str, str, int, int | None]]:
-    """Yield each session's process: number, session, version, age in seconds and owner. Anybody can look like one."""
+def sessions() -> Iterator[tuple[int, str, str, int]]:
+    """Yield the processes of sessions: number, session, version and age in seconds. Anybody can look like one."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
                 if words[1:4] == ["-I", "-m", MODULE] and len(words) > 5 and words[4] != NAME:
-                    facts = (entry / "stat").read_text().rpartition(")")[2].split()
-                    ticks = float(facts[19])
+                    ticks = float((entry / "stat").read_text().rpartition(")")[2].split()[19])
                     up = float(Path("/proc/uptime").read_text().split()[0])
                     age = int(up - ticks / os.sysconf("SC_CLK_TCK"))
-                    yield int(entry.name), words[4], words[5].partition("=")[2], age, _owner(int(facts[1]))
+                    yield int(entry.name), words[4], words[5].partition("=")[2], age
 
 
-def _owner(parent: int) -> int | None:
+def _owner(pid: int) -> int | None:
     """Return the process whose child a session is, or the child of its child, which is a template; None if it ended."""
-    words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
-    if words[3:5] == [MODULE.encode(), NAME.encode()]:
-        parent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    try:
+        parent = _parent(pid)
+        words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+        if words[3:5] == [MODULE.encode(), NAME.encode()]:
+            parent = _parent(parent)
+    except OSError:
+        return None
     return parent if parent > 1 else None
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 _KILLED = ExitReason(kind="killed", exit_code=SIGKILLED, detail="the sandbox was ended by its owner")

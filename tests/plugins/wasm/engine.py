@@ -70,7 +70,7 @@ class Wasm:
         return replace(shipping.new_spec(Settings(engine="wasm")), **(other | fields))
 
     async def left(self, session_id: str) -> list[str]:
-        return [str(pid) for pid, session, *_ in sessions() if session == session_id]
+        return [str(pid) for pid, session, _, _ in sessions() if session == session_id]
 
     async def end_from_outside(self, container: Container) -> None:
         os.kill(int(container.id.removeprefix("wasm-")), signal.SIGKILL)

@@ -355,7 +355,7 @@ print(json.dumps([random.random(), numpy.random.rand(), str(uuid.uuid4()), tempf
 
 async def gone(session: str) -> None:
     async with within(10):
-        while any(found == session for _, found, *_ in sessions()):  # noqa: ASYNC110 (in another process)
+        while any(found == session for _, found, _, _ in sessions()):  # noqa: ASYNC110 (in another process)
             await asyncio.sleep(0.02)
 
 
@@ -363,7 +363,7 @@ async def test_it_ends_with_its_pipe() -> None:
     spec = shipping.new_spec(Settings(engine="wasm"))
     container = await WasmEngine().start(spec)
     await Frames(container).event("hello")
-    assert any(found == spec.session_id for _, found, *_ in sessions())
+    assert any(found == spec.session_id for _, found, _, _ in sessions())
     container.abandon()
     await gone(spec.session_id)
 
@@ -417,14 +417,14 @@ sandbox.run_code("while True: pass")
 
 
 async def test_sigkill_of_the_owner_ends_it() -> None:
-    before = {found for _, found, *_ in sessions()}
+    before = {found for _, found, _, _ in sessions()}
     with subprocess.Popen(  # noqa: ASYNC220 (it does not wait)
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as owner:
         assert owner.stdout is not None
         try:
             own = owner.stdout.readline().strip()
-            assert own in {found for _, found, *_ in sessions()} - before
+            assert own in {found for _, found, _, _ in sessions()} - before
         finally:
             owner.kill()
     await gone(own)

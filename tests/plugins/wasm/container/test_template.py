@@ -89,7 +89,7 @@ def test_the_third_comes_from_a_template_and_is_as_the_first(start: Callable[[],
     (third, pid), (fourth, other) = start(), start()
     assert [parent(one) for one in (first, pid, other)] == [os.getpid(), of.pid, of.pid]
     assert of.pid not in {one for one, *_ in sessions()}
-    assert {one.id for one in (third, fourth)} <= {session for _, session, *_ in sessions()}
+    assert {one.id for one in (third, fourth)} <= {session for _, session, _, _ in sessions()}
     assert len({len([*Path(f"/proc/{one}/fd").iterdir()]) for one in (first, pid)}) == 1
     status = [Path(f"/proc/{one}/status").read_text() for one in (first, pid)]
     for line in ("CapBnd", "CapEff", "NoNewPrivs", "Seccomp", "SigIgn", "SigBlk"):
