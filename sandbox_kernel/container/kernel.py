@@ -145,7 +145,7 @@ def program(config: dict[str, Any], number: int) -> str:
 prepared, module = {}, {"__name__": "kernel_launcher"}
 exec(%a, prepared)
 exec(prepared["compiled"](%a, "<frozen kernel_launcher>"), module)
-module["main"](%a, %a, prepared["compiled"])
+module["main"](%a, %a, prepared["compiled"], prepared["codes"].clear)
 """ % (config["prepared"], config["launcher"], lines, before)
 
 

@@ -101,11 +101,16 @@ class PreparedLoader(SourceFileLoader):
         return self.prepared.code(fullname, found["size"], found["mtime"]) or super().get_code(fullname)
 
 
-def main(lines: list[str], before: list[str], compiled: Callable[[str, str, str], Any] = compile) -> None:
+def main(
+    lines: list[str],
+    before: list[str],
+    compiled: Callable[[str, str, str], Any] = compile,
+    forget: Callable[[], object] = int,
+) -> None:
     """Run a kernel as `python -m ipykernel_launcher` does, and `lines` when it is made.
 
     `before` runs when ipykernel is imported, and before anything of it is made (`shipping.Extension`). `compiled` is
-    what the lines compile with.
+    what the lines compile with, and `forget` lets go of what it has prepared.
     """
     if not getattr(sys.flags, "safe_path", False):
         del sys.path[0]  # this program's folder, of which nothing is loaded; the kernel puts the current one there
@@ -121,7 +126,12 @@ def main(lines: list[str], before: list[str], compiled: Callable[[str, str, str]
         load_debugpy_when_asked()
     for line in before:
         exec(line, {"__name__": "before"})  # noqa: S102 (the host's)
-    application.initialize = starting(application.initialize, prepared, lambda shell: run(lines, shell, compiled))
+
+    def run_lines(shell: Any) -> None:
+        run(lines, shell, compiled)
+        forget()
+
+    application.initialize = starting(application.initialize, prepared, run_lines)
     kernelapp.launch_new_instance()
 
 

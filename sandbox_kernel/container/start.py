@@ -15,6 +15,7 @@ from .kernel import Kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 STDIN, STDOUT = 0, 1
@@ -33,8 +34,11 @@ def close_namespaces() -> None:
                 os.close(int(name))
 
 
-def main(calls: bytes, config: dict[str, Any]) -> None:
-    """Start the kernel, and then the agent; `calls` is the host's filter of system calls."""
+def main(calls: bytes, config: dict[str, Any], forget: Callable[[], object] = int) -> None:
+    """Start the kernel, and then the agent; `calls` is the host's filter of system calls.
+
+    `forget` lets go of what was there for the start: most of a megabyte, which each sandbox would keep.
+    """
     close_namespaces()
     prepare(config)
     os.umask(0o022)  # of files that cells and the host write; all are of one user
@@ -73,6 +77,8 @@ def main(calls: bytes, config: dict[str, Any]) -> None:
     if syscall_filters.threads() != filters["threads"]:
         sys.stderr.write("the agent has threads that its filter does not know\n")
         os._exit(1)
+    forget()
+    give_back_memory()
     agent.run(wake_read, give_back_memory)
 
 

@@ -53,17 +53,22 @@ def start_apart(module: str, *arguments: str, seconds: float) -> None:
     )
 
 
+SHELL = "/bin/sh"
+
+
 def start_helper(
-    script: str, *arguments: str, stdin: int | None = None, files: Sequence[int] = ()
+    script: str, *arguments: str, stdin: int | None = None, files: Sequence[int] = (), waits: str = ""
 ) -> subprocess.Popen[bytes]:
     """Start a script of ours, which imports the standard library only, as a process that outlives this one.
 
-    It reads `stdin`, a pipe unless a file is given, and gets `files` under their numbers. Raises OSError.
+    It reads `stdin`, a pipe unless a file is given, and gets `files` under their numbers. Where the machine has a
+    shell, `waits` is a script of it that comes first, with the command of the other. Raises OSError.
     """
     import subprocess  # a start of a kernel may need none
 
+    shell = (SHELL, waits) if waits and os.access(SHELL, os.X_OK) else ()
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", script, *arguments],
+        [*shell, sys.executable, "-I", "-S", script, *arguments],
         stdin=subprocess.PIPE if stdin is None else stdin,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -4,13 +4,14 @@ A container ends by itself when its pipe closes. This small process is for one t
 that the engine is still creating: it is told of each container by its name before the engine is asked for it, waits for
 the end of its own stdin, which comes with the owner's however that ends, and then removes what is left through the
 engine. One for each process and engine. It runs as a script (`python -I -S container_reaper.py`), so it imports the
-standard library only, and next to nothing of that before there is something to end: it is started beside a kernel.
+standard library only. Before there is something to end, `container_reaper.sh` waits in its place.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from itertools import chain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ APPEAR_SECONDS = 60.0
 APPEAR_PAUSE = 0.5
 REPLY_BYTES = 1 << 20
 API_VERSION, OWNER_PROCESS = "docker/api_version", "owner_process"
+WAITS = __file__.removesuffix(".py") + ".sh"
 IDENTITY_LENGTH = 64
 """Of an identity that the engine gave; a container that is known by its name may not be there yet."""
 
@@ -110,7 +112,7 @@ class ContainerGuard:
 
         self._close()
         try:
-            process = start_helper(__file__, self._path)
+            process = start_helper(__file__, self._path, waits=WAITS)
         except OSError:
             return False  # no process to be had; the container's own end is left, and `reap`
         if process.stdin is not None:
@@ -302,11 +304,14 @@ def _load() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run as the guard of the engine whose socket is the argument, until all containers it was told of are gone."""
-    (path,) = argv
+    """Run as the guard of the engine whose socket is the first argument, until all containers it was told of are gone.
+
+    What it was told so far are the others.
+    """
+    path, *told = argv
     charges: dict[str, str] = {}
     removals = []
-    for line in sys.stdin:
+    for line in chain(told, sys.stdin):
         word, identity = line[:1], line[1:].strip()
         if word not in {FORGET, REMOVE}:
             charges[identity] = word

@@ -85,7 +85,7 @@ class Shipped:
         exec(compiled(SOURCES[name], name.replace(".", "/") + ".py"), module.__dict__)
 sys.meta_path.insert(0, Shipped())
 from container import start
-start.main(CALLS, CONFIG)
+start.main(CALLS, CONFIG, codes.clear)
 """
 """The modules are a package, as on the host; each is compiled when it is imported, and the kernel waits for few."""
 
