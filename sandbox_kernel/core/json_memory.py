@@ -33,17 +33,20 @@ def heavy(data: bytes | bytearray, limit: int) -> str | None:
     is there as bytes once more when it is written, since those are kept with it. What is not a few texts of ASCII,
     which are parsed without a copy of the whole, leaves room for the pipe and the parser.
     """
-    if len(data) <= SMALL:
-        return None
+    return None if len(data) <= SMALL else weigh(data, limit)[0]
+
+
+def weigh(data: bytes | bytearray, limit: int) -> tuple[str | None, int]:
+    """Return what `heavy` does of whatever size, and what `kept` does if there is no reason: one look for both."""
     width = _width(data)
     room = limit // ROOM
     left = limit - ((2 if width == 1 else 3) + width) * len(data)
     if left < (room if width > 1 else 0):
-        return "its text would need too much memory"
+        return "its text would need too much memory", 0
     structure = _structure(data, left // 2)
     if width > 1 or structure > FEW * _VALUE:
         left -= room
-    return "it has too many values" if 2 * structure > left else None
+    return "it has too many values" if 2 * structure > left else None, width * len(data) + structure
 
 
 def kept(data: bytes | bytearray) -> int:

@@ -396,9 +396,15 @@ def _decoded(channel: Channel, parts: list[bytes], max_message: int) -> Message:
     kind = header["msg_type"]
     _check_type(channel, kind)
     most = max_message if channel != "iopub" or kind in COMMS else MEMORY_FACTOR * max_message
-    if (reason := json_memory.heavy(parts[3], most)) is not None:
+    is_kept = channel == "iopub" and kind != "stream"
+    reason, memory = None, 0
+    if (begun := len(parts[3])) > json_memory.SMALL:
+        reason, memory = json_memory.weigh(parts[3], most)
+    elif is_kept:
+        memory = json_memory.kept(parts[3])
+    if reason is not None:
         raise TooHeavyError(Note(MessageCode.NOT_TAKEN_IN, reason), channel, kind, parent)
-    begun = len(parts[3])
+    plain = _is_plain(parts[3])  # of a long text, nothing is left there in a moment
     try:
         value, mended = take(parts, 3, max_message, MEMORY_FACTOR), False
     except ProtocolError:
@@ -406,14 +412,14 @@ def _decoded(channel: Channel, parts: list[bytes], max_message: int) -> Message:
         if len(parts[3]) < begun or (found := _mended(parts[3], most)) is None:
             raise
         value, parts[3] = found
-        mended = True
+        mended, plain, memory = True, _is_plain(parts[3]), json_memory.kept(parts[3])
     message = Message(
         channel=channel,
         header=header,
         parent=parent,
         metadata=metadata,
-        memory=json_memory.kept(parts[3]) if channel == "iopub" and kind != "stream" else 0,
-        plain=_is_plain(parts[3]),
+        memory=memory if is_kept else 0,
+        plain=plain,
         content=_formed(kind, _known(kind, _object(value))),
         buffers=tuple(parts[4:]),
         mended=mended,

@@ -311,6 +311,21 @@ def test_long_texts_that_are_no_json_are_refused(name: str) -> None:
         texts.take([body], 0, len(body), 3)
 
 
+@pytest.mark.parametrize("ending", ["", "\b", "\r", "\x7f", "\f"])
+def test_what_is_said_of_a_long_text_is_said_before_it_is_taken_apart(ending: str) -> None:
+    content = {"data": {"text/plain": "x" * 100_000 + ending}, "metadata": {}, "transient": {}}
+    header = {"msg_id": "m", "msg_type": "display_data"}
+    short, long = (
+        (parts, protocol.decode(wire.IOPUB, parts, most))
+        for parts, most in ((frame(header, {}, {}, content), most) for most in (10**6, 130_000))
+    )
+    assert short[0][3]
+    assert long[0][3] == b""  # so it was taken apart
+    assert long[1] == short[1]
+    assert long[1].plain is not bool(ending)
+    assert long[1].memory >= 100_000
+
+
 @pytest.mark.slow
 def test_a_long_text_is_never_there_three_times() -> None:
     """Control: the parser by itself needs all three."""
