@@ -22,6 +22,7 @@ import threading
 from contextlib import suppress
 from functools import partial
 from importlib.machinery import SourceFileLoader
+from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def main(
         sys.argv[0] = launcher.origin  # by which programs see where they run
     gc.disable()  # all that is loaded stays, so looking through it finds nothing
     prepared = PreparedBytecode()
+    complete = defer_clients()
     from ipykernel import kernelapp
 
     application: Any = kernelapp.IPKernelApp
@@ -129,6 +131,7 @@ def main(
 
     def run_lines(shell: Any) -> None:
         run(lines, shell, compiled)
+        complete()
         forget()
 
     application.initialize = starting(application.initialize, prepared, run_lines)
@@ -156,6 +159,60 @@ def starting(
         gc.enable()
 
     return initialized
+
+
+CLIENTS = "jupyter_client"
+
+
+def defer_clients() -> Callable[[], object]:
+    """Have ipykernel load of jupyter_client what a kernel needs; return what has to be called once that is done.
+
+    The clients and managers of kernels take a twentieth of a start, and more than 1 MB. The package's own module, which
+    imports them, runs when a cell asks for one of its names.
+    """
+    spec = importlib.util.find_spec(CLIENTS)
+    if spec is None or spec.loader is None:
+        return int
+    loader, lock, running = spec.loader, threading.RLock(), [False]
+
+    class Deferred(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__") and name != "__version__":
+                raise AttributeError(name)  # Python looks for some of these in each module
+            with suppress(ModuleNotFoundError):  # one module of the package needs another one
+                return importlib.import_module(CLIENTS + "." + name)
+            with lock:
+                if type(self) is Deferred and not running[0]:
+                    running[0] = True
+                    try:
+                        loader.exec_module(self)
+                        self.__class__ = ModuleType  # type: ignore[assignment]
+                    finally:
+                        running[0] = False
+                return object.__getattribute__(self, name)
+
+    package = importlib.util.module_from_spec(spec)
+    package.__class__ = Deferred
+    sys.modules[CLIENTS] = package
+    names = vars(package)
+    try:
+        connect: Any = importlib.import_module(CLIENTS + ".connect")
+        names.update((name, getattr(connect, name)) for name in connect.__all__)
+    except Exception:  # another version has it otherwise: it is loaded as a whole
+        del sys.modules[CLIENTS]
+        return int
+    names["BlockingKernelClient"] = type("BlockingKernelClient", (), {"__new__": new_client})
+
+    def complete() -> None:
+        if package.__class__ is Deferred:
+            del names["BlockingKernelClient"]
+
+    return complete
+
+
+def new_client(_: type, *arguments: Any, **named: Any) -> Any:
+    """Make the client for which a class stands that ipykernel looks up at its start, and makes nothing of."""
+    return importlib.import_module(CLIENTS + ".blocking").BlockingKernelClient(*arguments, **named)
 
 
 def load_debugpy_when_asked() -> None:

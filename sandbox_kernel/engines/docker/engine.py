@@ -260,8 +260,10 @@ class DockerEngine(DockerApi):
             pipe = await self.attach(created["Id"])
             events = await asyncio.shield(listening)
             starting = self._tasks.hold(self.request("POST", f"/containers/{created['Id']}/start"), f"start {name}")
+            # The engine answers when all is done for a container that runs: it has read its program by then.
+            loading = self._tasks.hold(pipe.load(program), f"load {name}")
             await asyncio.shield(starting)
-            await pipe.load(program)
+            await asyncio.shield(loading)
         except BaseException as error:
             if pipe is not None:
                 pipe.close()

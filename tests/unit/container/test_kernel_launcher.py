@@ -6,6 +6,7 @@ import importlib.util
 import marshal
 import site
 import struct
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -154,3 +155,62 @@ def test_a_file_of_something_else_hurts_nothing(tmp_path: Path, monkeypatch: Any
     monkeypatch.setattr(kernel_launcher, "BYTECODE", str(tmp_path / "bytecode"))
     (tmp_path / "bytecode").write_bytes(content)
     kernel_launcher.PreparedBytecode().close()
+
+
+DEFERRED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import kernel_launcher
+complete = kernel_launcher.defer_clients() if sys.argv[2] == "deferred" else int
+from ipykernel.kernelapp import IPKernelApp
+application = IPKernelApp()
+complete()
+print("jupyter_client.manager" in sys.modules)
+"""
+USES = {
+    "a name": "from jupyter_client import AsyncKernelManager, BlockingKernelClient as made\nprint(made.__module__)",
+    "a module": "import jupyter_client.blocking.client\nprint(jupyter_client.blocking.client.BlockingKernelClient)",
+    "another module": "from jupyter_client.ioloop import manager\nprint(manager.__name__)",
+    "its version": "import jupyter_client\nprint(jupyter_client.__version__, jupyter_client)",
+    "its names": "import jupyter_client\nprint(jupyter_client.KernelClient, sorted(vars(jupyter_client)))",
+    "again": "import importlib, jupyter_client\nprint(importlib.reload(jupyter_client).KernelManager)",
+    "all modules": (
+        "import importlib, pkgutil, jupyter_client\n"
+        "names = [found.name for found in pkgutil.walk_packages(jupyter_client.__path__, 'jupyter_client.')]\n"
+        "for name in names[::-1]: print(importlib.import_module(name))\n"
+        "print(jupyter_client.manager, jupyter_client.KernelManager)"
+    ),
+    "no name of it": "import jupyter_client\nprint([hasattr(jupyter_client, name) for name in ('nothing', '__x__')])",
+    "no module of it": "try: import jupyter_client.no_such_module\nexcept ImportError as error: print(error)",
+    "a client": "print(type(application.blocking_client()).__module__)",
+    "many threads": (
+        "import concurrent.futures, jupyter_client\n"
+        "with concurrent.futures.ThreadPoolExecutor(9) as pool:\n"
+        "    print(set(pool.map(lambda _: jupyter_client.AsyncKernelClient.__name__, range(99))))"
+    ),
+}
+
+
+def printed_after_start(how: str, use: str) -> list[str]:
+    words = [sys.executable, "-c", f"{DEFERRED}\n{use}", str(Path(kernel_launcher.__file__).parent), how]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_a_kernel_does_not_need_is_there_for_cells(use: str) -> None:
+    loaded, *lines = printed_after_start("deferred", USES[use])
+    assert loaded == "False"
+    assert lines
+    assert ["True", *lines] == printed_after_start("at once", USES[use])
+
+
+def test_another_version_of_the_clients_is_loaded_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == kernel_launcher.CLIENTS]:
+        monkeypatch.delitem(sys.modules, name)
+    package = tmp_path / kernel_launcher.CLIENTS
+    package.mkdir()
+    (package / "__init__.py").write_text("value = 1", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert kernel_launcher.defer_clients() is int
+    assert kernel_launcher.CLIENTS not in sys.modules
