@@ -1,7 +1,8 @@
 """`python -m benchmarks.serve`: sandboxes over HTTP from a pool, beside a stock ipykernel, in one run.
 
 A broker of its own keeps one ready, and a server has its sandboxes there. Samples are taken in turn. Then many creates
-at once, and the memory of sandboxes that do nothing, with what the server and the broker need for each.
+at once, and the memory of sandboxes that do nothing, with what the server and the broker need for each. `--only soak`
+goes on for an hour or more: 10,000 sandboxes and 200,000 cells, and what is held after each tenth of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from .measures import start_at_once
 
 TOKEN = "e2b_" + "0" * 40
 SECONDS = 300
+CLIENTS, PARTS = 4, 10
+"""Of a soak: how many ask at a time, and how often it is looked what is held."""
 
 
 class Wire:
@@ -134,6 +137,45 @@ class Bench:
             finally:
                 list(pool.map(lambda one: one[0].end(one[1]), there))
 
+    def soak(self) -> None:
+        """The same for a long time: what the server and the broker hold, and how long a request takes, in ten parts."""
+        self._in_parts("create, run and end", self.options.cycles, lambda wire, _: self._cycle(wire))
+        wires = [Wire(self.port) for _ in range(CLIENTS)]
+        made = [wire.create() for wire in wires]
+        try:
+            self._in_parts("a cell", self.options.cells, lambda wire, number: wire.first_result(made[number]))
+        finally:
+            for wire, said in zip(wires, made, strict=True):
+                wire.end(said)
+
+    def _cycle(self, wire: Wire) -> None:
+        said = wire.create()
+        wire.reconnect()
+        wire.first_result(said)
+        wire.end(said)
+
+    def _in_parts(self, what: str, count: int, work: Callable[[Wire, int], None]) -> None:
+        """Do something so often, by a few clients, and show what a tenth of it took and left."""
+        each = max(1, count // PARTS // CLIENTS)
+
+        def client(number: int) -> list[float]:
+            wire, taken = Wire(self.port), []
+            for _ in range(each):
+                begin = time.perf_counter()
+                work(wire, number)
+                taken.append(1000 * (time.perf_counter() - begin))
+            wire.reconnect()
+            return taken
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            for part in range(1, PARTS + 1):
+                taken = sorted(value for values in pool.map(client, range(CLIENTS)) for value in values)
+                rare = taken[round(0.99 * (len(taken) - 1))]
+                held = ", ".join(f"{name}: {_held(one)}" for name, one in self.processes.items())
+                files = sum(1 for _ in Path(tempfile.gettempdir()).iterdir())
+                times = f"{statistics.median(taken):6.1f} ms, p99 {rare:.1f}"
+                print(f"{f'{what}, {part * each * CLIENTS}':32} {times}; {held}; {files} temporary files", flush=True)
+
     def _memory(self, before: dict[str, int]) -> None:
         """Show what an idle sandbox takes, in it and outside of it."""
         count = self.options.sandboxes
@@ -143,6 +185,11 @@ class Bench:
             found[name] = (one.memory_full_info().pss - before[name]) / count
         rows = ", ".join(f"{name} {each / (1 << 20):.2f} MiB" for name, each in found.items())
         print(f"{f'memory of each of {count} that are idle':66} {rows}", flush=True)
+
+
+def _held(process: psutil.Process) -> str:
+    memory = process.memory_full_info().pss / (1 << 20)
+    return f"{memory:.1f} MiB, {process.num_fds()} descriptors, {process.num_threads()} threads"
 
 
 def _quantiles(what: str, values: Sequence[float]) -> None:
@@ -156,7 +203,10 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--stock", metavar="PYTHON", default=sys.executable, help="runs the stock kernel")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--sandboxes", type=int, default=100, help="at once")
-    parser.add_argument("--only", nargs="+", choices=("first", "at_once"), default=("first", "at_once"), metavar="ROW")
+    parser.add_argument("--cycles", type=int, default=10_000, help="of a soak: sandboxes, one after another")
+    parser.add_argument("--cells", type=int, default=200_000, help="of a soak")
+    rows = ("first", "at_once")
+    parser.add_argument("--only", nargs="+", choices=(*rows, "soak"), default=rows, metavar="ROW")
     return parser.parse_args(arguments)
 
 
