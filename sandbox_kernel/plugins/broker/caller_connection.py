@@ -344,12 +344,6 @@ class CallerProcess:
         self._busy += 1
         self._tasks.start(self._serve(number, serve, said), f"request {op}", failed=lambda _: self.hang_up())
 
-    def _wait(self) -> None:
-        """Have the connection end if it is used for nothing, and nothing more is asked soon."""
-        self._patience.cancel()
-        if self.lent is None and not self._busy and self._socket.fileno() >= 0:
-            self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
-
     def _ops(self) -> dict[str, Callable[[Answer], Awaitable[Answer | None]]]:
         return {
             "start": self._start,
@@ -376,7 +370,10 @@ class CallerProcess:
             answer = {"refused": packets.refusal(improper)}
         finally:
             self._busy -= 1
-            self._wait()
+            # A connection that is used for nothing ends, unless more is asked soon.
+            self._patience.cancel()
+            if self.lent is None and not self._busy and self._socket.fileno() >= 0:
+                self._patience = self._loop.call_later(NEXT_SECONDS, self.hang_up)
         if answer is not None:
             self._say({**answer, "n": number})
 

@@ -182,23 +182,18 @@ class Policy:
         except KeyError:  # who is served without an account is this process's own user (`user_accounts.py`)
             return self.everybody
         found = self.everybody
-        mine = _groups_of(user)
+        mine = set()
+        for gid in os.getgrouplist(user.pw_name, user.pw_gid):
+            try:
+                mine.add(grp.getgrgid(gid).gr_name)
+            except KeyError:
+                continue
         for group, ceiling in (self.groups or {}).items():
             if group in mine:
                 found = ceiling
                 break
         own = (self.users or {}).get(user.pw_name)
         return found if own is None else _over(found, own)
-
-
-def _groups_of(user: pwd.struct_passwd) -> set[str]:
-    names = set()
-    for gid in os.getgrouplist(user.pw_name, user.pw_gid):
-        try:
-            names.add(grp.getgrgid(gid).gr_name)
-        except KeyError:
-            continue
-    return names
 
 
 def _over(below: Ceiling, above: Ceiling) -> Ceiling:

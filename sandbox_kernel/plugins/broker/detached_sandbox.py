@@ -95,7 +95,10 @@ class Frames:
             if len(self._begun) < (self._size or _HEAD.size):
                 break
             if not self._size:
-                self._announced()
+                size, kind = _HEAD.unpack(self._begun)
+                if not MIN_BYTES <= size <= self._max or kind not in wire.KINDS:
+                    raise wire.FrameError(f"no frame of kind {kind} has {size} bytes")
+                self._kind, self._size = kind, size + 4
                 if self._size <= self._whole:
                     continue
                 self._left = self._size - len(self._begun)
@@ -103,12 +106,6 @@ class Frames:
             self._begun.clear()
             self._size = self._size if self._left else 0
         return pieces
-
-    def _announced(self) -> None:
-        size, kind = _HEAD.unpack(self._begun)
-        if not MIN_BYTES <= size <= self._max or kind not in wire.KINDS:
-            raise wire.FrameError(f"no frame of kind {kind} has {size} bytes")
-        self._kind, self._size = kind, size + 4
 
 
 async def cut(frames: Frames, receive: Callable[[], Awaitable[bytes]]) -> AsyncIterator[Piece]:
@@ -500,27 +497,24 @@ class DetachedSandbox(PipeLease):
         frames = Frames(self.spec.limits.message_limit + FRAME_RESERVE, WHOLE)
         try:
             async for piece in cut(frames, self.container.receive):
-                await self._take(piece)
+                if piece.first:
+                    self._to, self._keeping = self._route(piece)
+                self._midst = not piece.last
+                if self._keeping:
+                    self.transcript.add(piece.data)
+                if self._to is not None and self._to is self._owner:
+                    await self._to.send(piece.data)
+                elif not self._keeping:
+                    self._paced += len(piece.data) + OF_A_FRAME
+                    if self._paced > PACED_BYTES:
+                        self._paced = 0
+                        await asyncio.sleep(PACE_SECONDS)
         except wire.FrameError:
             self.finish(ExitReason(kind="killed"))
         finally:
             if (owner := self._owner) is not None:
                 async with owner.turn:
                     owner.pipe.close()
-
-    async def _take(self, piece: Piece) -> None:
-        if piece.first:
-            self._to, self._keeping = self._route(piece)
-        self._midst = not piece.last
-        if self._keeping:
-            self.transcript.add(piece.data)
-        if self._to is not None and self._to is self._owner:
-            await self._to.send(piece.data)
-        elif not self._keeping:
-            self._paced += len(piece.data) + OF_A_FRAME
-            if self._paced > PACED_BYTES:
-                self._paced = 0
-                await asyncio.sleep(PACE_SECONDS)
 
     def _route(self, piece: Piece) -> tuple[OwnerLink | None, bool]:
         """Return who hears a frame now, and whether it is kept for the next owner."""
@@ -538,15 +532,22 @@ class DetachedSandbox(PipeLease):
             if op == "kernel_exited":
                 self._owed, self._answered = set(), self._loop.time()  # it brings nothing more
                 if hears is None:
-                    self._start_kernel()
+                    # A new kernel takes the place of one that ended, as an owner would have it.
+                    self._kernels += 1
+                    if self._kernels > MAX_KERNELS:
+                        self.finish(ExitReason(kind="killed"))
+                    else:
+                        self._say("start_kernel")
             if op == "kernel_ready":
                 hears = owner  # one that has not begun waits for it
             wanted, essential = hears is None or self.cell is not None, op in ESSENTIAL
         else:
             wanted = self.cell is not None
             essential = piece.kind != wire.IOPUB or (piece.size <= STATUS_BYTES and b'"status"' in piece.data)
-            if self.cell is not None and essential and str(self.cell["id"]).encode() in piece.data:
-                self._hear(piece)
+            of_cell = self.cell is not None and essential and str(self.cell["id"]).encode() in piece.data
+            if of_cell and piece.kind in self._owed and (piece.kind == wire.SHELL or b'"idle"' in piece.data):
+                self._owed.remove(piece.kind)
+                self._answered = self._loop.time()
         if not wanted:
             return hears, False
         kept = self.transcript.reserve(piece.size, essential=essential)
@@ -556,20 +557,6 @@ class DetachedSandbox(PipeLease):
             elif self.transcript.dropped_bytes > MAX_DROPPED and not self._step:
                 self._overdue()
         return hears, kept
-
-    def _hear(self, piece: Piece) -> None:
-        """Note that a cell brought its reply, or its idle."""
-        if piece.kind in self._owed and (piece.kind == wire.SHELL or b'"idle"' in piece.data):
-            self._owed.remove(piece.kind)
-            self._answered = self._loop.time()
-
-    def _start_kernel(self) -> None:
-        """Have a new kernel in the place of one that ended, as an owner would."""
-        self._kernels += 1
-        if self._kernels > MAX_KERNELS:
-            self.finish(ExitReason(kind="killed"))
-        else:
-            self._say("start_kernel")
 
     # --- the clock of a cell that nobody waits for ---
 

@@ -74,7 +74,9 @@ class WarmSandbox:
                 if kind == wire.AGENT:
                     await self._event(json.loads(parts[0]))
                 elif asked:
-                    self._heard(kind, parts)
+                    with contextlib.suppress(ProtocolError):
+                        size = sum(map(len, parts))
+                        self._handshake.takes(protocol.decode(kind, list(parts), MAX_FRAME), size)
             if not asked and "kernel_ready" in self._events:
                 asked = True
                 question = self._handshake.question(self.spec.session_id)
@@ -118,11 +120,6 @@ class WarmSandbox:
                 if kind == wire.AGENT:
                     await self._event(json.loads(parts[0]))
         self._over()
-
-    def _heard(self, kind: int, parts: tuple[bytes, ...]) -> None:
-        with contextlib.suppress(ProtocolError):
-            size = sum(map(len, parts))
-            self._handshake.takes(protocol.decode(kind, list(parts), MAX_FRAME), size)
 
     async def _event(self, said: dict[str, object]) -> None:
         op = str(said.get("op"))

@@ -49,16 +49,12 @@ class StartSlots:
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 self._pass_on()
-            else:
-                self._leave(user, waiting)
+            elif (queue := self._waiting.get(user)) is not None:
+                with suppress(ValueError):
+                    queue.remove(waiting)
+                if not queue:
+                    del self._waiting[user]
             raise
-
-    def _leave(self, user: int, waiting: asyncio.Future[None]) -> None:
-        if (queue := self._waiting.get(user)) is not None:
-            with suppress(ValueError):
-                queue.remove(waiting)
-            if not queue:
-                del self._waiting[user]
 
     def _pass_on(self) -> None:
         """Give a slot to the next user who waits, who is the last one then."""

@@ -93,7 +93,8 @@ def arguments(
     words += _root(root, descriptors, machine.layers)
     if wanted.working_folder == SCRATCH:
         words += ["--symlink", SCRATCH, HOME]  # as in the image
-    words += _devices(wanted)
+    shared = _tmpfs("/dev/shm", wanted.shm_bytes, 0o1777)  # noqa: S108 (inside)
+    words += ["--dev", "/dev", *shared, "--remount-ro", "/dev"]
     words += _proc(wanted, machine)
     if machine.cgroup:
         words += [*_folder("/sys", "0755"), *_folder("/sys/fs", "0755")]
@@ -206,11 +207,6 @@ def _attached(wanted: Protections, opened: Mapping[str, str]) -> list[str]:
         words += ["--overlay-src", opened[EMPTY], "--overlay-src", opened[one.path], "--ro-overlay", one.path]
         words += ["--remount-ro", one.path]  # with nosuid and nodev
     return words
-
-
-def _devices(wanted: Protections) -> list[str]:
-    shared = _tmpfs("/dev/shm", wanted.shm_bytes, 0o1777)  # noqa: S108 (inside)
-    return ["--dev", "/dev", *shared, "--remount-ro", "/dev"]
 
 
 def _proc(wanted: Protections, machine: SandboxFacts) -> list[str]:

@@ -332,7 +332,7 @@ class BubblewrapContainer(OverPipe, CgroupPause):
             self._limit.close()
         if self._fill is not None:
             self._fill.close()
-        if not self._monitor_there():
+        if has_ended(self._launched.monitor):
             self._conclude()
 
     def _monitor_ended(self) -> None:
@@ -343,9 +343,6 @@ class BubblewrapContainer(OverPipe, CgroupPause):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
             return
         self._conclude()
-
-    def _monitor_there(self) -> bool:
-        return not has_ended(self._launched.monitor)
 
     def _conclude(self) -> None:
         """Tell why it ended, from what was noted."""

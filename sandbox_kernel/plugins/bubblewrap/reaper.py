@@ -143,7 +143,8 @@ def kill(processes: list[int]) -> None:
     for process in reversed(processes[1:]):
         _send(process, signal.SIGKILL)
     if len(processes) == 1 and _send(processes[0], signal.SIGSTOP):
-        for child in _children(_pid(processes[0])):
+        pid = _pid(processes[0])
+        for child in [int(word) for line in _lines(f"/proc/{pid}/task/{pid}/children") for word in line.split()]:
             os.kill(child, signal.SIGKILL)
     _send(processes[0], signal.SIGKILL)
 
@@ -174,10 +175,6 @@ def _pid(process: int) -> int:
     return -1
 
 
-def _children(pid: int) -> list[int]:
-    return [int(word) for line in _lines(f"/proc/{pid}/task/{pid}/children") for word in line.split()]
-
-
 def _lines(path: str) -> list[str]:
     try:
         with open(path, encoding="ascii") as file:  # noqa: PTH123 (pathlib is slow to import)
@@ -205,7 +202,7 @@ class WatchedSandbox:
         kill(self.processes)
         for folder in self.cgroups:
             let_go_on(folder)
-            for pid in _processes(folder):
+            for pid in [int(line) for line in _lines(f"{folder}/cgroup.procs")]:
                 try:
                     os.kill(pid, 9)
                 except OSError:
@@ -253,10 +250,6 @@ def let_go_on(folder: str) -> None:
                 file.write(word)
         except OSError:
             continue
-
-
-def _processes(folder: str) -> list[int]:
-    return [int(line) for line in _lines(f"{folder}/cgroup.procs")]
 
 
 class Wards:

@@ -71,7 +71,17 @@ class BrokerEngine:
         channel = BrokerChannel(ahead.socket if isinstance(ahead, PendingCreate) and sent else await self._connected())
         try:
             said, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
-            container = self._container(said, files, channel)
+            try:
+                (fd,) = files
+                given = Given.read(said)
+                pipe = Pipe.attach(fd, said["pipe"], _stream(said["pipe"]))
+            except (LookupError, TypeError, ValueError, OSError) as error:
+                for fd in files:
+                    os.close(fd)
+                raise EngineError(
+                    BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
+                ) from error
+            container = self._made(given, pipe, channel)
             container.claim()
         except BaseException:
             channel.close()  # the broker ends what it made for this connection
@@ -176,19 +186,6 @@ class BrokerEngine:
             return (await channel.ask(op, **fields))[0]
         finally:
             channel.close()
-
-    def _container(self, said: dict[str, Any], files: list[int], channel: BrokerChannel) -> BrokerContainer:
-        try:
-            (fd,) = files
-            given = Given.read(said)
-            pipe = Pipe.attach(fd, said["pipe"], _stream(said["pipe"]))
-        except (LookupError, TypeError, ValueError, OSError) as error:
-            for fd in files:
-                os.close(fd)
-            raise EngineError(
-                BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
-            ) from error
-        return self._made(given, pipe, channel)
 
     def _made(self, given: Given, pipe: Pipe, channel: BrokerChannel | None) -> BrokerContainer:
         return BrokerContainer(given, pipe, channel)
