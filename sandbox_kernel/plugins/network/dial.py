@@ -105,17 +105,14 @@ class Dialler:
         """Return a connection to `target`. Raises Refused; takes `seconds` at most."""
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._dial(target, touched)
+                found = [target.address] if target.address else await self._resolver(target.host, target.port)
+                checked = self._policy.check(target, found, self._own)
+                proxy = self._proxies.for_host(target.host) if self._proxies is not None else None
+                if proxy is not None:
+                    return await self._through(proxy, target, checked[0], touched)
+                return await self._first_of(target, checked[:MAX_DIALLED], touched)
         except TimeoutError:
             raise RefusedConnection(NetworkCode.DIAL_SLOW.note(host=target.host, limit=f"{self._seconds:g}")) from None
-
-    async def _dial(self, target: Target, touched: Callable[[], None]) -> Dialled:
-        found = [target.address] if target.address else await self._resolver(target.host, target.port)
-        checked = self._policy.check(target, found, self._own)
-        proxy = self._proxies.for_host(target.host) if self._proxies is not None else None
-        if proxy is not None:
-            return await self._through(proxy, target, checked[0], touched)
-        return await self._first_of(target, checked[:MAX_DIALLED], touched)
 
     async def _first_of(self, target: Target, addresses: tuple[Address, ...], touched: Callable[[], None]) -> Dialled:
         """Return a connection to the first address that answers."""

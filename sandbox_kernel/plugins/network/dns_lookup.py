@@ -99,7 +99,13 @@ def is_own(address: Address) -> bool:
         return False
     if not _binds(address.version, _NOBODY[address.version]):
         return True
-    return _leads_to_itself(address)  # this machine lets any address be bound
+    # This machine lets any address be bound: see whether what is sent to it would come from it. Nothing is sent.
+    with _probe(address.version) as probe:
+        try:
+            probe.connect((str(address), 9))
+            return ip_address(probe.getsockname()[0]) == address
+        except OSError:
+            return True
 
 
 def _binds(version: int, address: str) -> bool:
@@ -115,16 +121,6 @@ def _binds(version: int, address: str) -> bool:
         except OSError:
             return False
         return True
-
-
-def _leads_to_itself(address: Address) -> bool:
-    """Whether what is sent to an address would come from it. Sends nothing."""
-    with _probe(address.version) as probe:
-        try:
-            probe.connect((str(address), 9))
-            return ip_address(probe.getsockname()[0]) == address
-        except OSError:
-            return True
 
 
 def _probe(version: int) -> socket.socket:

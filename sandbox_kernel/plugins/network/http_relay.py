@@ -150,7 +150,10 @@ class HostSide:
     async def ask(self, length: int | None) -> None:
         """Send the head of the request; and that is all of it if `length` is 0."""
         head = self._head
-        headers = [(b"Host", _authority(head)), *head.headers]
+        # The port is left out where the scheme says it.
+        usual = {"http": 80, "https": 443}[head.scheme]
+        host = f"[{head.host}]" if ":" in head.host else head.host
+        headers = [(b"Host", (host if head.port == usual else f"{host}:{head.port}").encode()), *head.headers]
         if length is None:
             headers.append((b"Transfer-Encoding", b"chunked"))
         elif length or head.method not in {"GET", "HEAD", "OPTIONS", "DELETE", "TRACE"}:
@@ -182,25 +185,22 @@ class HostSide:
         for _ in range(MAX_INTERIM):
             event = await self._next(begun=False)
             if isinstance(event, h11.Response):
-                return self._read(event)
+                headers = event.headers.raw_items()
+                size = len(event.reason) + sum(len(name) + len(value) for name, value in headers)
+                if len(headers) > MAX_ANSWER_HEADERS or size > HEAD_BYTES:
+                    raise self._improper()
+                chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+                lengths = [int(value) for name, value in event.headers if name == b"content-length" and not chunked]
+                head = ResponseHead(event.status_code, bytes(event.reason), request_head.forwarded(headers))
+                if event.status_code == 204 or not lengths:
+                    return head, None
+                if self._head.method != "HEAD" and event.status_code != 304:
+                    closes = any(name == b"connection" and b"close" in value.lower() for name, value in event.headers)
+                    self._counted, self._keeps = lengths[0], event.http_version == b"1.1" and not closes
+                return head, lengths[0]
             if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
                 break
         raise self._improper()
-
-    def _read(self, event: h11.Response) -> tuple[ResponseHead, int | None]:
-        headers = event.headers.raw_items()
-        size = len(event.reason) + sum(len(name) + len(value) for name, value in headers)
-        if len(headers) > MAX_ANSWER_HEADERS or size > HEAD_BYTES:
-            raise self._improper()
-        chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
-        lengths = [int(value) for name, value in event.headers if name == b"content-length" and not chunked]
-        head = ResponseHead(event.status_code, bytes(event.reason), request_head.forwarded(headers))
-        if event.status_code == 204 or not lengths:
-            return head, None
-        if self._head.method != "HEAD" and event.status_code != 304:
-            closes = any(name == b"connection" and b"close" in value.lower() for name, value in event.headers)
-            self._counted, self._keeps = lengths[0], event.http_version == b"1.1" and not closes
-        return head, lengths[0]
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the answer's body."""
@@ -255,13 +255,6 @@ class HostSide:
 
     def _improper(self) -> RefusedConnection:
         return RefusedConnection(NetworkCode.ANSWER_IMPROPER.note(host=self._head.host))
-
-
-def _authority(head: RequestHead) -> bytes:
-    """Return the Host header: the port is left out where the scheme says it."""
-    usual = {"http": 80, "https": 443}[head.scheme]
-    host = f"[{head.host}]" if ":" in head.host else head.host
-    return (host if head.port == usual else f"{host}:{head.port}").encode()
 
 
 AGAIN = frozenset(("GET", "HEAD", "OPTIONS"))

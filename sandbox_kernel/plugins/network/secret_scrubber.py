@@ -32,7 +32,9 @@ class Scrubber:
         pairs = [(value.reveal(), placeholder) for value, placeholder in known]
         self._reader = SecretReader(value for value, _ in pairs)
         self._placeholders = tuple((SecretValue(value), placeholder) for value, placeholder in pairs)
-        self._mark = _unused([value for value, _ in pairs])
+        # The mark is in no value, and no gap: beside other text, marks must not make a value.
+        there = frozenset(b"".join(value for value, _ in pairs))
+        self._mark = next((bytes((mark,)) for mark in b"*#^!~+xX0" if mark not in there), b"*")
         longest = self._reader.longest * WINDOW_TIMES
         self.window = max(MIN_WINDOW, 1 << (longest - 1).bit_length()) if longest else 0
         """Bytes in which every spelling of every value fits: a power of two, which says little of their lengths."""
@@ -78,12 +80,6 @@ class Scrubber:
             if found == value.reveal() and len(placeholder) == len(found):
                 return placeholder
         return self._mark * len(found)
-
-
-def _unused(values: list[bytes]) -> bytes:
-    """Return a mark that is in no value, and no gap: beside other text, marks must not make one."""
-    there = frozenset(b"".join(values))
-    return next((bytes((mark,)) for mark in b"*#^!~+xX0" if mark not in there), b"*")
 
 
 class Scrubbing:

@@ -54,7 +54,18 @@ def read(source: SecretSource, environment: Mapping[str, str]) -> SecretValue:
     else:
         raw = _file(where, source.place)
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")  # what editors and `echo` add
-    _check(where, raw)
+    if not raw:
+        raise _wrong(where, "has an empty value")
+    if len(raw) > MAX_CHARACTERS:
+        raise _wrong(where, "has a value that is too long for a header", limit=f"{MAX_CHARACTERS} characters")
+    if not all(0x20 <= char < 0x7F for char in raw) or raw.strip() != raw:
+        raise _wrong(where, "has a value that no header can hold: it is one line of ASCII, with no space around it")
+    told_apart = bytes(char for char in raw if char not in b" -:,")
+    if len(told_apart) < MIN_CHARACTERS:
+        what = "has a value that is too short to be found in answers, so that it cannot be kept from cells"
+        raise _wrong(where, what, limit=f"{MIN_CHARACTERS} characters or more, without spaces and - : ,")
+    if bits(told_apart.lower()) < MIN_BITS:  # it is taken out in any case
+        raise _wrong(where, "has a value that can be found by guessing", limit=f"{MIN_BITS} bits or more")
     return SecretValue(raw)
 
 
@@ -74,21 +85,6 @@ def _file(where: str, path: str) -> bytes:
                 where, f"has its value in a file that others can read or change: `chmod 600 {shlex.quote(path)}`"
             )
         return file.read(MAX_CHARACTERS + 3)
-
-
-def _check(where: str, raw: bytes) -> None:
-    if not raw:
-        raise _wrong(where, "has an empty value")
-    if len(raw) > MAX_CHARACTERS:
-        raise _wrong(where, "has a value that is too long for a header", limit=f"{MAX_CHARACTERS} characters")
-    if not all(0x20 <= char < 0x7F for char in raw) or raw.strip() != raw:
-        raise _wrong(where, "has a value that no header can hold: it is one line of ASCII, with no space around it")
-    told_apart = bytes(char for char in raw if char not in b" -:,")
-    if len(told_apart) < MIN_CHARACTERS:
-        what = "has a value that is too short to be found in answers, so that it cannot be kept from cells"
-        raise _wrong(where, what, limit=f"{MIN_CHARACTERS} characters or more, without spaces and - : ,")
-    if bits(told_apart.lower()) < MIN_BITS:  # it is taken out in any case
-        raise _wrong(where, "has a value that can be found by guessing", limit=f"{MIN_BITS} bits or more")
 
 
 def bits(value: bytes) -> float:

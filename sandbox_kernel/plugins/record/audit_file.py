@@ -141,22 +141,19 @@ class AuditFile:
 
     def _rotate(self, ending: str = "") -> str:
         """Give the file a name behind its own, begin an empty one, and return the name."""
-        name = self._name_behind(f"{self._name}.{ending}")
-        os.rename(self._name, name, src_dir_fd=self._folder.handle, dst_dir_fd=self._folder.handle)
-        self._reopen()
-        if not take(self._fd, 0):
-            raise Busy
-        return name
-
-    def _name_behind(self, begin: str) -> str:
-        """Return a name whose number is behind all others; the lower ones may have been put elsewhere."""
+        begin = f"{self._name}.{ending}"
         there = os.listdir(self._folder.handle)  # noqa: PTH208 (of the folder that is open, whatever its path is now)
         ends = (name.removeprefix(begin) for name in there if name.startswith(begin))
         taken = {int(end) for end in ends if end.isascii() and end.isdigit() and len(end) < MAX_DIGITS}
         number = max(taken, default=0) + 1
         if number == MAX_SEGMENTS:  # somebody has put it there
             number = next((each for each in range(1, MAX_SEGMENTS) if each not in taken), number)
-        return f"{begin}{number}"
+        name = f"{begin}{number}"
+        os.rename(self._name, name, src_dir_fd=self._folder.handle, dst_dir_fd=self._folder.handle)
+        self._reopen()
+        if not take(self._fd, 0):
+            raise Busy
+        return name
 
     # --- the last line ---
 

@@ -71,21 +71,17 @@ def _add_keys(parser: argparse.ArgumentParser) -> None:
 def audit(options: argparse.Namespace) -> int:
     """Verify an audit, show it or what was read of datasets, or print the public key of this account's audit."""
     if options.action == "public-key":
-        return _public_key(options)
+        (key,) = _keys(options)[:1] or (None,)
+        if key is None or key.public is None:
+            raise ConfigurationError(
+                UsageCode.PACKAGE_MISSING, f"a public key needs cryptography: {install_words('secrets')}"
+            )
+        print(json.dumps({"public": key.public, "id": key.id}) if options.json else key.public)
+        return FINE
     if not options.files:
         raise ConfigurationError(UsageCode.WRONG_ARGUMENT, f"audit {options.action} needs a FILE")
     do = {"verify": _verify, "reads": _reads}.get(options.action, _show)
     return max(do(options, file) for file in options.files)
-
-
-def _public_key(options: argparse.Namespace) -> int:
-    (key,) = _keys(options)[:1] or (None,)
-    if key is None or key.public is None:
-        raise ConfigurationError(
-            UsageCode.PACKAGE_MISSING, f"a public key needs cryptography: {install_words('secrets')}"
-        )
-    print(json.dumps({"public": key.public, "id": key.id}) if options.json else key.public)
-    return FINE
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

@@ -162,7 +162,10 @@ class Verifier:
     def _line(self, raw: Raw) -> None:
         sealed = parse(raw.data) if raw.sha256 is None and raw.whole else None
         if sealed is None:
-            self._foreign(raw)
+            self._explain({})
+            self._torn = raw, self._row
+            if self._row == 1:
+                self._say(RecordCode.BEGINNING_CUT)
             return
         fields = sealed.fields()
         if self._row == 1:
@@ -173,12 +176,6 @@ class Verifier:
         self._explain(gap)
         if (before := self._place(sealed)) is not None:
             self._meaning(sealed, before, fields)
-
-    def _foreign(self, raw: Raw) -> None:
-        self._explain({})
-        self._torn = raw, self._row
-        if self._row == 1:
-            self._say(RecordCode.BEGINNING_CUT)
 
     def _explain(self, gap: Mapping[str, Any]) -> None:
         """Judge the line without a seal that came before, by what the one behind it says."""
@@ -271,22 +268,19 @@ class Verifier:
             session = str(fields.get("session"))[:80]
             self.result.writers[writer] = session if session.isalnum() and session.isascii() else "?", sealed.head.n
         elif event == hash_chain.GAP:
-            self._gap(sealed, fields)
+            kind, n = fields.get("kind"), sealed.head.n
+            if kind == Gap.CUT:
+                self._say(RecordCode.END_CUT, f"{_number(fields, 'first')} to {_number(fields, 'last')}", n=n)
+            elif kind == Gap.ALTERED:
+                self._say(RecordCode.AUDIT_ALTERED, n=n)
+            elif kind == Gap.LOST:
+                self._say(RecordCode.LINES_LOST, _number(fields, "lines"), n=n)
+            elif kind == Gap.SET_ASIDE:
+                self._say(RecordCode.SET_ASIDE, n=n)
         elif event in {hash_chain.END, hash_chain.ANCHOR}:
             self._anchor(sealed, before, fields)
             if event == hash_chain.END:
                 self.result.writers.pop(writer, None)
-
-    def _gap(self, sealed: Sealed, fields: Mapping[str, Any]) -> None:
-        kind, n = fields.get("kind"), sealed.head.n
-        if kind == Gap.CUT:
-            self._say(RecordCode.END_CUT, f"{_number(fields, 'first')} to {_number(fields, 'last')}", n=n)
-        elif kind == Gap.ALTERED:
-            self._say(RecordCode.AUDIT_ALTERED, n=n)
-        elif kind == Gap.LOST:
-            self._say(RecordCode.LINES_LOST, _number(fields, "lines"), n=n)
-        elif kind == Gap.SET_ASIDE:
-            self._say(RecordCode.SET_ASIDE, n=n)
 
     def _anchor(self, sealed: Sealed, before: Head, fields: Mapping[str, Any]) -> None:
         """Look at the signature of an anchor, which is over the line before it."""

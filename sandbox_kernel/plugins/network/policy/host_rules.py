@@ -67,7 +67,13 @@ class HostRule:
         except RefusedConnection as refused:
             raise BadRule(text, f"{refused.note.text}. {refused.code.remedy}") from None
         if wildcard:
-            _check_wildcard(text, name, address)
+            # There is no list of all suffixes below which anybody can have a name: it would be old within a month.
+            # Whether to trust all who have a page at some hoster is up to the author of the rule.
+            if address is not None:
+                raise BadRule(text, f"an address has nothing below it; write {bracketed(name)}")
+            labels = name.split(".")
+            if len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _REGISTRY:
+                raise BadRule(text, f"anybody can have a name below {name}; write *.example.{name}")
         said = rule_text(name, port, method=method, wildcard=wildcard)
         return cls(said, name, wildcard, port, method, address)
 
@@ -138,19 +144,6 @@ def _host_and_port(rest: str) -> tuple[str, int | None]:
         return host.decode(), port
     name, colon, digits = rest.partition(":")
     return name, port_of(digits.encode(errors="replace"), name) if colon else None
-
-
-def _check_wildcard(text: str, name: str, address: Address | None) -> None:
-    """Refuse a wildcard over names of everybody.
-
-    There is no list of all such suffixes here: one would be old within a month, and whether to trust all who have a
-    page at some hoster is for whoever writes the rule.
-    """
-    if address is not None:
-        raise BadRule(text, f"an address has nothing below it; write {bracketed(name)}")
-    labels = name.split(".")
-    if len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _REGISTRY:
-        raise BadRule(text, f"anybody can have a name below {name}; write *.example.{name}")
 
 
 def _quoted(text: object) -> str:

@@ -100,7 +100,14 @@ def canonical(raw: bytes | str) -> tuple[str, Address | None]:
         return _plain(text.lower(), raw)
     if isinstance(raw, bytes):
         raise RefusedConnection(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what="a byte that is not ASCII"))
-    host, address = _plain(_mapped(text), raw)
+    import idna
+
+    try:  # UTS 46 without its transitional rules, and IDNA 2008
+        remapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
+        labels = [label if label.isascii() else idna.alabel(label).decode() for label in remapped.split(".")]
+    except ValueError:
+        raise RefusedConnection(NetworkCode.HOST_IDNA.note(host=shown(text))) from None
+    host, address = _plain(".".join(labels), raw)
     if address is not None:
         raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
     return host, None
@@ -112,7 +119,13 @@ def _plain(text: str, raw: bytes | str) -> tuple[str, Address | None]:
         what = _CALLED.get(odd[0], "a character that no host has")
         raise RefusedConnection(NetworkCode.HOST_CHARACTER.note(host=shown(raw), what=what))
     if ":" in text or "[" in text or "]" in text:
-        six = _ipv6(text, raw)
+        inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+        try:
+            six = IPv6Address(inside)
+        except ValueError:
+            raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw))) from None
+        if int(six) >> 32 in (0, 0xFFFF) and int(six) > 1:  # an IPv4 address in disguise
+            raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
         return _of_a_host(str(six), six, raw)
     if _IPV4.fullmatch(text) and max(map(int, text.split("."))) <= 255:
         return _of_a_host(text, IPv4Address(text), raw)
@@ -157,30 +170,6 @@ def _fault(label: str) -> str | None:
     if not _LABEL.fullmatch(label):
         return "begins or ends with a hyphen"
     return None
-
-
-def _ipv6(text: str, raw: bytes | str) -> IPv6Address:
-    """Return an IPv6 address, which may stand in brackets. One that is an IPv4 address in disguise is refused."""
-    inside = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    try:
-        address = IPv6Address(inside)
-    except ValueError:
-        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw))) from None
-    if int(address) >> 32 in (0, 0xFFFF) and int(address) > 1:
-        raise RefusedConnection(NetworkCode.HOST_ADDRESS.note(host=shown(raw)))
-    return address
-
-
-def _mapped(text: str) -> str:
-    """Return an international name in ASCII, by UTS 46 without its transitional rules and by IDNA 2008."""
-    import idna
-
-    try:
-        remapped = idna.uts46_remap(text, std3_rules=False, transitional=False)
-        labels = [label if label.isascii() else idna.alabel(label).decode() for label in remapped.split(".")]
-    except ValueError:
-        raise RefusedConnection(NetworkCode.HOST_IDNA.note(host=shown(text))) from None
-    return ".".join(labels)
 
 
 def _check_international(label: str, raw: bytes | str) -> None:
