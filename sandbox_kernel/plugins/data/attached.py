@@ -23,7 +23,6 @@ from .codes import DataCode
 
 if TYPE_CHECKING:
     from ...engines.attachment import Attachment
-    from .disk_images import Device
     from .file_watch import DatasetWatch
     from .volumes import Volumes
 
@@ -58,7 +57,14 @@ def hold(spec: SandboxSpec, held: Attachment, *, disks: bool = True) -> None:
     """
     for one in spec.attached:
         if one.kind == "volume":
-            volume = _volume(one, spec.uid)
+            from . import volumes
+
+            its = volumes.at(one.source)
+            # Those of a broker's users are made before, within a quota.
+            volume = its.attach(one.name, writable=one.writable, create=not one.source)
+            if its.uid() != spec.uid:
+                os.close(volume.fd)
+                raise volumes.unusable("those of two owners are not for one sandbox")
             held.keep(one.path, volume.fd, volume.path, volume.file_system)
         else:
             held.keep(one.path, open_dataset(one, spec.reader))
@@ -117,18 +123,6 @@ def check_volumes() -> None:
     from . import volumes
 
     volumes.check()
-
-
-def _volume(one: Attached, uid: int) -> Device:
-    from . import volumes
-
-    its = volumes.at(one.source)
-    # Those of a broker's users are made before, within a quota.
-    device = its.attach(one.name, writable=one.writable, create=not one.source)
-    if its.uid() != uid:
-        os.close(device.fd)
-        raise volumes.unusable("those of two owners are not for one sandbox")
-    return device
 
 
 def open_dataset(one: Attached, reader: int | None = None) -> int:

@@ -37,7 +37,13 @@ def _of_a_dataset(one: Attached) -> Iterator[Problem]:
         yield Problem(error.message, f"{error.code.remedy} Setting: datasets.")
         return
     try:
-        closed = _closed(f"/proc/self/fd/{fd}")
+        closed = []  # what others may not read, as cells are others
+        with os.scandir(f"/proc/self/fd/{fd}") as entries:
+            for _, entry in zip(range(MAX_FILES), entries, strict=False):
+                mode = entry.stat(follow_symlinks=False).st_mode
+                wanted = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
+                if not stat.S_ISLNK(mode) and mode & wanted != wanted:
+                    closed.append(entry.name)
     except OSError:
         return
     finally:
@@ -45,18 +51,6 @@ def _of_a_dataset(one: Attached) -> Iterator[Problem]:
     if closed:
         words = f"dataset {one.name}: cells cannot read {len(closed)} of its entries, such as {closed[0]!r}"
         yield Problem(words, f"`chmod -R o+rX {shlex.quote(one.source)}`, if they are to be read", certain=False)
-
-
-def _closed(folder: str) -> list[str]:
-    """Return the entries that others may not read, as cells are others."""
-    found = []
-    with os.scandir(folder) as entries:
-        for _, entry in zip(range(MAX_FILES), entries, strict=False):
-            mode = entry.stat(follow_symlinks=False).st_mode
-            wanted = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
-            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
-                found.append(entry.name)
-    return found
 
 
 def _of_a_volume(one: Attached) -> Iterator[Problem]:

@@ -110,7 +110,12 @@ def make(fd: int, size: int, owner: int, *, journal: bool = False) -> None:
     """Reserve `size` bytes for an empty file and write an empty file system to it. Raises `EngineError`."""
     if (why := cannot_make()) is not None:
         raise no_disk(why)
-    _reserve(fd, size)
+    # Look first whether the host's disk has as much room: trying takes all there is.
+    if size < LEAST_BYTES:
+        raise no_disk(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
+    if size > (free := _free(fd)):
+        raise no_room(size, free)
+    _allocate(fd, size)
     options = f"nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner={owner}:{owner}"
     place = f"/proc/self/fd/{fd}"
     features = () if journal else ("-O", "^has_journal")
@@ -184,15 +189,6 @@ def reserve_again(fd: int) -> None:
         if status.st_size - held > (free := _free(fd)):
             raise no_room(status.st_size - held, free)
         _allocate(fd, status.st_size)
-
-
-def _reserve(fd: int, size: int) -> None:
-    """Have the host's disk keep that room; look first whether there is as much: trying takes all there is."""
-    if size < LEAST_BYTES:
-        raise no_disk(f"it would have {format_bytes(size)}, and takes at least {format_bytes(LEAST_BYTES)}")
-    if size > (free := _free(fd)):
-        raise no_room(size, free)
-    _allocate(fd, size)
 
 
 def _allocate(fd: int, size: int) -> None:

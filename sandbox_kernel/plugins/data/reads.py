@@ -159,18 +159,14 @@ class ReadRecord(SessionService):
         try:
             watch = self._session.watch_files() if self._stretch is None else self._stretch.watch.renew()
         except (OSError, SandboxError) as error:
-            if cells or self._session.is_open:  # else it is one that has ended
-                self._say_unseen(error)
+            if (cells or self._session.is_open) and not self._said:  # else the session has ended, or it is known
+                self._said = True
+                reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+                about = {"code": DataCode.READS_NOT_SEEN.code, "seen_by": "nobody", "reason": reason}
+                self._session.emit(FilesRead(about=about))
         else:
             self._said = False
         self._turn_to(None if watch is None else Stretch(watch, cells or self._last, after=not cells))
-
-    def _say_unseen(self, error: Exception) -> None:
-        if not self._said:
-            self._said = True
-            reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-            about = {"code": DataCode.READS_NOT_SEEN.code, "seen_by": "nobody", "reason": reason}
-            self._session.emit(FilesRead(about=about))
 
     def _turn_to(self, stretch: Stretch | None) -> None:
         """Begin another stretch, and end the one before beside the session."""

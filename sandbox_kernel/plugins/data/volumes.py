@@ -175,7 +175,11 @@ class Volumes:
             with _closing(fd):
                 self._lock(fd, name, writable=writable)
                 if writable:
-                    self._reserve_again(fd, name)
+                    # The host's disk does not keep all of the room of a copy with holes.
+                    try:
+                        disk_images.reserve_again(fd)
+                    except EngineError as error:
+                        raise _no_volume(name, error.message, error.limit, error.value) from error
                 return disk_images.attach(fd, writable=writable)
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -289,13 +293,6 @@ class Volumes:
                 DataCode.VOLUME_IN_USE, f"{DataCode.VOLUME_IN_USE.note(name=name).text}: {users(fd) or 'unknown'}"
             )
             raise EngineError(note, setting="volumes")
-
-    def _reserve_again(self, fd: int, name: str) -> None:
-        """Have the host's disk keep all of a volume's room, as it no longer does for a copy with holes."""
-        try:
-            disk_images.reserve_again(fd)
-        except EngineError as error:
-            raise _no_volume(name, error.message, error.limit, error.value) from error
 
     def _repair(self, folder: int, name: str) -> None:
         """Have a file system in order that was cut off while it was written to, unless another has it."""

@@ -220,7 +220,7 @@ class AsyncSandbox(_Hosted, client.AsyncSandbox):
             code,
             on_stdout=on_stdout,
             on_stderr=on_stderr,
-            on_result=_of_unquoted(on_result),
+            on_result=None if on_result is None else lambda result: on_result(_unquoted(result)),
             on_error=on_error,
             envs=envs,
             language=language,
@@ -228,7 +228,15 @@ class AsyncSandbox(_Hosted, client.AsyncSandbox):
             timeout=timeout,
             **own(more),
         )
-        return _as_there(execution)
+        error = execution.error
+        parts = {} if error is None else {"limit": error.limit, "value": error.reached, "setting": error.setting}
+        if error is not None and error.code == EndCode.CELL_TIMEOUT.code:
+            raise TimeoutException(EndCode.CELL_TIMEOUT, kept=error.kept, **parts)
+        if error is not None and error.code == EndCode.SANDBOX_ENDED_BY_OWNER.code:
+            why = "the sandbox was killed while the request was in progress"
+            raise SandboxNotRunningException(EndCode.SANDBOX_ENDED_BY_OWNER, why, kept=error.kept, **parts)
+        execution.results[:] = [_unquoted(result) for result in execution.results]
+        return execution
 
     async def list_code_contexts(self, request_timeout: float | None = None) -> Any:
         """Return the contexts, with one for each language of the image."""
@@ -393,25 +401,9 @@ def _not_found(identity: object, error: SandboxException) -> SandboxException:
     return SandboxNotFoundException(Note(error.code, error.message)) if missing else error
 
 
-def _of_unquoted(handler: Handler[Result] | None) -> Handler[Result] | None:
-    return None if handler is None else lambda result: handler(_unquoted(result))
-
-
 def _unquoted(result: Result) -> Result:
     """Return a result whose text is a string's own, and not the form in which Python shows it."""
     text = result.text
     if text is None or len(text) < 2 or text[0] not in "'\"" or text[-1] != text[0]:
         return result
     return replace(result, data={**result.data, "text/plain": text[1:-1]})
-
-
-def _as_there(execution: Execution) -> Execution:
-    error = execution.error
-    parts = {} if error is None else {"limit": error.limit, "value": error.reached, "setting": error.setting}
-    if error is not None and error.code == EndCode.CELL_TIMEOUT.code:
-        raise TimeoutException(EndCode.CELL_TIMEOUT, kept=error.kept, **parts)
-    if error is not None and error.code == EndCode.SANDBOX_ENDED_BY_OWNER.code:
-        why = "the sandbox was killed while the request was in progress"
-        raise SandboxNotRunningException(EndCode.SANDBOX_ENDED_BY_OWNER, why, kept=error.kept, **parts)
-    execution.results[:] = [_unquoted(result) for result in execution.results]
-    return execution

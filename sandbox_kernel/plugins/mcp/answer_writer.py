@@ -75,7 +75,10 @@ class Writer:
                 left = len(execution.results) - MAX_BLOCKS
                 self._blocks.append(TextContent(text=f"[{left} more displays are left out]"))
                 break
-            self._result(result)
+            if not result.is_picture:
+                self._words(result)
+            for mime, data in result.pictures:
+                self._image(data, mime)
         if execution.error is not None:
             self._text(error_text(execution.error), ".txt")
         if not self._blocks:
@@ -88,12 +91,6 @@ class Writer:
         text = plain("".join(pieces))
         if text.strip():
             self._text(text if name == "stdout" else f"stderr:\n{text}", f"-{name}.txt")
-
-    def _result(self, result: Result) -> None:
-        if not result.is_picture:
-            self._words(result)
-        for mime, data in result.pictures:
-            self._image(data, mime)
 
     def _words(self, result: Result) -> None:
         text = next((t for t in (result.text, result.markdown, result.latex) if t and not _OBJECT.fullmatch(t)), None)
@@ -226,11 +223,7 @@ def plain(text: str) -> str:
     text = cleaned(text)
     if "\r" not in text:
         return text
-    return "\n".join(_last_state(line) for line in text.split("\n"))
-
-
-def _last_state(line: str) -> str:
-    return next((part for part in reversed(line.split("\r")) if part), "")
+    return "\n".join(next((part for part in reversed(line.split("\r")) if part), "") for line in text.split("\n"))
 
 
 def shorten(text: str, limit: int) -> tuple[str, int]:

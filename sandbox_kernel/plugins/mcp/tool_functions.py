@@ -162,7 +162,16 @@ async def install_packages(call: ToolCall, given: InstallPackages) -> CallToolRe
 
 
 async def upload_file(call: ToolCall, given: UploadFile) -> CallToolResult:
-    data = _content(given)
+    if given.text is not None:
+        data = given.text.encode(errors="replace")
+    else:
+        try:
+            data = binascii.a2b_base64("".join((given.base64 or "").split()), strict_mode=True)
+        except ValueError as error:
+            raise RefusedCall(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
+    if len(data) > CALL_BYTES:
+        most, got = format_bytes(CALL_BYTES), format_bytes(len(data))
+        raise FileRefused(McpCode.CALL_BYTES, limit=most, value=got)
     async with call.client.use(given.session) as (session, notes):
         if given.final and given.offset == 0:
             info = await session.sandbox.files.write(given.path, data)
@@ -311,20 +320,6 @@ class _Progress:
 def mime_of(path: str) -> str:
     # A name is no URL: that of a cell may begin with `data:` and then any type at all.
     return mimetypes.guess_type(f"/{path}", strict=False)[0] or "application/octet-stream"
-
-
-def _content(given: UploadFile) -> bytes:
-    if given.text is not None:
-        data = given.text.encode(errors="replace")
-    else:
-        try:
-            data = binascii.a2b_base64("".join((given.base64 or "").split()), strict_mode=True)
-        except ValueError as error:
-            raise RefusedCall(UsageCode.WRONG_ARGUMENT, f"`base64` cannot be decoded: {error}.") from None
-    if len(data) > CALL_BYTES:
-        most, got = format_bytes(CALL_BYTES), format_bytes(len(data))
-        raise FileRefused(McpCode.CALL_BYTES, limit=most, value=got)
-    return data
 
 
 def _as_text(data: bytes, given: DownloadFile) -> str | None:

@@ -320,15 +320,11 @@ def tls(certificate: Path | None, key: Path | None) -> dict[str, Any]:
         words = "a certificate and its key go together: --tls-cert and --tls-key"
         raise ConfigurationError(UsageCode.NOT_TOGETHER, words, setting="tls-cert")
     try:
-        _context().load_cert_chain(certificate, key, password=lambda: "")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         words = f"the certificate {certificate} and the key {key} cannot be used: {error}"
         raise ConfigurationError(EndCode.WRONG_SETTING, words, setting="tls-cert") from None
     return {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
-
-
-def _context() -> ssl.SSLContext:
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
 
 def _tokens(given: Path | None) -> tuple[Tokens, Path]:

@@ -12,7 +12,6 @@ import re
 import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -93,7 +92,16 @@ class LeaseFiles:
             try:
                 if not NAME.fullmatch(path.name) or path.stat().st_size > MAX_BYTES:
                     raise ValueError("that is no sandbox")
-                found[path.name] = _read(orjson.loads(path.read_bytes()))
+                lease = KeptLease(**orjson.loads(path.read_bytes()))
+                own = (lease.tenant, lease.template, lease.name, lease.access_token, lease.traffic_token)
+                texts = (*own, *lease.hosts, *lease.metadata, *lease.metadata.values())
+                if not all(isinstance(one, str) for one in texts) or type(lease.offline) is not bool:
+                    raise ValueError("that is no sandbox")
+                if lease.pauses_at is not None and type(lease.pauses_at) not in {int, float}:
+                    raise ValueError("that is no time")
+                if min(len(lease.access_token), len(lease.traffic_token)) < 16:
+                    raise ValueError("a token is too short")
+                found[path.name] = lease
             except (OSError, LookupError, TypeError, ValueError):
                 path.unlink(missing_ok=True)
         return found
@@ -101,16 +109,3 @@ class LeaseFiles:
     def close(self) -> None:
         """Leave them to the next server."""
         os.close(self._lock)
-
-
-def _read(said: dict[str, Any]) -> KeptLease:
-    lease = KeptLease(**said)
-    own = (lease.tenant, lease.template, lease.name, lease.access_token, lease.traffic_token)
-    texts = (*own, *lease.hosts, *lease.metadata, *lease.metadata.values())
-    if not all(isinstance(one, str) for one in texts) or type(lease.offline) is not bool:
-        raise ValueError("that is no sandbox")
-    if lease.pauses_at is not None and type(lease.pauses_at) not in {int, float}:
-        raise ValueError("that is no time")
-    if min(len(lease.access_token), len(lease.traffic_token)) < 16:
-        raise ValueError("a token is too short")
-    return lease

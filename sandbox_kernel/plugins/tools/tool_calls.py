@@ -230,7 +230,11 @@ class ToolCalls(SessionService):
         try:
             if size > self._tools.limit_bytes + ENVELOPE:
                 raise CallFailed(ToolCode.TOOL_ARGUMENTS_LARGE.note(limit=self._tools.limit_bytes))
-            self._check_cell(cell)
+            if cell not in self._running:
+                raise CallFailed(ToolCode.TOOL_WITHOUT_CELL.note())
+            if self._running[cell] >= self._tools.calls:
+                raise CallFailed(ToolCode.TOOL_CALLS.note(limit=self._tools.calls))
+            self._running[cell] += 1
             turn = await self._turn()
             try:
                 name, arguments = read(await reader.body(size))
@@ -251,13 +255,6 @@ class ToolCalls(SessionService):
             reader.has_read = False
         self._note(ToolCode.TOOL_CALLED.note(name=name), name, cell, began, (size, len(answer)))
         return answer, False
-
-    def _check_cell(self, cell: str) -> None:
-        if cell not in self._running:
-            raise CallFailed(ToolCode.TOOL_WITHOUT_CELL.note())
-        if self._running[cell] >= self._tools.calls:
-            raise CallFailed(ToolCode.TOOL_CALLS.note(limit=self._tools.calls))
-        self._running[cell] += 1
 
     async def _turn(self) -> Callable[[], None]:
         """Wait for a turn, and return what gives it back."""

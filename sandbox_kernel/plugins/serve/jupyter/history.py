@@ -62,20 +62,17 @@ class History:
             self._cells[request.id] = cell
             self._grow(cell, json_memory.kept(protocol.dumps(cell.code)) + PIECE_BYTES)
         elif (known := self._cells.get(request.id)) is not None:
-            self._output(known, message)
-
-    def _output(self, cell: _Cell, message: Message) -> None:
-        match message.type:
-            case "clear_output":
-                cell.clears = True
-                if not message.content.get("wait"):
-                    self._clear(cell)
-            case "stream" | "error" | "display_data" | "execute_result":
-                if cell.clears:
-                    self._clear(cell)
-                self._add(cell, message.type, message.content)
-            case "update_display_data":
-                self._update(message.content)
+            match message.type:
+                case "clear_output":
+                    known.clears = True
+                    if not message.content.get("wait"):
+                        self._clear(known)
+                case "stream" | "error" | "display_data" | "execute_result":
+                    if known.clears:
+                        self._clear(known)
+                    self._add(known, message.type, message.content)
+                case "update_display_data":
+                    self._update(message.content)
 
     def _forget(self, cell: _Cell) -> None:
         self._bytes -= cell.bytes

@@ -108,7 +108,16 @@ async def start(asked: UserRequest, given: Waiting, body: CommandBody) -> Respon
     Its answer has an id, by which get_process_status finds the rest of its output.
     """
     folder = asked.path(body.cwd or ".")
-    _make_room(asked)
+    # Commands that ended a while ago are forgotten.
+    known, lease = asked.box.processes, asked.box.lease
+    over = sorted((one for one in known.values() if one.ended is not None), key=lambda one: one.ended or 0.0)
+    now = time.monotonic()
+    for one in over:
+        if len(known) >= MAX_PROCESSES or now - (one.ended or now) > KEEP_SECONDS:
+            del known[one.id]
+    if len(known) >= MAX_PROCESSES or lease.calls >= asked.tenants.limits.calls_per_sandbox:
+        words = f"{lease.calls} commands and terminals run in the sandbox, which is the limit. End one of them"
+        raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
     process = UserCommand(secrets.token_hex(8), body.command, asked.chat, asked.box.processes)
     asked.box.processes[process.id] = process
     try:
@@ -145,19 +154,6 @@ async def follow(process: UserCommand, lease: Lease) -> None:
     finally:
         lease.calls -= 1
         process.end("killed", None)
-
-
-def _make_room(asked: UserRequest) -> None:
-    """Forget commands that ended a while ago. Raises `Refusal` if there is no room for one more."""
-    known, lease = asked.box.processes, asked.box.lease
-    over = sorted((one for one in known.values() if one.ended is not None), key=lambda one: one.ended or 0.0)
-    now = time.monotonic()
-    for one in over:
-        if len(known) >= MAX_PROCESSES or now - (one.ended or now) > KEEP_SECONDS:
-            del known[one.id]
-    if len(known) >= MAX_PROCESSES or lease.calls >= asked.tenants.limits.calls_per_sandbox:
-        words = f"{lease.calls} commands and terminals run in the sandbox, which is the limit. End one of them"
-        raise Refusal(429, ServeCode.CALLS_OF_SANDBOX, words)
 
 
 async def _waited(asked: UserRequest, process: UserCommand, seconds: float) -> None:
