@@ -54,18 +54,6 @@ WALL = Wall(
 )
 
 
-def _require_package() -> None:
-    try:
-        from . import cluster_api  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            UsageCode.PACKAGE_MISSING,
-            f"the engine kubernetes needs a package that is not installed ({error.name}): "
-            f"{install_words('kubernetes')}",
-            setting="engine",
-        ) from error
-
-
 _OF_SOCKETS = (
     "on nodes with cgroup v1, the kubelet limits no memory of sockets; on those with v2 the pod's limit has it"
 )
@@ -119,7 +107,15 @@ class KubernetesProvider(EngineProvider):
     )
 
     def make(self, address: str, settings: Settings, ahead: Ahead | None = None) -> Inspectable:
-        _require_package()
+        try:
+            from . import cluster_api  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                UsageCode.PACKAGE_MISSING,
+                f"the engine kubernetes needs a package that is not installed ({error.name}): "
+                f"{install_words('kubernetes')}",
+                setting="engine",
+            ) from error
         from .engine import KubernetesEngine
         from .settings import KubernetesSettings
 

@@ -67,7 +67,11 @@ def find(root: Root) -> MachineParts:
     folder = Path(root.folder, FOLDER)
     try:
         for each in (folder, folder / DESCRIPTION, *(folder / name for name in FILES)):
-            _private(each)
+            status = each.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                raise PermissionError(f"{each} is a link")
+            if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise PermissionError(f"others may write to {each}")
         said = json.loads((folder / DESCRIPTION).read_bytes()[:LARGEST_BYTES])
         if said["format"] != FORMAT or said["guest"] != guest_digest():
             raise ValueError("it is of another version of sandbox_kernel")
@@ -83,12 +87,3 @@ def find(root: Root) -> MachineParts:
             f"there is no machine for the root {root.name!r} ({why}): build it with: `{BUILD}`",
             setting="image",
         ) from error
-
-
-def _private(path: Path) -> None:
-    """Raise PermissionError if somebody else may write there."""
-    status = path.lstat()
-    if stat.S_ISLNK(status.st_mode):
-        raise PermissionError(f"{path} is a link")
-    if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"others may write to {path}")

@@ -132,7 +132,11 @@ class QemuEngine(BubblewrapEngine):
             state = None
         if state is not None:
             try:
-                return await self._start_from(spec, state)
+                # The copy of a state is private: it is claimed at once, and closed.
+                try:
+                    return await self._start(spec, (state.fd, state.facts), claimed=True)
+                finally:
+                    os.close(state.fd)
             except EngineError as error:
                 if error.code not in UNFIT:
                     raise
@@ -152,13 +156,6 @@ class QemuEngine(BubblewrapEngine):
             state_capture.take_in_background(spec, self._preload, folder, cgroup=self._cgroup)
         else:  # one at a time takes processors enough; whoever starts the next sandbox asks again
             self._wanted.discard(key)
-
-    async def _start_from(self, spec: SandboxSpec, state: saved_states.SavedState) -> QemuContainer:
-        """Start a private copy of a state, which is closed, and claim it. Raises `EngineError`."""
-        try:
-            return await self._start(spec, (state.fd, state.facts), claimed=True)
-        finally:
-            os.close(state.fd)
 
     async def prepare(self, spec: SandboxSpec) -> bool:
         """Take a state of a machine for sandboxes of this spec, unless there is one; return whether it was taken.

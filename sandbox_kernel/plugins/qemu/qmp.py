@@ -102,19 +102,16 @@ class QmpMonitor:
             _bounded(fd, most)
         except BaseException as error:
             with contextlib.suppress(EngineError, TimeoutError):
-                await self._write_no_more()
+                # Else QEMU would go on writing, while the sandbox goes on, without an end.
+                await self.ask("migrate_cancel")
+                async with asyncio.timeout(CANCEL_SECONDS):
+                    while str((await self.ask("query-migrate")).get("status")) in ACTIVE:  # noqa: ASYNC110 (another process's)
+                        await asyncio.sleep(LOOK_SECONDS)
             if not isinstance(error, TimeoutError):
                 raise
             raise EngineError(
                 EndCode.ENGINE_SILENT, "QEMU does not write the machine's state", limit=f"{seconds:.0f} s"
             ) from error
-
-    async def _write_no_more(self) -> None:
-        """Have QEMU give up: it would go on writing, while the sandbox goes on, without an end."""
-        await self.ask("migrate_cancel")
-        async with asyncio.timeout(CANCEL_SECONDS):
-            while str((await self.ask("query-migrate")).get("status")) in ACTIVE:  # noqa: ASYNC110 (another process's)
-                await asyncio.sleep(LOOK_SECONDS)
 
     async def read_back(self, size: int) -> None:
         """Return when QEMU has read so many bytes of a state, and stands still as it did. Raises `EngineError`."""

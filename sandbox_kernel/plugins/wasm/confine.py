@@ -35,7 +35,7 @@ def enclose(image: str, place: str, data_bytes: int, tmp_bytes: int, uid: int) -
     """
     root, me, group = os.geteuid() == 0, os.geteuid(), os.getegid()
     try:
-        _unshare(_NEWNS | _NEWUTS | _NEWIPC | _NEWNET | (0 if root else _NEWUSER))
+        _called(_libc.unshare(_NEWNS | _NEWUTS | _NEWIPC | _NEWNET | (0 if root else _NEWUSER)))
         if not root:
             _write("/proc/self/setgroups", "deny")
             _write("/proc/self/uid_map", f"{me} {me} 1")
@@ -95,10 +95,6 @@ def give_up(calls: bytes, open_files: int, file_bytes: int) -> dict[str, bool]:
     quiet = _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return {"capabilities dropped": dropped, "no new privileges": quiet, "system call filter": put(_libc, calls)}
-
-
-def _unshare(flags: int) -> None:
-    _called(_libc.unshare(flags))
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:

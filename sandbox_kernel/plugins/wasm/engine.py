@@ -222,6 +222,7 @@ class WasmEngine:
 
     async def info(self) -> EngineInfo:
         from ...engines.inspectable import EngineInfo
+        from .image import places
 
         return EngineInfo(
             version=installed(),
@@ -233,7 +234,7 @@ class WasmEngine:
             limited=frozenset({"memory", "swap", "cpus", "pids"}),
             cgroup_version="",
             memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            folder=next(iter(_places())),
+            folder=next(iter(places())),
             product="wasmtime",
         )
 
@@ -334,12 +335,6 @@ def _remove_left() -> int:
                 shutil.rmtree(folder)
                 count += 1
     return count
-
-
-def _places() -> list[str]:
-    from .image import places
-
-    return places()
 
 
 def sessions() -> Iterator[tuple[int, str, str, int]]:
