@@ -1,6 +1,6 @@
 """One connection: a few bounded requests, each answered once, and the sandbox that was made for it.
 
-Nothing waits for a caller. One that does not read what it is told, or says what is not proper, is hung up on.
+Nothing waits for a caller. The connection is closed if the caller does not read, or sends an improper request.
 """
 
 from __future__ import annotations
@@ -274,8 +274,6 @@ Answer = dict[str, Any]
 
 
 class CallerProcess:
-    """A process that is connected."""
-
     def __init__(self, broker: BrokerService, sock: socket.socket) -> None:
         self.peer: Peer = peer(sock)
         self.lent: PipeLease | None = None
@@ -358,9 +356,9 @@ class CallerProcess:
             **{op: partial(answer, self._broker, self.peer) for op, answer in ANSWERS.items()},
         }
 
-    async def _serve(self, number: int, serve: Callable[[Answer], Awaitable[Answer | None]], said: Answer) -> None:
+    async def _serve(self, number: int, serve: Callable[[Answer], Awaitable[Answer | None]], request: Answer) -> None:
         try:
-            answer = await serve({**said, "n": number})
+            answer = await serve({**request, "n": number})
         except SandboxError as error:
             self._broker.figures.refused(error.code.code, self.peer.uid)
             answer = {"refused": packets.refusal(error)}

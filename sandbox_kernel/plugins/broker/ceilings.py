@@ -181,7 +181,7 @@ class Policy:
             user = pwd.getpwuid(uid)
         except KeyError:  # who is served without an account is this process's own user (`user_accounts.py`)
             return self.everybody
-        found = self.everybody
+        below = self.everybody
         mine = set()
         for gid in os.getgrouplist(user.pw_name, user.pw_gid):
             try:
@@ -190,10 +190,10 @@ class Policy:
                 continue
         for group, ceiling in (self.groups or {}).items():
             if group in mine:
-                found = ceiling
+                below = ceiling
                 break
         own = (self.users or {}).get(user.pw_name)
-        return found if own is None else _over(found, own)
+        return below if own is None else _over(below, own)
 
 
 def _over(below: Ceiling, above: Ceiling) -> Ceiling:

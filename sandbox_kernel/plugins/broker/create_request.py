@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...core import time_zone
 from ...core.errors import EngineError, SandboxError
@@ -90,32 +89,28 @@ def read(said: object) -> CreateRequest:
     try:
         if not isinstance(said, Mapping) or said.keys() != FIELDS:
             raise ValueError("other fields than those of a sandbox")
-        return _read(said)
+        options = packets.options(said)
+        if not KERNEL.fullmatch(options.kernel):
+            raise ValueError("that is no name of a kernel")
+        if options.zone is not None and not ZONE.fullmatch(options.zone):
+            raise ValueError("that is no time zone")
+        if said["limits_kept"] not in {"enforced", "best-effort"}:
+            raise ValueError("that is no choice")
+        image = packets.text(said["image"])
+        if not IMAGE.fullmatch(image) or ".." in image:
+            raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of an image", setting="image")
+        runtime = said["runtime"]
+        if runtime is not None and not RUNTIME.fullmatch(packets.text(runtime)):
+            raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
+        return CreateRequest(
+            image=image,
+            runtime=runtime,
+            limits=packets.limits(said["limits"]),
+            limits_kept=said["limits_kept"],
+            options=options,
+            attached=packets.attached(said["attached"]),
+        )
     except SandboxError:
         raise
     except (LookupError, TypeError, ValueError) as error:
         raise EngineError(BrokerCode.BROKER_IMPROPER, f"no sandbox can be asked for so: {error}"[:300]) from error
-
-
-def _read(said: Mapping[str, Any]) -> CreateRequest:
-    options = packets.options(said)
-    if not KERNEL.fullmatch(options.kernel):
-        raise ValueError("that is no name of a kernel")
-    if options.zone is not None and not ZONE.fullmatch(options.zone):
-        raise ValueError("that is no time zone")
-    if said["limits_kept"] not in {"enforced", "best-effort"}:
-        raise ValueError("that is no choice")
-    image = packets.text(said["image"])
-    if not IMAGE.fullmatch(image) or ".." in image:
-        raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of an image", setting="image")
-    runtime = said["runtime"]
-    if runtime is not None and not RUNTIME.fullmatch(packets.text(runtime)):
-        raise EngineError(BrokerCode.BROKER_DENIED, "that is no name of a runtime", setting="runtime")
-    return CreateRequest(
-        image=image,
-        runtime=runtime,
-        limits=packets.limits(said["limits"]),
-        limits_kept=said["limits_kept"],
-        options=options,
-        attached=packets.attached(said["attached"]),
-    )

@@ -230,7 +230,6 @@ class Broker:
     # --- its callers --------------------------------------------------------------------------------------------------
 
     def listen(self, sock: socket.socket) -> None:
-        """Take callers from a socket that listens."""
         listener = Listener(
             sock,
             self._taken,
@@ -381,7 +380,7 @@ class Broker:
         return time.monotonic() - self._used > self._idle_seconds
 
     async def close(self) -> None:
-        """Take nobody any more, end what waits, and let go of what callers have."""
+        """Stop listening, end warm sandboxes, and let go of the sandboxes of callers."""
         for listener in self._listeners:
             listener.shut()
             listener.socket.close()

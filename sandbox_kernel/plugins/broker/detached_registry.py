@@ -1,6 +1,6 @@
 """Sandboxes that outlive their callers: who may have one, and for how long.
 
-One that is another user's is answered for as one that is not there.
+Another user's sandbox gets the same answer as a missing one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ MAX_KEPT = 512 << 20
 
 
 class DetachedRegistry:
-    """The sandboxes of one broker that are kept."""
-
     def __init__(self, policy: Callable[[], Policy], lent: Mapping[str, PipeLease]) -> None:
         """`policy` returns what users may have now; `lent` are all sandboxes of the broker."""
         self._policy, self._lent = policy, lent
@@ -106,7 +104,7 @@ class DetachedRegistry:
         return sorted(own, key=lambda one: one.uid != whose.uid)
 
     def named(self, said: Answer, whose: Peer) -> DetachedSandbox:
-        """Return the one of that name. Raises `EngineError`: one that is not there, and one that is another's."""
+        """Return the sandbox of that name. Raises `EngineError` if it is missing, or another user's."""
         name = packets.text(said["name"], 200)
         for one in self.of(whose):
             if one.wish.name == name and not one.is_ending:
@@ -130,12 +128,11 @@ class DetachedRegistry:
         return kept
 
     async def close(self) -> None:
-        """End all, as the broker ends."""
-        kept = self.all
-        for one in kept:
-            one.finish(ExitReason(kind="broker_ended"))
+        sandboxes = self.all
+        for sandbox in sandboxes:
+            sandbox.finish(ExitReason(kind="broker_ended"))
         with contextlib.suppress(SandboxError):
-            await asyncio.gather(*(one.kill() for one in kept))
+            await asyncio.gather(*(sandbox.kill() for sandbox in sandboxes))
 
 
 def _read(said: object, most: float, set_by: str) -> DetachedOptions:

@@ -215,7 +215,6 @@ class Transcript:
         return list(self._pieces)
 
     def forget(self) -> None:
-        """Begin anew."""
         self._pieces.clear()
         self._cost = self.dropped_messages = self.dropped_bytes = 0
 
@@ -253,8 +252,6 @@ PACED_BYTES, PACE_SECONDS = 1 << 20, 0.05
 
 
 class DetachedSandbox(PipeLease):
-    """See the module."""
-
     def __init__(self, container: Lendable, spec: SandboxSpec, uid: int, tasks: Tasks, wish: DetachedOptions) -> None:
         super().__init__(container, spec, uid, 0, tasks)
         loop = asyncio.get_running_loop()
@@ -369,7 +366,6 @@ class DetachedSandbox(PipeLease):
         return {"session": self.noted, "cell": cell, **self.shown()}
 
     def shown(self) -> dict[str, Any]:
-        """Return what a list says of it."""
         return {
             "name": self.wish.name,
             "metadata": self.wish.metadata,
@@ -550,13 +546,13 @@ class DetachedSandbox(PipeLease):
                 self._answered = self._loop.time()
         if not wanted:
             return hears, False
-        kept = self.transcript.reserve(piece.size, essential=essential)
-        if not kept and hears is None:
+        is_recorded = self.transcript.reserve(piece.size, essential=essential)
+        if not is_recorded and hears is None:
             if essential:
                 self.finish(ExitReason(kind="flooded"))
             elif self.transcript.dropped_bytes > MAX_DROPPED and not self._step:
                 self._overdue()
-        return hears, kept
+        return hears, is_recorded
 
     # --- the clock of a cell that nobody waits for ---
 

@@ -1,4 +1,4 @@
-"""A sandbox whose pipe a caller has: whose it is, and its end, which nobody can put off.
+"""A sandbox whose pipe a caller has: its owner, and its end, which cannot be put off.
 
 The caller's end is the sandbox's end, by its pipe and by its connection. A kernel that is restarted leaves both to the
 next process, and the broker sees an owner all the time.
@@ -82,7 +82,6 @@ class PipeLease:
         self._state, self.pid = following(self._state, OwnerEvent.CLAIM), pid
 
     def end(self) -> None:
-        """End it; nobody waits."""
         self._told = None
         self._end_alone()
 

@@ -1,7 +1,7 @@
-"""Whose a sandbox is, from one owner to the next, and what may follow what: the same for everything that outlives one.
+"""The owner of a sandbox over time, as a table of states: the same for everything that outlives an owner.
 
 What keeps it between two owners, and for how long, is the keeper's: a pipe holder for a restart, a broker for a
-lifetime, a shared sandbox's broker for a moment. Pure: one table. What is not in it is a defect of ours, and refused.
+lifetime, a shared sandbox's broker for a moment. Pure. A transition that is not in the table is a defect, and refused.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ class OwnerState(enum.Enum):
 
 
 class OwnerEvent(enum.Enum):
-    """What happens to the ownership of a sandbox."""
-
     CLAIM = "an owner has come"
     LEAVE = "its owner has gone, and it is kept for the next one"
     END = "its owner has gone and it ends with it, or its time is up"

@@ -41,8 +41,6 @@ async def undo(container: Lendable) -> None:
 
 
 class WarmSandbox:
-    """One sandbox that waits."""
-
     def __init__(self, spec: SandboxSpec, container: Lendable, image: str | None) -> None:
         self.spec, self.container, self.image = spec, container, image
         self.since = time.monotonic()
@@ -63,9 +61,9 @@ class WarmSandbox:
     async def get_ready(self, tasks: Tasks) -> None:
         """Return when it was attested and its kernel answers. Raises `SandboxError`, and `ValueError` for odd frames.
 
-        That a kernel can be heard is said of it while it still imports what it is to have imported.
+        A kernel can be heard before it has imported all that it is to import.
         """
-        asked = False
+        has_asked = False
         while not self._handshake.known:
             data = await self.container.receive()
             if not data:
@@ -73,12 +71,12 @@ class WarmSandbox:
             for kind, parts in self._decoder.feed(data):
                 if kind == wire.AGENT:
                     await self._event(json.loads(parts[0]))
-                elif asked:
+                elif has_asked:
                     with contextlib.suppress(ProtocolError):
                         size = sum(map(len, parts))
                         self._handshake.takes(protocol.decode(kind, list(parts), MAX_FRAME), size)
-            if not asked and "kernel_ready" in self._events:
-                asked = True
+            if not has_asked and "kernel_ready" in self._events:
+                has_asked = True
                 question = self._handshake.question(self.spec.session_id)
                 frame = wire.encode(wire.CHANNELS[question.channel], protocol.encode(question))
                 await self.container.send(b"".join(frame))
@@ -157,7 +155,7 @@ MAX_DOUBLINGS = 16
 KINDS = 8
 """How many different sandboxes are remembered."""
 STALE_SECONDS = 1800.0
-"""How long one that nobody asked for again is kept ready."""
+"""How long a kind is kept ready after its last request."""
 PRESSURE = 60.0
 """Percent of the last ten seconds in which something waited for a processor; above it nothing is made ahead."""
 SPARE_BYTES = GIB
@@ -286,17 +284,14 @@ class Pool:
         ]
 
     def containers(self) -> list[Lendable]:
-        """Return those that wait."""
         return [warm.container for kind in self._kinds.values() for warm in kind.ready]
 
     async def empty(self) -> None:
-        """End all that wait."""
-        found = [warm for kind in self._kinds.values() for warm in kind.ready]
+        waiting = [warm for kind in self._kinds.values() for warm in kind.ready]
         self._kinds.clear()
-        await asyncio.gather(*(warm.end() for warm in found))
+        await asyncio.gather(*(warm.end() for warm in waiting))
 
     def stop(self) -> None:
-        """Make none any more."""
         self._closed = True
         self._wanted.set()
 

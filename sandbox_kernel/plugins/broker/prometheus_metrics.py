@@ -45,7 +45,6 @@ class BrokerFigures:
             self.counted(user, "refused")
 
     def counted(self, user: int, what: str, number: float = 1) -> None:
-        """Count something of a user."""
         key = user if user in self.of_users or len(self.of_users) < MAX_USERS else OTHERS
         self.of_users.setdefault(key, Counter())[what] += number  # type: ignore[assignment] # seconds are counted, too
 

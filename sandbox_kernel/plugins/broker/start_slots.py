@@ -1,4 +1,4 @@
-"""Starts at once: users take turns, and of those who wait too many, one of whoever has the most waits no more."""
+"""Starts at once: users take turns. If too many wait, the user with the most waiting starts loses one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from .codes import BrokerCode
 
 
 class StartSlots:
-    """Slots for starts, each of which is held for one."""
-
     def __init__(self, slots: int, most: int) -> None:
         """`most` may wait for one."""
         self._free, self._most = slots, most
@@ -29,35 +27,32 @@ class StartSlots:
         if self._free:
             self._free -= 1
         else:
-            await self._wait(user)
+            own = len(self._waiting.get(user, ()))
+            if len(self) >= self._most:
+                largest = max(self._waiting.values(), key=len)
+                if own + 1 >= len(largest):
+                    raise self._full()
+                largest.pop().set_exception(self._full())
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(user, deque()).append(waiting)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                    self._pass_on()
+                elif (queue := self._waiting.get(user)) is not None:
+                    with suppress(ValueError):
+                        queue.remove(waiting)
+                    if not queue:
+                        del self._waiting[user]
+                raise
         try:
             yield
         finally:
             self._pass_on()
 
-    async def _wait(self, user: int) -> None:
-        own = len(self._waiting.get(user, ()))
-        if len(self) >= self._most:
-            largest = max(self._waiting.values(), key=len)
-            if own + 1 >= len(largest):
-                raise self._full()
-            largest.pop().set_exception(self._full())
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(user, deque()).append(waiting)
-        try:
-            await waiting
-        except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._pass_on()
-            elif (queue := self._waiting.get(user)) is not None:
-                with suppress(ValueError):
-                    queue.remove(waiting)
-                if not queue:
-                    del self._waiting[user]
-            raise
-
     def _pass_on(self) -> None:
-        """Give a slot to the next user who waits, who is the last one then."""
+        """Give a slot to the next waiting user, who moves to the end of the queue."""
         while self._waiting:
             user = next(iter(self._waiting))
             queue = self._waiting.pop(user)

@@ -24,8 +24,6 @@ WAITING = 8
 
 
 class UserVolumes:
-    """The volumes that one broker keeps."""
-
     def __init__(self, policy: Callable[[], Policy], folder: str) -> None:
         """`policy` returns what users may have now; `folder` has a folder for each user, and is the broker's alone."""
         self._policy, self._folder = policy, folder
@@ -41,7 +39,6 @@ class UserVolumes:
         return "" if own else f"{self._folder}/{uid}"
 
     def of(self, uid: int) -> VolumeFolder:
-        """Return a user's volumes."""
         return provider("volumes").volumes(self.source(uid))
 
     async def list(self, uid: int) -> tuple[Volume, ...]:

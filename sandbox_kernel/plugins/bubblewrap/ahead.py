@@ -1,6 +1,6 @@
 """The beginning of a sandbox, which needs no event loop: a kernel process starts one before it imports the rest.
 
-Imports what `launch` does; no asyncio unless there is no cgroup, and then when the sandbox is on its way.
+It imports asyncio only where there is no cgroup, and then while the sandbox starts.
 """
 
 from __future__ import annotations

@@ -50,8 +50,6 @@ NOT_OPENED: Mapping[str, str] = {}
 
 
 class SandboxFacts(NamedTuple):
-    """What differs from one machine, or one sandbox, to the next."""
-
     files: frozenset[str]
     """Paths below /proc that the machine has and that are files, of those that are masked or read-only."""
     folders: frozenset[str]

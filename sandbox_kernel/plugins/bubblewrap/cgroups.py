@@ -108,7 +108,6 @@ class CgroupSet:
     version: int
 
     def place(self, controller: str) -> CgroupPlace:
-        """Return the folder that has a controller."""
         if self.version == 2:
             return CgroupPlace(self.folders[0][1], 2)
         return CgroupPlace(next(folder for name, folder in self.folders if controller in name.split(",")), 1)

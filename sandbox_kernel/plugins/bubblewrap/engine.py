@@ -223,24 +223,19 @@ class BubblewrapEngine:
         return container
 
     async def adopt(self, fd: int, state: dict[str, Any]) -> BubblewrapContainer:
+        pipe = None
         try:
             pipe = Pipe.attach(fd, state["pipe"])
-        except (LookupError, TypeError, ValueError, OSError) as error:
-            raise EngineError(
-                EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
-            ) from error
-        try:
             return self._adopted(state, pipe)
-        except OSError as error:
-            pipe.close()
-            raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING) from error
-        except (LookupError, TypeError, ValueError) as error:
-            pipe.close()
-            raise EngineError(
-                EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
-            ) from error
-        except BaseException:
-            pipe.close()
+        except BaseException as error:
+            if pipe is not None:
+                pipe.close()
+                if isinstance(error, OSError):
+                    raise EngineError(EndCode.CONTAINER_GONE, kept=Survived.NOTHING) from error
+            if isinstance(error, LookupError | TypeError | ValueError | OSError):
+                raise EngineError(
+                    EndCode.CONTAINER_NOT_ADOPTED, f"no sandbox can be adopted from this state ({error!r})"
+                ) from error
             raise
 
     async def reap(self) -> int:

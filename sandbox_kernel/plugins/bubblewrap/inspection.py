@@ -88,7 +88,6 @@ def _proc(first: int) -> str:
 
 
 def limits_of(group: CgroupSet) -> dict[str, str]:
-    """Return the limits that a cgroup has, as its files say them."""
     memory, pids, cpu = (group.place(name) for name in ("memory", "pids", "cpu"))
     names = {
         1: ("memory.limit_in_bytes", "pids.max", ("cpu.cfs_quota_us", "cpu.cfs_period_us")),
@@ -160,7 +159,6 @@ def other_groups(found: str) -> AttestationCheck:
 def compared(
     wanted: Protections, launched: Launched, words: list[str], seen: SeenProcess
 ) -> tuple[AttestationCheck, ...]:
-    """Compare what was seen with the protections that were wanted."""
     return tuple(_compared(wanted, launched, words, seen))
 
 

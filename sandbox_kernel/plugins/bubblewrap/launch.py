@@ -108,7 +108,6 @@ class Guest(NamedTuple):
 
 
 def way() -> Way:
-    """Return a new one."""
     mine, theirs = socket.socketpair()
     for end in (mine, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
@@ -255,7 +254,6 @@ def new_name(spec: SandboxSpec, group: CgroupSet | None) -> str:
 
 
 def name_of(group: CgroupSet) -> str:
-    """Return the name of the sandbox whose cgroup it is."""
     return group.folders[0][1].rpartition("/")[2]
 
 
@@ -287,7 +285,6 @@ def machine(
     space: int | None = None,
     opened: Mapping[str, str] = NOT_OPENED,
 ) -> SandboxFacts:
-    """Return what differs from one machine, or one sandbox, to the next."""
     seen, below = group.seen() if group is not None else (), _below_proc()
     mounted = tuple(place for place in below if place.startswith(tuple(f"{path}/" for path in READONLY_PATHS)))
     facts = machine_paths()._replace(cgroup=seen, mounted=mounted, space=space, layers=layers, opened=opened)

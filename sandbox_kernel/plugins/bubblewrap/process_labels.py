@@ -131,7 +131,6 @@ def command_of(pid: int) -> str:
 
 
 def has_ended(handle: int) -> bool:
-    """Return whether a pidfd's process has ended."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(0))

@@ -117,7 +117,6 @@ _one: SandboxReaper | None = None
 
 
 def reaper() -> SandboxReaper:
-    """Return this process's reaper."""
     global _one  # noqa: PLW0603 (there is one for each process)
     if _one is None:
         _one = SandboxReaper()
@@ -187,8 +186,6 @@ def _lines(path: str) -> list[str]:
 
 
 class WatchedSandbox:
-    """One sandbox that the reaper looks after."""
-
     def __init__(self, end: int, monitor: int, folder: str, cgroups: list[str]) -> None:
         self.end = end
         self.processes = [monitor]
@@ -217,10 +214,7 @@ class WatchedSandbox:
                 pass
             except OSError:
                 return False
-        return self._removed()
-
-    def _removed(self) -> bool:
-        """Have its folder removed by a process of its own, for it may have many files; an owner may be faster."""
+        # Its folder may have many files, so a process of its own removes it; an owner may be faster.
         import time
 
         if not self._folder:

@@ -36,7 +36,6 @@ sandbox's own in any case: a tree's etc must have files of these names, no links
 (`passwd` and `group` of our images are links, and files take their places).
 
 Only this process's user, or root, may be able to write to the root's folder and to root.json.
-Imports errors; reads files, and nothing else.
 """
 
 from __future__ import annotations
@@ -106,11 +105,10 @@ def folder_of(name: str) -> str | None:
 
 
 def names() -> list[str]:
-    """Return the names of all roots in the usual places."""
     from urllib.parse import unquote
 
-    found = {path.parent.name for place in folders() for path in Path(place).glob(f"*/{DESCRIPTION}")}
-    return sorted(map(unquote, found))
+    every = {path.parent.name for place in folders() for path in Path(place).glob(f"*/{DESCRIPTION}")}
+    return sorted(map(unquote, every))
 
 
 def find(name: str) -> Root:

@@ -29,12 +29,10 @@ SECONDS = 5.0
 OWNER = 1
 """What the owner is called in the namespace. Not 0: a process that was 0 loses its rights when it becomes another."""
 FEWEST = 1000
-"""Of ids; with less, one that no process has may be the one that was another sandbox's a moment ago."""
+"""Subordinate ids. With fewer, a free id may have been another sandbox's a moment ago."""
 
 
 class Space(NamedTuple):
-    """A namespace of users."""
-
     descriptor: int | None
     """None for one that is still to be made, with no other user."""
     host_uid: int

@@ -13,7 +13,7 @@ from . import packets
 from .listener_trust import connected
 
 SEND_SECONDS = 1.0
-"""For a broker to take a request in; one that is slower is asked again by those who can wait."""
+"""For a broker to take a request in. A slower broker is asked again by a caller that can wait."""
 NUMBER = 1
 """Of the request."""
 

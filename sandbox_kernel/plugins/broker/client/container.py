@@ -96,7 +96,7 @@ class BrokerContainer(OverPipe):
             channel.heard, channel.lost = self._hear, self._left.set
 
     def claim(self) -> None:
-        """Tell a warm one that it has an owner; it begins anew, by showing what it is, and so does its engine."""
+        """Tell a warm sandbox that it has an owner. It reports on itself again, and its engine attests it again."""
         if self._given.nonce is not None:
             claim = b'{"op": "claim", "nonce": "%s"}' % self._given.nonce.encode()
             data = b"".join(wire.encode(wire.AGENT, [claim]))

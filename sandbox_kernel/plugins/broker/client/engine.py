@@ -1,7 +1,4 @@
-"""The broker as an engine: what is asked for are names and numbers, what comes back is a pipe.
-
-Imports asyncio, the pipe and the parts beside it; what the broker's own engine is, stays with the broker.
-"""
+"""The broker as an engine: a request is names and numbers, and its answer brings a pipe."""
 
 from __future__ import annotations
 
@@ -58,7 +55,6 @@ class BrokerEngine:
         return asked(spec)
 
     def beside(self, spec: SandboxSpec) -> dict[str, Any]:
-        """Return what is asked for besides a sandbox."""
         return {}
 
     async def start(self, spec: SandboxSpec) -> BrokerContainer:
@@ -70,18 +66,18 @@ class BrokerEngine:
         request = {**packets.request(spec), "spec": self.asked(spec), **self.beside(spec)}
         channel = BrokerChannel(ahead.socket if isinstance(ahead, PendingCreate) and sent else await self._connected())
         try:
-            said, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
+            reply, files = await channel.ask("start", seconds=START_SECONDS, sent=sent, **request)
             try:
                 (fd,) = files
-                given = Given.read(said)
-                pipe = Pipe.attach(fd, said["pipe"], _stream(said["pipe"]))
+                facts = Given.read(reply)
+                pipe = Pipe.attach(fd, reply["pipe"], _stream(reply["pipe"]))
             except (LookupError, TypeError, ValueError, OSError) as error:
                 for fd in files:
                     os.close(fd)
                 raise EngineError(
                     BrokerCode.BROKER_IMPROPER, f"what the broker says of a sandbox is not understood: {error!r}"
                 ) from error
-            container = self._made(given, pipe, channel)
+            container = self._made(facts, pipe, channel)
             container.claim()
         except BaseException:
             channel.close()  # the broker ends what it made for this connection

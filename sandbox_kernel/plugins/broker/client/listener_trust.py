@@ -119,7 +119,7 @@ def _asked(path: str) -> dict[str, Any] | None:
 
 
 def require_own_ground(path: str, uid: int) -> None:
-    """Raise `EngineUnavailable` unless nobody but root, this user and `uid`, who listens, can have put a socket there.
+    """Raise `EngineUnavailable` if others than root, this user and the listener `uid` can have put a socket there.
 
     A user may listen for others only in a folder of its own that root made, such as /run/sandbox-kernel.
     """

@@ -47,7 +47,11 @@ FILES = ("plots.py", "measures.py", "unpack.js", "plotly_failures.js", "plotly_w
 def add(recipes: Path, environment: Path, home: Path) -> None:
     """Add all, of the folder images/, to an environment and to the home that each session's begins with."""
     packages = next((environment / "lib").glob("python*/site-packages"))
-    _add_modules(recipes, packages, home)
+    startup = home / ".ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    for module in FILES:
+        shutil.copyfile(recipes / module, packages / f"sandbox_{module}")
+    (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
     shutil.copyfile(recipes / "pip.conf", environment / "pip.conf")
     (home / ".local" / packages.relative_to(environment)).mkdir(parents=True)
     _link_fonts(packages, environment / "share" / "fonts")
@@ -59,14 +63,6 @@ def add(recipes: Path, environment: Path, home: Path) -> None:
             shutil.copyfile(recipes / "kernels" / f"{name}.json", folder / "kernel.json")
             for file in files:
                 shutil.copyfile(recipes / "kernels" / file, folder / file)
-
-
-def _add_modules(recipes: Path, packages: Path, home: Path) -> None:
-    startup = home / ".ipython" / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    for name in FILES:
-        shutil.copyfile(recipes / name, packages / f"sandbox_{name}")
-    (startup / "00-plots.py").write_text('__import__("sandbox_plots").prepare()\n')
 
 
 def _link_fonts(packages: Path, folder: Path) -> None:
@@ -84,8 +80,6 @@ LARGEST_PROGRAM_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class RootPlan:
-    """What a root is to be made of."""
-
     name: str
     contents: str
     """A digest of all that goes into it."""

@@ -70,7 +70,6 @@ def build(name: str, kind: Kind, *, requirements: Path | None, force: bool, prog
 
 
 def contents(kind: Kind, requirements: Path | None = None) -> str:
-    """Return the digest of what a root of a kind is made of."""
     stages = chain(kind, None, requirements, os.uname().machine, fresh=False)
     return f"sha256:{hashlib.sha256(f'{RECIPE} {stages[-1].digest}'.encode()).hexdigest()}"
 

@@ -57,8 +57,6 @@ def _is_sound(values: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation that is being made."""
-
     path: Path
     """Its folder."""
     said: dict[str, Any] = field(default_factory=dict)
@@ -81,13 +79,21 @@ def new_generation(name: str, contents: str) -> Iterator[Generation]:
     for path in (folder, *shared):
         path.chmod(_FOLDER_MODE)
     former = _generation(read(folder))
-    _forget(folder, keep={former})  # what a build that was killed has left, too
+    # What a build that was killed has left goes, too.
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink() and entry.name != former:
+            shutil.rmtree(entry, ignore_errors=True)
     path = Path(tempfile.mkdtemp(prefix=f"{contents.removeprefix('sha256:')[:12]}-", dir=folder))
     try:
         yield (made := Generation(path))
         size = tidy(path)
-        said = {"format": FORMAT, "contents": contents, "made": f"{datetime.now(UTC):%Y-%m-%d}", "size_bytes": size}
-        _replace(folder / "root.json", json.dumps({**said, "binds": [], **made.said}, indent=1))
+        description = {
+            "format": FORMAT,
+            "contents": contents,
+            "made": f"{datetime.now(UTC):%Y-%m-%d}",
+            "size_bytes": size,
+        }
+        _replace(folder / "root.json", json.dumps({**description, "binds": [], **made.said}, indent=1))
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
@@ -129,12 +135,6 @@ def _generation(values: Mapping[str, Any]) -> str | None:
         if isinstance(source, str) and source and not source.startswith("/"):
             return source.partition("/")[0]
     return None
-
-
-def _forget(folder: Path, keep: set[str | None]) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink() and path.name not in keep:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _replace(path: Path, text: str) -> None:
