@@ -33,8 +33,6 @@ ALERT_ACCESS_DENIED = bytes((ALERT, 3, 3, 0, 2, 2, 49))
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """What a hello says in the clear."""
-
     server_name: str | None
     """As it is written, by latin-1; None if there is none."""
     hides: bool
@@ -84,12 +82,10 @@ class HelloReader:
 
     @property
     def taken(self) -> bytes:
-        """What was read, up to the end of the hello."""
         return bytes(self._data[: self._at])
 
     @property
     def rest(self) -> bytes:
-        """What came behind it."""
         return bytes(self._data[self._at :])
 
     def _may_skip(self, kind: int) -> bool:

@@ -23,7 +23,6 @@ class NetworkDenied(SandboxError):
     usual = NetworkCode.HOST_NOT_ALLOWED
 
     def lines(self) -> list[str]:
-        """Return it for people: what was refused, and what to do."""
         return [*super().lines(), self.code.remedy]
 
 

@@ -77,8 +77,6 @@ AN_ADDRESS_SECONDS = 5.0
 
 
 class Dialled(NamedTuple):
-    """A connection, and where it leads."""
-
     duplex: Duplex
     address: Address
 
@@ -105,8 +103,8 @@ class Dialler:
         """Return a connection to `target`. Raises Refused; takes `seconds` at most."""
         try:
             async with asyncio.timeout(self._seconds):
-                found = [target.address] if target.address else await self._resolver(target.host, target.port)
-                checked = self._policy.check(target, found, self._own)
+                addresses = [target.address] if target.address else await self._resolver(target.host, target.port)
+                checked = self._policy.check(target, addresses, self._own)
                 proxy = self._proxies.for_host(target.host) if self._proxies is not None else None
                 if proxy is not None:
                     return await self._through(proxy, target, checked[0], touched)
@@ -115,7 +113,6 @@ class Dialler:
             raise RefusedConnection(NetworkCode.DIAL_SLOW.note(host=target.host, limit=f"{self._seconds:g}")) from None
 
     async def _first_of(self, target: Target, addresses: tuple[Address, ...], touched: Callable[[], None]) -> Dialled:
-        """Return a connection to the first address that answers."""
         failure = "nothing answers"
         for address in addresses:
             try:

@@ -131,7 +131,6 @@ class Egress(SessionService):
 
     @property
     def traffic(self) -> Traffic:
-        """What went through until now."""
         return self._ledger.traffic
 
     @property
@@ -182,8 +181,6 @@ class Egress(SessionService):
 
 
 class _Connection:
-    """One connection of a cell."""
-
     def __init__(self, egress: Egress, stream: Stream, metered: MeteredConnection, cell: Cell, watch: Watch) -> None:
         self._egress = egress
         self._stream = stream
@@ -345,7 +342,6 @@ class _Connection:
     # --- reports ---
 
     def _request_passed(self, passed: Passed) -> None:
-        """Note one request of a relay."""
         self._target = passed.target
         if passed.rule is not None:
             self._rule = passed.rule

@@ -47,7 +47,6 @@ MAX_REASON = 200
 
 
 def status_of(code: Code) -> int:
-    """Return the status with which a refusal is answered."""
     return _STATUS.get(code, (DENIED, ""))[0]
 
 

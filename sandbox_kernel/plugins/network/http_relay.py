@@ -73,8 +73,6 @@ async def _received(duplex: Duplex) -> bytes | None:
 
 
 class CellSide:
-    """The cell's side of one request and its answer."""
-
     def __init__(self, client: Buffered) -> None:
         self.parser = request_head.server()
         self.answered = False
@@ -133,8 +131,6 @@ class CellSide:
 
 
 class HostSide:
-    """The host's side of one request and its answer."""
-
     def __init__(self, upstream: Upstream, head: RequestHead) -> None:
         self._upstream = upstream
         self._head = head
@@ -203,7 +199,6 @@ class HostSide:
         raise self._improper()
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the answer's body."""
         if self._counted is not None:
             async for piece in self._pieces(self._counted):
                 yield piece
@@ -282,8 +277,6 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A request that may go out."""
-
     cell: CellSide
     head: RequestHead
     target: Target
@@ -293,8 +286,6 @@ class _Pending:
 
 
 class HttpRelay:
-    """The requests of one connection of a cell."""
-
     def __init__(
         self,
         client: Buffered,

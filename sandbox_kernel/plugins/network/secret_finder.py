@@ -7,8 +7,6 @@ What is found is traced back to the bytes that it was read from; of digits, the 
 
 A stream is read in windows, and no spelling is longer than one: blanks in a row are folded first, and a window of which
 any coding leaves less than a value is dense. It may be the inside of a spelling, so it is not passed on.
-
-Imports how hard a value is to guess.
 """
 
 from __future__ import annotations
@@ -373,7 +371,6 @@ class Folding:
         return at + self._gone[bisect.bisect_right(self._at, at) - 1]
 
     def places(self, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return where spans of the folded text stand."""
         return [(self.place(begin), self.place(end - 1) + 1) for begin, end in spans]
 
 
@@ -486,7 +483,7 @@ def _halved(value: bytes) -> Iterator[Halved]:
 
 
 def _forms(value: bytes) -> Iterator[bytes]:
-    """Yield a value, in small letters, and what it is to who takes it for an escaped one, or reads it backwards."""
+    """Yield a value in small letters, and as it reads once unescaped or backwards."""
     read = [read.text for reading in READINGS[:4] for read in reading.of(value, 1)]
     for form in (value, value.replace(b" ", b"+"), *filter(_is_hard, read)):
         yield form.lower()

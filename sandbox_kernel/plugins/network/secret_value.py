@@ -1,4 +1,4 @@
-"""The value of a secret: read once on the host, held by one object that shows it to nobody who does not ask for it.
+"""The value of a secret: read once on the host, held by one object that shows it only through `reveal`.
 
 No error of this module repeats what was read.
 """
@@ -47,10 +47,10 @@ def read(source: SecretSource, environment: Mapping[str, str]) -> SecretValue:
     """Read the value of a secret where its source says. Raises `ConfigurationError`."""
     where = f"secrets.{source.name}"
     if source.kind == "env":
-        found = environment.get(source.place)
-        if found is None:
+        variable = environment.get(source.place)
+        if variable is None:
             raise _wrong(where, f"has its value in the variable {source.place}, which is not set on the host")
-        raw = os.fsencode(found)
+        raw = os.fsencode(variable)
     else:
         raw = _file(where, source.place)
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")  # what editors and `echo` add

@@ -53,8 +53,6 @@ _BASIC = re.compile(rb"(basic) +([A-Za-z0-9+/]+={0,2})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class HeldSecret:
-    """One secret of a session."""
-
     name: str
     value: SecretValue
     placeholder: bytes

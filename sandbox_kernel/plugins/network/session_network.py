@@ -126,7 +126,6 @@ class Network:
         self.inside = inside(map(HostRule.parse, network.network), placeholders, certificates)
 
     def service(self, session: SessionHandle) -> Egress:
-        """Return what serves the connections of the session."""
         reporter = SessionReporter(session, self._heard)
         self._egress = Egress(self._policy, reporter, limits=self._limits, proxies=self._proxies, insight=self._secrets)
         return self._egress

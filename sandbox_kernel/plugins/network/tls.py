@@ -140,7 +140,6 @@ class TlsInside:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def send(self, data: bytes) -> None:
-        """Send all of `data`."""
         view = memoryview(data)
         while view:
             view = view[self._tls.write(view[:PIECE]) :]

@@ -81,8 +81,6 @@ class Account:
 
 
 class Ledger:
-    """The accounts of a session."""
-
     def __init__(self, limits: EgressLimits) -> None:
         self.limits = limits
         self.traffic = Traffic()
@@ -175,7 +173,6 @@ class Watch:
         return self._loop.time() - self._began
 
     def touch(self) -> None:
-        """Note that something moved."""
         self._last = self._loop.time()
 
     async def __aenter__(self) -> Watch:

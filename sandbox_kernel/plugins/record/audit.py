@@ -53,7 +53,6 @@ class EventCounters:
         self._counts, self._bytes = Counter[str](), Counter[str]()
 
     def hear(self, event: SessionEvent, line: Mapping[str, Any]) -> None:
-        """Count an event; `line` is what its line has."""
         if isinstance(event, CellRecorded):
             return
         if isinstance(code := line.get("code"), str):

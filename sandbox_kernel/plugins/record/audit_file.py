@@ -90,7 +90,24 @@ class AuditFile:
         Raises `Busy`, and OSError if none of them could be written: the file then is as it was.
         """
         with self._turn(seconds):
-            return self._append(bodies)
+            state, done = self._known(), 0
+            if state.size > self._limit:
+                state = self._put(state, hash_chain.ANCHOR, {"rotated": True})
+                self._rotate()
+                state = self._begin(state.head)
+            while done < len(bodies):
+                if (room := ANCHOR_LINES - 1 - state.head.n % ANCHOR_LINES) == 0:
+                    state = self._put(state, hash_chain.ANCHOR, {})
+                    continue
+                try:
+                    now = self._write(state, bodies[done : done + room])
+                except OSError:
+                    if done:
+                        break
+                    raise
+                done += now
+                state = self._known()
+            return done
 
     def anchor(self, event: str, fields: dict[str, Any], seconds: float) -> None:
         """Append a line with a signature over all lines before it. Raises as `append` does."""
@@ -227,26 +244,6 @@ class AuditFile:
         return False
 
     # --- writing ---
-
-    def _append(self, bodies: Sequence[bytes]) -> int:
-        state, done = self._known(), 0
-        if state.size > self._limit:
-            state = self._put(state, hash_chain.ANCHOR, {"rotated": True})
-            self._rotate()
-            state = self._begin(state.head)
-        while done < len(bodies):
-            if (room := ANCHOR_LINES - 1 - state.head.n % ANCHOR_LINES) == 0:
-                state = self._put(state, hash_chain.ANCHOR, {})
-                continue
-            try:
-                now = self._write(state, bodies[done : done + room])
-            except OSError:
-                if done:
-                    break
-                raise
-            done += now
-            state = self._known()
-        return done
 
     def _put(self, state: _State, event: str, fields: dict[str, Any], before: bytes = b"") -> _State:
         """Write a line of the record's own."""

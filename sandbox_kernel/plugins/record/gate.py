@@ -84,7 +84,6 @@ def policy_of(text: str) -> GatePolicy:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `gate`."""
     add = parser.add_argument
     add("--receipt", required=True, metavar="FILE", help="what `run --receipt` wrote")
     add("--policy", required=True, metavar="FILE", help="a TOML file of yours: what a run has to be (docs/record.md)")
@@ -122,11 +121,10 @@ def gate(options: argparse.Namespace) -> int:
     return _told(options, REFUSED if findings else PASSES, findings, receipt)
 
 
-def _part(found: object, *names: str) -> Any:
-    """Return a part of a statement, None where there is none."""
+def _part(statement: object, *names: str) -> Any:
     for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        statement = statement.get(name) if isinstance(statement, Mapping) else None
+    return statement
 
 
 def _of_run(receipt: Receipt, policy: GatePolicy) -> Iterator[Note]:

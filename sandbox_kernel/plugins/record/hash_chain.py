@@ -49,8 +49,6 @@ _SEAL_BYTES = 160
 
 
 class Head(NamedTuple):
-    """The last line of a chain."""
-
     n: int
     chain: bytes
 

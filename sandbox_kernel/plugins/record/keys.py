@@ -36,8 +36,6 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class RecordKey:
-    """A key, as it was read."""
-
     def __init__(self, secret: bytes, path: Path) -> None:
         self.path = path
         """Where it lies; the folder also remembers the last line of each audit (`remembered_head`)."""

@@ -56,8 +56,6 @@ class AuditFinding(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """A line as it stands in a file."""
-
     data: bytes
     """Without its newline; of one that is too long, the beginning."""
     size: int
@@ -142,7 +140,6 @@ class Verifier:
             self._say(RecordCode.LINE_FOREIGN if raw.whole else RecordCode.END_TORN, row=row)
 
     def finish(self) -> VerificationResult:
-        """Return what was found."""
         result = self.result
         for first, last in self._missing:
             self._say(RecordCode.LINES_MISSING, f"{first} to {last}", row=0, n=first)
@@ -382,30 +379,28 @@ def _opened(path: Path) -> Any:
 
 
 def proven(result: VerificationResult) -> list[str]:
-    """Say what is proven."""
     if result.mode != "none" and not result.proven_to:
         return []
     first = min(result.first or 1, result.proven_to)
-    said = [PROVEN[result.mode].format(first=first, proven=result.proven_to)]
+    sentences = [PROVEN[result.mode].format(first=first, proven=result.proven_to)]
     if result.mode == "key" and result.signed_to:
-        said.append(f"lines {first} to {result.signed_to} to others too, who have the public key only")
+        sentences.append(f"lines {first} to {result.signed_to} to others too, who have the public key only")
     if result.mode != "none" and result.is_end_known:
-        said.append("that no line is cut off at the end: the last one is known from elsewhere")
-    return said
+        sentences.append("that no line is cut off at the end: the last one is known from elsewhere")
+    return sentences
 
 
 def unproven(result: VerificationResult) -> list[str]:
-    """Say what is not proven."""
     last = result.last.n if result.last is not None else 0
-    said = []
+    sentences = []
     if result.mode != "none" and result.proven_to < last:
-        said.append(f"lines {result.proven_to + 1} to {last}")
-    is_cut = any(one.code is RecordCode.END_CUT and (one.n or 0) > last for one in result.findings)
+        sentences.append(f"lines {result.proven_to + 1} to {last}")
+    is_cut = any(finding.code is RecordCode.END_CUT and (finding.n or 0) > last for finding in result.findings)
     if not result.is_end_known and not is_cut:  # where it is, that is found, by what remembers the last line
-        said.append("that no line is cut off at the end: nothing else is known to remember the last one")
+        sentences.append("that no line is cut off at the end: nothing else is known to remember the last one")
     if result.mode != "none":
-        said.append(OF_THE_KEY)
-    return [*said, OF_THE_FIGURES]
+        sentences.append(OF_THE_KEY)
+    return [*sentences, OF_THE_FIGURES]
 
 
 def to_json(result: VerificationResult) -> dict[str, Any]:

@@ -38,8 +38,6 @@ class BadRule(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """What one line allows."""
-
     text: str
     """The rule in its canonical form, which `parse` reads as the same rule."""
     host: str
@@ -74,8 +72,8 @@ class HostRule:
             labels = name.split(".")
             if len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _REGISTRY:
                 raise BadRule(text, f"anybody can have a name below {name}; write *.example.{name}")
-        said = rule_text(name, port, method=method, wildcard=wildcard)
-        return cls(said, name, wildcard, port, method, address)
+        rule = rule_text(name, port, method=method, wildcard=wildcard)
+        return cls(rule, name, wildcard, port, method, address)
 
     def names(self, host: str) -> bool:
         """Return whether the rule is about a host, whatever its port."""
@@ -85,7 +83,7 @@ class HostRule:
         return port in USUAL_PORTS if self.port is None else port == self.port
 
     def lets(self, method: str | None) -> bool:
-        """Return whether the rule allows a method; None is a connection that nobody looks into."""
+        """Return whether the rule allows a method; None is a connection that is not inspected."""
         return self.method is None or method == self.method or (self.method == "GET" and method == "HEAD")
 
 
