@@ -72,8 +72,8 @@ class Writer:
         self._stream("stderr", execution.logs.stderr)
         for number, result in enumerate(execution.results):
             if number == MAX_BLOCKS:
-                left = len(execution.results) - MAX_BLOCKS
-                self._blocks.append(TextContent(text=f"[{left} more displays are left out]"))
+                rest = len(execution.results) - MAX_BLOCKS
+                self._blocks.append(TextContent(text=f"[{rest} more displays are left out]"))
                 break
             if not result.is_picture:
                 self._words(result)
@@ -210,7 +210,6 @@ def _error_text(error: ExecutionError) -> str:
 
 
 def short_traceback(text: str) -> str:
-    """Return the beginning and the end of a traceback."""
     lines = [line[:500] for line in plain(text).splitlines() if not re.fullmatch(r"-{20,}", line)]
     if len(lines) > TRACEBACK_LINES:
         head, tail = TRACEBACK_LINES // 3, TRACEBACK_LINES - TRACEBACK_LINES // 3
@@ -235,7 +234,6 @@ def shorten(text: str, limit: int) -> tuple[str, int]:
 
 
 def rows(names: Sequence[str], values: Iterator[Sequence[Any]]) -> str:
-    """Return a small table as text."""
     cells = [list(names), *([str(value) for value in row] for row in values)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(names))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)

@@ -63,8 +63,6 @@ class RefusedCall(Exception):
 
 
 class SandboxSession:
-    """One session of one client."""
-
     def __init__(self, name: str, making: asyncio.Task[AsyncSandbox]) -> None:
         self.name = name
         self._making = making
@@ -158,7 +156,6 @@ class McpClient:
         return session
 
     def alive(self) -> list[SandboxSession]:
-        """Return the sessions that are there."""
         for name in list(self.sessions):
             self._bury(name)
         return list(self.sessions.values())

@@ -73,8 +73,6 @@ class OutputStore:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a resource's address names."""
-
     session: str
     kind: str
     """`files` or `outputs`."""

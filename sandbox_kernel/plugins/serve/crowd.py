@@ -1,6 +1,6 @@
-"""A bound on what anybody may begin: where there are too many, whoever has the most gives up the oldest of theirs.
+"""A bound on what peers may begin: above it, the owner of the most entries loses its oldest one.
 
-So nobody is locked out by others: a newcomer takes the place of one that a larger owner has held for longest.
+No peer is locked out by others: a newcomer takes the place of one that a larger owner has held for longest.
 """
 
 from __future__ import annotations

@@ -81,8 +81,6 @@ class SandboxRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """All that the page shows."""
-
     title: str
     facts: tuple[tuple[str, str], ...]
     """Figures, each with its name before it."""
@@ -92,8 +90,6 @@ class Board:
 
 
 class DashboardSource(Protocol):
-    """What a page is about."""
-
     async def read(self, observer: Tenant) -> Board:
         """Return what whoever asks may see. Raises `SandboxError`."""
 
@@ -197,14 +193,13 @@ class OfTenants:
         )
 
     async def _look(self) -> dict[str, list[SandboxRow]]:
-        """Return the rows of each tenant."""
-        found = [(one, lease) for one in self._tenants.everybody() for lease in self._tenants.all_of(one)]
-        looks = (handle_of(lease.sandbox).session.sample() for _, lease in found)
+        leases = [(one, lease) for one in self._tenants.everybody() for lease in self._tenants.all_of(one)]
+        looks = (handle_of(lease.sandbox).session.sample() for _, lease in leases)
         uses = await within(LOOK_SECONDS, looks, SandboxSample())
-        rows: dict[str, list[SandboxRow]] = {one.name: [] for one, _ in found}
-        for (tenant, lease), use in zip(found, uses, strict=True):
+        rows: dict[str, list[SandboxRow]] = {one.name: [] for one, _ in leases}
+        for (tenant, lease), use in zip(leases, uses, strict=True):
             rows[tenant.name].append(self._row(tenant, lease, use))
-        self._rates.forget(lease.id for _, lease in found)
+        self._rates.forget(lease.id for _, lease in leases)
         return rows
 
     def _row(self, tenant: Tenant, lease: Lease, use: SandboxSample) -> SandboxRow:

@@ -26,7 +26,6 @@ NEEDED = ("starlette", "uvicorn")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes besides settings."""
     parser.add_argument(
         "--port", type=int, default=PORT, metavar="N", help="on this machine alone; 0 is any (default: %(default)s)"
     )

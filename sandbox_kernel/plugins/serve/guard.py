@@ -197,8 +197,6 @@ def _owner_of(found: Any) -> Tenant:
 
 
 class Guarded(_Shared):
-    """One route."""
-
     def __init__(
         self,
         tenants: Tenants,
@@ -242,8 +240,6 @@ class Guarded(_Shared):
 
 
 class _GuardedSocket(_Shared):
-    """One route of WebSockets."""
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
         try:

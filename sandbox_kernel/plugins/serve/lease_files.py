@@ -85,7 +85,7 @@ class LeaseFiles:
 
     def all(self) -> dict[str, KeptLease]:
         """Return the sandboxes that are written down, by their ids; what cannot be read is removed."""
-        found: dict[str, KeptLease] = {}
+        leases: dict[str, KeptLease] = {}
         for path in self._folder.iterdir():
             if path.name == "lock":
                 continue
@@ -95,16 +95,16 @@ class LeaseFiles:
                 lease = KeptLease(**orjson.loads(path.read_bytes()))
                 own = (lease.tenant, lease.template, lease.name, lease.access_token, lease.traffic_token)
                 texts = (*own, *lease.hosts, *lease.metadata, *lease.metadata.values())
-                if not all(isinstance(one, str) for one in texts) or type(lease.offline) is not bool:
+                if not all(isinstance(each, str) for each in texts) or type(lease.offline) is not bool:
                     raise ValueError("that is no sandbox")
                 if lease.pauses_at is not None and type(lease.pauses_at) not in {int, float}:
                     raise ValueError("that is no time")
                 if min(len(lease.access_token), len(lease.traffic_token)) < 16:
                     raise ValueError("a token is too short")
-                found[path.name] = lease
+                leases[path.name] = lease
             except (OSError, LookupError, TypeError, ValueError):
                 path.unlink(missing_ok=True)
-        return found
+        return leases
 
     def close(self) -> None:
         """Leave them to the next server."""

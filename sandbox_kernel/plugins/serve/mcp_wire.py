@@ -1,8 +1,8 @@
 """MCP at `/mcp`, for the tenants of this server and with their sandboxes.
 
 A session of a client is a sandbox of its tenant, and counts as one. It ends with the client's connection. The package
-`mcp` does the protocol, and bounds the connections of all users together. Here each tenant has a number of its own, and
-whoever opens one more loses the one that was not used for the longest time.
+`mcp` does the protocol, and bounds the connections of all users together. Here each tenant has a bound of its own. One
+connection more ends the tenant's least recently used one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ WIRES = ("jupyter", "librechat", "mcp", "open-terminal")
 
 
 def wire_of(path: str) -> str:
-    """Return which wire a path belongs to."""
     first = path.partition("/")[2].partition("/")[0]
     return first if first in WIRES else "e2b"
 

@@ -384,8 +384,6 @@ _NO_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a peer says of a request."""
-
     peer: ReplicaPeer
     id: str
     is_there: bool
@@ -439,8 +437,6 @@ def _as_http(send: Send) -> tuple[Receive, Send]:
 
 
 class _Said:
-    """The answer to a question."""
-
     def __init__(self, status: int, identity: str, owner: str, has: int) -> None:
         headers = {REPLICA.decode(): identity, "Connection": "close"}
         if owner:

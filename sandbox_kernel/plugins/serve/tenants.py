@@ -53,7 +53,7 @@ FIRST_SECONDS = 10.0
 OUTSIDE = ("network", "packages")
 """Settings that give cells something of a network."""
 DEFAULT_SECONDS = 300.0
-"""How long a sandbox of E2B's clients lasts if nobody says, and one that is paused at its time from when it goes on."""
+"""Default lifetime of a sandbox of E2B's clients, and of a sandbox that was paused at its time, from its resume on."""
 PAUSE_AGAIN_SECONDS = 2.0
 """Until the next try where a kernel that starts, or a cell that is being ended, is in the way of a pause."""
 PAUSE_MARGIN_SECONDS = 5.0
@@ -152,7 +152,6 @@ class Lease:
 
     @property
     def wire(self) -> str:
-        """Which wire made it."""
         return wire_of(f"/{self.name}")
 
     @property
@@ -201,8 +200,6 @@ class Tenant:
 
 
 class Tenants:
-    """All tenants of a server."""
-
     def __init__(
         self,
         templates: Mapping[str, Settings],
@@ -240,7 +237,7 @@ class Tenants:
         self._closed = False
 
     def settings_for(self, name: str | None, settings: Settings) -> Settings:
-        """Return settings without the datasets that are other tenants' alone; None is nobody in particular."""
+        """Return settings without the datasets that are other tenants' alone; None is no tenant."""
         given = settings.get("datasets", ())
         owners = [(text, self._datasets.get(text.partition("=")[0])) for text in given]
         mine = tuple(text for text, alone in owners if alone is None or name in alone)
@@ -257,7 +254,6 @@ class Tenants:
         return [lease for lease in tenant.leases.values() if lease.is_there]
 
     def has(self, tenant: Tenant, identity: str) -> bool:
-        """Return whether a sandbox of a tenant is there."""
         lease = tenant.leases.get(identity)
         return lease is not None and lease.is_there
 
@@ -521,8 +517,8 @@ class Tenants:
     async def take_over(self, names: Collection[str]) -> int:
         """Take over the sandboxes of the server before; return how many.
 
-        Those that no client was told of end, and those of tenants who are none of `names` any more. Raises
-        `SandboxError` if the broker cannot be asked.
+        A sandbox ends if no client was told of it, or if its tenant is not in `names` any more. Raises `SandboxError`
+        if the broker cannot be asked.
         """
         if self._kept is None:
             return 0

@@ -24,8 +24,6 @@ CREDIT_SECONDS = 0.5
 
 
 class Turns:
-    """The turns of one tenant."""
-
     def __init__(self) -> None:
         self.longest = 0.0
         """Seconds, since the server's start."""

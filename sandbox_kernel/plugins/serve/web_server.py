@@ -115,9 +115,9 @@ class RequestFilter:
             await self._pass(scope, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on. One whose sender has no bound of its own may not wait for anything where too many do.
+        """Pass a request on. Requests of strangers may not wait where too many of them wait already.
 
-        Whoever proves who they are is known before the first wait, so strangers are in no other's way.
+        A sender with a token is known before the first wait, so strangers do not delay it.
         """
         peer = network_of((scope.get("client") or ("",))[0])
         counts = True
@@ -183,7 +183,7 @@ def _begun(work: Any, may_wait: Callable[[], bool]) -> Generator[Any, Any, None]
 
 
 async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send an answer instead of what was asked for, also to who asked for a WebSocket."""
+    """Send a response in place of the handler's, also where a WebSocket was requested."""
     if scope["type"] == "websocket":
         await WebSocket(scope, receive, send).send_denial_response(response)
     else:

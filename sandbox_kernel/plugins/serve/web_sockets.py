@@ -21,8 +21,6 @@ CLOSE_SECONDS = 5.0
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """See the module."""
-
     _end: asyncio.TimerHandle | None = None
     _feeds = False
     _unread = 0

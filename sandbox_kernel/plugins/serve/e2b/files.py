@@ -52,29 +52,25 @@ async def upload(request: Request, tenants: Tenants, lease: Lease) -> Response:
     """Take files: one as the body, or those of a form, whose names are their paths unless a path is given for one."""
     check_user(request.query_params.get("username"))
     async with lease.tenant.uploads:
-        return await _upload(request, lease)
-
-
-async def _upload(request: Request, lease: Lease) -> Response:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    limit = FileLimits.of(lease.sandbox.settings.limits).file_bytes
-    noted = e2b_metadata.given(request)
-    e2b_metadata.check_room(lease, noted)
-    if kind == "application/octet-stream":
-        path = _path(request)
-        with spool(MAX_MEMORY) as file:
-            async for piece in _unpacked(request, limit):
-                file.write(piece)
-            file.seek(0)
-            return answer([_written(lease, await _write(lease, path, file), noted)])
-    if kind != "multipart/form-data":
-        raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
-    async with form_of(request, limit, file="file" if "path" in request.query_params else "") as files:
-        paths = [one.filename for one in files]
-        if len(files) == 1 and "path" in request.query_params:
-            paths = [_path(request)]
-        written = [await _write(lease, path, one.file) for path, one in zip(paths, files, strict=True)]
-        return answer([_written(lease, info, noted) for info in written])
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        limit = FileLimits.of(lease.sandbox.settings.limits).file_bytes
+        noted = e2b_metadata.given(request)
+        e2b_metadata.check_room(lease, noted)
+        if kind == "application/octet-stream":
+            path = _path(request)
+            with spool(MAX_MEMORY) as file:
+                async for piece in _unpacked(request, limit):
+                    file.write(piece)
+                file.seek(0)
+                return answer([_written(lease, await _write(lease, path, file), noted)])
+        if kind != "multipart/form-data":
+            raise Refusal(400, ServeCode.REQUEST_IMPROPER, "A file comes as application/octet-stream or in a form")
+        async with form_of(request, limit, file="file" if "path" in request.query_params else "") as files:
+            paths = [part.filename for part in files]
+            if len(files) == 1 and "path" in request.query_params:
+                paths = [_path(request)]
+            written = [await _write(lease, path, part.file) for path, part in zip(paths, files, strict=True)]
+            return answer([_written(lease, info, noted) for info in written])
 
 
 async def _write(lease: Lease, path: str, file: IO[bytes]) -> FileInfo:

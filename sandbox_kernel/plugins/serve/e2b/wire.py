@@ -23,8 +23,6 @@ from . import processes as e2b_processes
 
 
 def routes(guard: RouteGuard) -> Iterable[BaseRoute]:
-    """Yield all routes of the wire."""
-
     def where(request: HTTPConnection, tenant: Tenant) -> Locus | None:
         identity = request.path_params.get("sandbox_id")
         return None if identity is None else Locus(is_here=guard.tenants.has(tenant, identity))

@@ -1,6 +1,6 @@
 """One WebSocket of a client of Jupyter's: the channels of a kernel.
 
-What waits for a client is bounded: one that does not read loses its connection, and costs nobody else anything.
+What waits for a client is bounded. A client that does not read loses its connection, at no cost to others.
 """
 
 from __future__ import annotations
@@ -155,32 +155,29 @@ class Channels:
             known(self._socket)  # its token was in the request
             await self._socket.accept(subprotocol=V1 if self._v1 else None)
             self._front.server.say_busy()
-            await self._until_end()
+            hold = self._tenants.tasks.hold
+            reading = hold(paced(self._read()), "what a client of Jupyter's sends")
+            writing = hold(self._write(), "what is sent to a client of Jupyter's")
+            dropped = hold(self._ended.wait(), "the end of a client of Jupyter's")
+            tasks: set[asyncio.Task[Any]] = {reading, writing, dropped}
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if self._end is not None:
+                    raise self._end
+                for task in done:
+                    try:
+                        task.result()
+                    except TimeoutError:
+                        raise Closed(REFUSED, "the client reads too slowly") from None
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                for task in tasks:
+                    if not task.cancelled():
+                        task.exception()
         finally:
             self._front.remove(self)
-
-    async def _until_end(self) -> None:
-        hold = self._tenants.tasks.hold
-        reading = hold(paced(self._read()), "what a client of Jupyter's sends")
-        writing = hold(self._write(), "what is sent to a client of Jupyter's")
-        dropped = hold(self._ended.wait(), "the end of a client of Jupyter's")
-        tasks: set[asyncio.Task[Any]] = {reading, writing, dropped}
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if self._end is not None:
-                raise self._end
-            for task in done:
-                try:
-                    task.result()
-                except TimeoutError:
-                    raise Closed(REFUSED, "the client reads too slowly") from None
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            for task in tasks:
-                if not task.cancelled():
-                    task.exception()
 
 
 def is_own(lease: Lease) -> bool:

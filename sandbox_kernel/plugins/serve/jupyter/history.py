@@ -38,8 +38,6 @@ class _Cell:
 
 
 class History:
-    """See the module."""
-
     def __init__(self) -> None:
         self._cells: OrderedDict[str, _Cell] = OrderedDict()
         self._displays: dict[str, dict[int, tuple[_Cell, dict[str, Any]]]] = {}

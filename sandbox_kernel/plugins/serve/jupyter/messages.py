@@ -119,7 +119,6 @@ class Outgoing:
 
     @property
     def content(self) -> bytes:
-        """Its content, as JSON."""
         return self._parts[3]
 
     def having(self, content: dict[str, Any], kind: str | None = None) -> Outgoing:

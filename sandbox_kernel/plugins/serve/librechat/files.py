@@ -173,7 +173,6 @@ def unknown() -> Refusal:
 
 
 async def pieces(session: StoredSession, stored: StoredFile) -> AsyncIterator[bytes]:
-    """Yield a kept file."""
     content = StoredContent(session, stored)
     while piece := content.read(CHUNK_BYTES):
         yield piece

@@ -58,8 +58,6 @@ class Conversation:
 
 
 class OfTenant:
-    """What the wire keeps of one tenant."""
-
     def __init__(self) -> None:
         self.store = FileStore()
         self.programs = TenantPrograms()
@@ -67,8 +65,6 @@ class OfTenant:
 
 
 class LibreChat:
-    """The wire."""
-
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
         self._of: dict[str, OfTenant] = {}

@@ -38,8 +38,6 @@ _PLAIN = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "a": "\a", "b": "\b", "f":
 
 @dataclass(slots=True, eq=False)
 class UserCommand:
-    """One command."""
-
     id: str
     command: str
     chat: str
@@ -141,7 +139,6 @@ async def start(asked: UserRequest, given: Waiting, body: CommandBody) -> Respon
 
 
 async def follow(process: UserCommand, lease: Lease) -> None:
-    """Follow a command to its end."""
     handle: AsyncCommandHandle = process.handle
     lease.calls += 1
     try:

@@ -24,8 +24,6 @@ MAX_MEMORY = 160 << 20
 
 @dataclass(slots=True, eq=False)
 class Notebook:
-    """A notebook and its kernel."""
-
     id: str
     path: str
     kernel: str

@@ -31,7 +31,6 @@ TOOLS = {
 
 
 def page(version: str) -> dict[str, Any]:
-    """Return the page."""
     paths: dict[str, dict[str, Any]] = {}
     for method, path, work in (*files.ROUTES, *commands.ROUTES, *sockets.ROUTES):
         if (name := TOOLS.get(work)) is not None:

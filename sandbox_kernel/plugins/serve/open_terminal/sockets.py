@@ -48,8 +48,6 @@ MAX_SIZE = 1000
 
 @dataclass(slots=True, eq=False)
 class Terminal:
-    """One shell."""
-
     id: str
     chat: str
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat().replace("+00:00", "Z"))
@@ -109,7 +107,7 @@ async def create(asked: UserRequest) -> Response:
 
 
 async def _follow(terminal: Terminal, box: Box) -> None:
-    """Follow a shell to its end; one that nobody connects to ends soon."""
+    """Follow a shell to its end. A shell without a connection ends soon."""
     box.lease.calls += 1
     waiting = asyncio.create_task(terminal.handle.wait())
     try:

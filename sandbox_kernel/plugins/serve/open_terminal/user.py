@@ -135,7 +135,6 @@ class Users:
         return Locus(is_here=any(identity in box.terminals and box.lease.is_there for box in self._boxes.values()))
 
     def boxes(self, tenant: Tenant) -> list[Box]:
-        """Return the sandboxes of a tenant's users."""
         return [box for (name, _), box in self._boxes.items() if name == tenant.name and box.lease.is_there]
 
     def handler(self, work: Work) -> Handler:
