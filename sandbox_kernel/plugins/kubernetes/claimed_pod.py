@@ -33,8 +33,6 @@ _log = logging.getLogger(__name__)
 
 
 class Claim:
-    """A claim of a pod, which ends with it."""
-
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster, self._name = cluster, name
         self._said: Mapping[str, Any] = {}

@@ -129,7 +129,6 @@ class Cluster:
         return await self.delete(f"{self.pods}/{name}")
 
     async def delete(self, path: str) -> bool:
-        """Delete what is there at once; return whether there was something."""
         try:
             await self.api.request("DELETE", path, NOW, namespace=self.namespace)
         except ClusterRefused as error:

@@ -1,7 +1,4 @@
-"""One running pod: its pipe, why it ended, and whether the cluster made what it was asked for.
-
-Imports asyncio, the pipe and the model; the cluster is handed in.
-"""
+"""One running pod: its pipe, why it ended, and whether the cluster made what it was asked for."""
 
 from __future__ import annotations
 
@@ -139,7 +136,6 @@ class PodContainer(OverPipe):
             await asyncio.shield(self._delete())
 
     def _is_settled(self) -> bool:
-        """Return whether the cluster has said all that it will."""
         return self._settled or (self._pod is not None and is_over(self._pod))
 
     def _delete(self) -> asyncio.Task[None]:

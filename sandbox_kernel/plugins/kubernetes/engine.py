@@ -140,8 +140,6 @@ class KubernetesEngine:
 
 
 class _Start:
-    """One pod on its way."""
-
     def __init__(self, cluster: Cluster, name: str, spec: SandboxSpec) -> None:
         self.name = name
         self._cluster, self._spec = cluster, spec

@@ -1,7 +1,6 @@
 """A sandbox's protections in Kubernetes' words: the pod. Pure.
 
 What the cluster is asked, and what it says of a pod later, are compared with this same document.
-Imports model, the protections and the gate; no I/O, no clock, no look at the host.
 """
 
 from __future__ import annotations
@@ -95,13 +94,12 @@ def refuse(spec: SandboxSpec) -> None:
 
 
 def pod_spec(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
-    """Return the `spec` of the pod."""
     wanted = protections(spec)
     places = [(place.path, place.size_bytes) for place in wanted.writable] + [(SHM, wanted.shm_bytes)]
     room = {"cpu": _cpus(spec.limits.cpus), "memory": str(wanted.memory_bytes)}
     gate = ["python3", "-I", "-S", "-c", pod_gate.SOURCE]
     gate += [str(WAIT_SECONDS)] if pod.program is None else ["0", pod.program]
-    found: dict[str, Any] = {
+    spec_of_pod: dict[str, Any] = {
         # It runs once, ends with its pipe, and is there for so long at most.
         "restartPolicy": "Never",
         "activeDeadlineSeconds": pod.lifetime_seconds,
@@ -172,10 +170,10 @@ def pod_spec(spec: SandboxSpec, pod: Pod) -> dict[str, Any]:
         ],
     }
     if pod.own_users:
-        found["hostUsers"] = False
+        spec_of_pod["hostUsers"] = False
     if spec.runtime is not None:
-        found["runtimeClassName"] = spec.runtime
-    return found
+        spec_of_pod["runtimeClassName"] = spec.runtime
+    return spec_of_pod
 
 
 def digest(body: Mapping[str, Any]) -> str:

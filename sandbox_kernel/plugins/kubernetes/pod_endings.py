@@ -108,7 +108,6 @@ def _named(note: Note) -> ExitReason:
 
 
 def _note_of(pod: Mapping[str, Any]) -> Note:
-    """Return what the cluster says of a pod that is over."""
     status = pod.get("status") or {}
     word, message = str(status.get("reason", "")), shown(status.get("message", ""))
     if word == "Evicted":
@@ -118,11 +117,12 @@ def _note_of(pod: Mapping[str, Any]) -> Note:
     if word in NODE_GONE:
         return KubernetesCode.NODE_LOST.note(why=message or word)
     if is_going(pod):
-        for one in status.get("conditions") or ():
-            if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
-                code = KubernetesCode.NODE_LOST if one.get("reason") in WITH_ITS_NODE else KubernetesCode.POD_EVICTED
-                return code.note(why=shown(one.get("message") or one.get("reason") or "it is not said why"))
+        for condition in status.get("conditions") or ():
+            if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+                reason = condition.get("reason")
+                code = KubernetesCode.NODE_LOST if reason in WITH_ITS_NODE else KubernetesCode.POD_EVICTED
+                return code.note(why=shown(condition.get("message") or reason or "it is not said why"))
         return KubernetesCode.POD_DELETED.note()
     done = container_state(pod).get("terminated") or {}
-    said = shown(done.get("message") or message or done.get("reason") or "it is not said why")
-    return KubernetesCode.POD_NOT_STARTED.note(why=said)
+    why = shown(done.get("message") or message or done.get("reason") or "it is not said why")
+    return KubernetesCode.POD_NOT_STARTED.note(why=why)

@@ -27,8 +27,6 @@ CHUNK_BYTES = 32 << 10
 
 
 class PodPipe:
-    """An attached pod."""
-
     def __init__(self, wire: aiohttp.ClientWebSocketResponse) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

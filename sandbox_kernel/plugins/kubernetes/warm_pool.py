@@ -47,7 +47,6 @@ def name(prefix: str, spec: SandboxSpec, lifetime_seconds: int) -> str:
 
 
 def manifests(prefix: str, pool: Pod, spec: SandboxSpec, replicas: int) -> dict[str, Any]:
-    """Return the template and the pool."""
     named = name(prefix, spec, pool.lifetime_seconds)
     metadata = {"name": named, "namespace": pool.namespace, "labels": {"app.kubernetes.io/name": LABEL}}
     body = _spec(spec, pool.lifetime_seconds)

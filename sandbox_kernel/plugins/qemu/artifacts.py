@@ -1,7 +1,4 @@
-"""Where QEMU is, and what was built for a root so that a machine can start from it (`build_format`).
-
-Imports errors, the form and the roots; reads files.
-"""
+"""Where QEMU is, and what was built for a root so that a machine can start from it (`build_format`)."""
 
 from __future__ import annotations
 
@@ -41,7 +38,6 @@ class MachineParts(NamedTuple):
 
 
 def qemu_program() -> str | None:
-    """Return the path of QEMU, None where there is none."""
     return shutil.which(PROGRAM, path=PROGRAMS)
 
 
@@ -72,14 +68,14 @@ def find(root: Root) -> MachineParts:
                 raise PermissionError(f"{each} is a link")
             if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise PermissionError(f"others may write to {each}")
-        said = json.loads((folder / DESCRIPTION).read_bytes()[:LARGEST_BYTES])
-        if said["format"] != FORMAT or said["guest"] != guest_digest():
+        description = json.loads((folder / DESCRIPTION).read_bytes()[:LARGEST_BYTES])
+        if description["format"] != FORMAT or description["guest"] != guest_digest():
             raise ValueError("it is of another version of sandbox_kernel")
-        if said["contents"] != root.contents:
+        if description["contents"] != root.contents:
             raise ValueError("the root was built again since")
-        digests = [str(said["files"][name]) for name in FILES]
+        digests = [str(description["files"][name]) for name in FILES]
         identity = hashlib.sha256("\n".join(digests).encode()).hexdigest()
-        return MachineParts(str(folder), root.contents, str(said["kernel"])[:100], identity)
+        return MachineParts(str(folder), root.contents, str(description["kernel"])[:100], identity)
     except (OSError, LookupError, TypeError, ValueError) as error:
         why = str(error) or repr(error)
         raise EngineError(

@@ -1,4 +1,4 @@
-"""The form of what a machine starts from: who builds it and who starts it agree here.
+"""The format of what a machine starts from, for its builder and its starter.
 
 A root's folder has a folder `machine` beside its `root.json`:
 

@@ -309,8 +309,6 @@ def refuse(spec: SandboxSpec) -> None:
 
 
 class _Opened(NamedTuple):
-    """What a machine has of the host's, open."""
-
     held: Attachment
     disk: int | None
     """The file of its second disk."""

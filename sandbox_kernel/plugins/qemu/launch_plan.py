@@ -1,7 +1,4 @@
-"""What a machine is started of, as often as that is done: a paused one that gave its memory back begins again.
-
-Imports bubblewrap's launch and what this folder has of a machine; it does not wait for anything.
-"""
+"""How a machine is started, each time: a paused one that gave its memory back starts again."""
 
 from __future__ import annotations
 
@@ -42,8 +39,6 @@ class MachineSockets(NamedTuple):
 
 
 class LaunchPlan(NamedTuple):
-    """See the module."""
-
     bwrap: str
     program: str
     spec: SandboxSpec

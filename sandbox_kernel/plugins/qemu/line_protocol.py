@@ -17,8 +17,6 @@ MAX_BYTES = 8 << 20
 
 
 class LineChannel:
-    """One end of a channel."""
-
     def __init__(self, sock: socket.socket, heard: Callable[[dict[str, Any]], None], lost: Callable[[], None]) -> None:
         """`heard` is called with each document, `lost` once at the channel's end, both on the running loop."""
         sock.setblocking(False)
@@ -31,7 +29,6 @@ class LineChannel:
         self._loop.add_reader(sock.fileno(), self.hear)
 
     def hear(self) -> None:
-        """Take in what has come."""
         if self._socket.fileno() < 0:
             return
         try:
@@ -47,16 +44,16 @@ class LineChannel:
             line = bytes(self._received[:end])
             del self._received[: end + 1]
             try:
-                said = json.loads(line)
+                document = json.loads(line)
             except (ValueError, RecursionError):
-                said = None
-            documents.append(said)
-        proper = all(isinstance(said, dict) for said in documents)
+                document = None
+            documents.append(document)
+        proper = all(isinstance(document, dict) for document in documents)
         if not data or not proper or len(self._received) > LINE_BYTES or self._count > MAX_BYTES:
             self.close()
-            documents = [said for said in documents if isinstance(said, dict)]
-        for said in documents:
-            self._heard(said)
+            documents = [document for document in documents if isinstance(document, dict)]
+        for document in documents:
+            self._heard(document)
         if self._socket.fileno() < 0:
             self._lost()
 

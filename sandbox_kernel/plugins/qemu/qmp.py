@@ -31,8 +31,6 @@ NO_LIMIT = 1 << 40
 
 
 class QmpMonitor:
-    """One machine's monitor."""
-
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._lines: LineChannel | None = None

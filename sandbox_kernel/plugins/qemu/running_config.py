@@ -10,8 +10,6 @@ from .artifacts import MachineParts, find, needed
 
 
 class RunningConfig(NamedTuple):
-    """See the module."""
-
     root: Root
     """Of the sandbox in it."""
     machine: MachineParts
@@ -35,7 +33,6 @@ class RunningConfig(NamedTuple):
         return self.ends.disk is None and not self.datasets
 
     def words(self) -> tuple[str, ...]:
-        """Return what QEMU is started with."""
         size, count = self.memory_bytes, self.processors
         return hardware.words(self.program, profile.FOLDER, size, count, self.ends, datasets=self.datasets)
 

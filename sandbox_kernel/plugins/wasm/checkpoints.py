@@ -40,8 +40,6 @@ _libc.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 @dataclass
 class Checkpoint:
-    """One of them."""
-
     name: str
     """Empty for one that was taken before a cell."""
     size: int

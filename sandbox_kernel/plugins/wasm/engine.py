@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 MODULE = f"{__package__}.host"
 ABILITIES = frozenset({Ability.SNAPSHOT, Ability.FORK, Ability.CHECKPOINT})
 MAX_REPORT = 64 << 20
-"""Of what a process says of itself, or of what it has besides a guest's memory and files."""
+"""Bytes of a process's report, or of its state besides the guest's memory and files."""
 KILL_SECONDS = 4.0
 LEAST_MEMORY = 256 << 20
 """Of a guest: the image's memory has half of it."""

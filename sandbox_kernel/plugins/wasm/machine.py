@@ -194,7 +194,6 @@ class WasmGuest:
         return self.size > self._most - (64 << 20)
 
     def copy(self) -> bytes:
-        """Return all of its memory."""
         return bytes(self._view())
 
     def save(self, fd: int) -> int:

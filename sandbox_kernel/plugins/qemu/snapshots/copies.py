@@ -123,7 +123,6 @@ def stored(settings: Settings) -> tuple[Snapshot, ...]:
 
 
 def delete(name: str, settings: Settings) -> bool:
-    """Remove a snapshot; return whether there was one."""
     return Store.of(settings).delete(name)
 
 

@@ -22,7 +22,6 @@ from .store import Store
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     one.add_argument("action", nargs="?", choices=("list", "delete"), default="list", help="default: %(default)s")
     one.add_argument("names", nargs="*", metavar="NAME", help="of those to delete")
     one.add_argument("--json", action="store_true", help="print JSON")

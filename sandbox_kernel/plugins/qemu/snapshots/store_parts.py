@@ -162,7 +162,7 @@ def read_head(name: str, place: int) -> tuple[Snapshot, str]:
 
 
 def looked(folder: Folder, name: str) -> Snapshot | None:
-    """Return what is there under a name, as far as that costs nothing; None for what would be refused."""
+    """Return the snapshot of a name without reading its content; None for what would be refused."""
     try:
         with inside(folder, name) as place:
             head, _ = read_head(name, place)
