@@ -51,10 +51,8 @@ MAX_CELLS = 16
 
 
 class Stretch:
-    """What was opened in a stretch of time."""
-
     def __init__(self, watch: FileWatch, cells: tuple[str, ...], *, after: bool) -> None:
-        """`cells` are those that run, or, `after` its end, the one that ran last."""
+        """`cells` are the running ones; `after` the end of the last cell, that one."""
         self.watch = watch
         self._cells, self._after = cells, after
         self._files: dict[str, tuple[int, int, bool]] = {}

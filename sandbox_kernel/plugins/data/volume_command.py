@@ -46,7 +46,6 @@ PAUSE_SECONDS = 0.1
 
 
 def add_options(one: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     one.add_argument("action", nargs="?", choices=ACTIONS, default="ls", metavar="ACTION", help=", ".join(ACTIONS))
     one.add_argument("name", nargs="?", metavar="NAME", help="of the volume")
     one.add_argument("file", nargs="?", metavar="FILE", help="a tar archive; - is stdout, or stdin")
@@ -72,8 +71,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _OfBroker:
-    """The volumes that a broker keeps for this user."""
-
     def __init__(self, keeper: VolumeKeeper) -> None:
         self._keeper = keeper
 
@@ -267,7 +264,6 @@ def _say(text: str) -> None:
 
 
 def _size(options: argparse.Namespace) -> tuple[int, ...]:
-    """Return the size that is asked for, empty for what is usual."""
     if options.size is None:
         return ()
     return (size(disk_images.LEAST_BYTES, MAX_BYTES).read("--size", options.size),)

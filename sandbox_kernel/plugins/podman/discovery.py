@@ -44,5 +44,4 @@ def sockets() -> list[str]:
 
 
 def answers() -> bool:
-    """Return whether Podman answers anywhere."""
     return any(map(listens, sockets()))

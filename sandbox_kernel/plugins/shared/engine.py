@@ -60,7 +60,6 @@ class SharedEngine:
 
     @property
     def beneath(self) -> Inspectable:
-        """The engine whose sandbox it is."""
         if self._beneath is None:
             self._beneath = make_engine(of_session(self._settings))
         return self._beneath

@@ -101,14 +101,13 @@ class CallReader:
 
 
 def read(data: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the arguments of a call."""
     try:
-        asked = orjson.loads(data)
+        call = orjson.loads(data)
     except ValueError:
         raise CallFailed(ToolCode.TOOL_CALL_IMPROPER.note(why="it is no JSON")) from None
-    if not isinstance(asked, dict) or asked.keys() != {"tool", "arguments"}:
+    if not isinstance(call, dict) or call.keys() != {"tool", "arguments"}:
         raise CallFailed(ToolCode.TOOL_CALL_IMPROPER.note(why="it has other parts than a name and arguments"))
-    name, arguments = asked["tool"], asked["arguments"]
+    name, arguments = call["tool"], call["arguments"]
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise CallFailed(ToolCode.TOOL_CALL_IMPROPER.note(why="its parts are of other types"))
     return name, arguments
@@ -127,8 +126,6 @@ ENVELOPE = 256
 
 
 class _Call:
-    """One call that is under way."""
-
     def __init__(self, tool: Tool, cell: str) -> None:
         self.tool, self.cell = tool, cell
         self.given_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -240,11 +237,11 @@ class ToolCalls(SessionService):
                 name, arguments = read(await reader.body(size))
                 if (tool := self._tools.by_name.get(name)) is None:
                     raise CallFailed(ToolCode.TOOL_UNKNOWN.note())
-                found = _checked(tool, arguments)
+                checked = _checked(tool, arguments)
             except BaseException:
                 turn()
                 raise
-            value = await self._call(tool, found, cell, reader, turn)
+            value = await self._call(tool, checked, cell, reader, turn)
             answer = self._written(tool, value)
         except CallFailed as failed:
             self._note(failed.note, name, cell, began, (size, 0))

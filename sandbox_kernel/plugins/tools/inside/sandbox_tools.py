@@ -115,13 +115,18 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def function(client: Client, described: dict[str, Any]) -> Any:
-    """Return the function that stands for a tool."""
     name, parameters = described["name"], []
-    for one in described["parameters"]:
-        default = one["default"] if "default" in one else Text("...") if one["optional"] else inspect.Parameter.empty
-        annotation = Text(one["type"]) if one["type"] else inspect.Parameter.empty
-        kind = getattr(inspect.Parameter, one["kind"])
-        parameters.append(inspect.Parameter(one["name"], kind, default=default, annotation=annotation))
+    for parameter in described["parameters"]:
+        default = (
+            parameter["default"]
+            if "default" in parameter
+            else Text("...")
+            if parameter["optional"]
+            else inspect.Parameter.empty
+        )
+        annotation = Text(parameter["type"]) if parameter["type"] else inspect.Parameter.empty
+        kind = getattr(inspect.Parameter, parameter["kind"])
+        parameters.append(inspect.Parameter(parameter["name"], kind, default=default, annotation=annotation))
     returns = Text(described["returns"]) if described["returns"] else inspect.Signature.empty
     signature = inspect.Signature(parameters, return_annotation=returns)
 
