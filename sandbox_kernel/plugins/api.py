@@ -792,6 +792,8 @@ class Plugin:
     """Return what signs a statement with the key that the settings name. Raises `ConfigurationError` if none can be."""
     attachments: Callable[[], object] | None = None
     """Return what it knows of what is mounted into sandboxes, a `sandbox_kernel.engines.attachment.Attachments`."""
+    comms: Callable[[], object] | None = None
+    """Return the class of a kernel's comms that may pass, a `sandbox_kernel.policy.comms.Comms`."""
     snapshots: Callable[[], object] | None = None
     """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
     inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None

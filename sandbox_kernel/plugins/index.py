@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tools": (),
     "verify": ("verify",),
     "wasm": (),
+    "widgets": (),
 }
 """Our plugins, each with its commands."""
 ENGINES: dict[str, tuple[str, ...]] = {
@@ -240,6 +241,13 @@ def plugin(name: str, setting: str | None = None) -> Plugin:
 def attachments(setting: str | None = None) -> Plugin:
     """Return the plugin that opens what is mounted into sandboxes. Raises `ConfigurationError` if it is not here."""
     return plugin("data", setting)
+
+
+def comms() -> Callable[..., Any] | None:
+    """Return what makes the comms of a kernel that may pass; None if the plugin that says so is not here."""
+    made: Any = _ours("widgets").comms if is_here("widgets") else None
+    found: Callable[..., Any] | None = None if made is None else made()
+    return found
 
 
 def attaching(settings: Settings) -> str | None:

@@ -20,6 +20,7 @@
 - `budget`: How much a cell and a session may send.
 - `display_budget`: How much of a cell's text goes onto the page of a person.
 - `cell_errors`: The error of a cell as text; a name that no class has is cut.
+- `comms`: Which comms may pass is a plugin's to say; without an open one, all are refused.
 - `replies`: Replies: text stays text, and no reply makes a front end act.
 - `output_policy`: The table of filters that every message goes through.
 - `protocol`: The Jupyter tables: which message may pass on which channel in which direction, and how one is decoded.
@@ -27,6 +28,6 @@
 - `safe_text`: Text as every entry point hands it out, whatever let it pass before; lines for logs that are read for
 commands.
 
-Packages: `svg` (drawings, parsed here and written again from an allow-list), `frame` (programs, without origin and
-network) and `widgets` (those of ipywidgets).
+Packages: `svg` (drawings, parsed here and written again from an allow-list) and `frame` (programs, without origin and
+network).
 """

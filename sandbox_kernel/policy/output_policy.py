@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.codes import OutputCode
 from ..core.model import Message, OutputMode
-from . import line_ends, replies, terminal, widgets
+from ..plugins import index
+from . import line_ends, replies, terminal
 from .budget import MAX_DISPLAYS
 from .cell_errors import error
+from .comms import CONTROL, TARGET, VIEW, Comms, NoComms, Sent
 from .frame_libraries import CellRun, Libraries, Packer
 from .json_check import MAX_COUNT, NotPlainError, count, plain
 from .mime import Bundles
@@ -67,15 +70,16 @@ class OutputPolicy:
         self._bundles = Bundles(
             frames=active,
             model_shown=self._model_shown,
-            package=lambda model_id: self._widgets.strangers.get(model_id),  # noqa: PLW0108 (they are made below)
+            package=lambda model_id: self._comms.strangers.get(model_id),  # noqa: PLW0108 (others come with the first)
             leaves_out=self._leaves_out,
             packer=self.packer,
         )
         self._still = Bundles(frames=False)
         """For replies: a tooltip is no place for a program."""
-        past = before.past_widgets if before is not None else None
+        self._past_widgets: dict[int, str] = {} if before is None else before._past_widgets  # noqa: SLF001 (of its own kind)
         self._overheard = before is not None and before.overheard
-        self._widgets: widgets.Widgets = widgets.Widgets(self._bundles, allowed=active, past=past)
+        self._comms: Comms = NoComms()
+        self._first_comm = threading.Lock()
         self._filters: dict[str, Callable[[Message, Notes], _Content]] = {
             "stream": self._stream,
             "error": lambda message, notes: error(message.content),
@@ -124,24 +128,20 @@ class OutputPolicy:
         """Note what a front end sends: comms that it opens or closes itself."""
         comm_id, target = message.content.get("comm_id"), message.content.get("target_name")
         if message.type == "comm_open" and isinstance(comm_id, str) and isinstance(target, str):
-            self._widgets.front_opens(comm_id, target, message.content.get("data"))
+            if target in (TARGET, CONTROL):
+                self._opening().front_opens(comm_id, target, message.content.get("data"))
         elif message.type == "comm_close" and isinstance(comm_id, str):
-            self._widgets.closed(comm_id)
+            self._comms.closed(comm_id)
 
     @property
     def overheard(self) -> bool:
         """Whether code of a cell may get to read what the host says in a cell: by an Output widget, or a script."""
-        return self.mode == "trusted" or self._overheard or self._widgets.took_over
+        return self.mode == "trusted" or self._overheard or self._comms.took_over
 
     @property
     def types(self) -> tuple[str, ...]:
         """The types of messages that have a rule, but for replies."""
         return tuple(self._filters)
-
-    @property
-    def past_widgets(self) -> dict[int, str]:
-        """The widgets that a notebook may hold when this kernel is gone."""
-        return self._widgets.past
 
     def renewed(self) -> OutputPolicy:
         """Return the policy for the next kernel, which forgets the displays and comms of the one that is gone.
@@ -150,12 +150,22 @@ class OutputPolicy:
         """
         return OutputPolicy(self.mode, self.message_bytes, before=self)
 
+    def _opening(self) -> Comms:
+        """Return the comms for one that is opened: the first loads what they are.
+
+        A front end's is opened in one thread, and the kernel's perhaps in another one.
+        """
+        with self._first_comm:
+            if isinstance(self._comms, NoComms) and (made := index.comms()) is not None:
+                self._comms = made(self._bundles, allowed=self.mode == "safe", past=self._past_widgets)
+            return self._comms
+
     def _model_shown(self, model_id: str) -> bool:
         shown = self._shown
         if shown is None:
-            return self._widgets.model_shown(model_id)
+            return self._comms.model_shown(model_id)
         new = shown.type != "update_display_data"
-        return self._widgets.displayed(model_id, _parent(shown), new=new, again=bool(shown.content.get("transient")))
+        return self._comms.displayed(model_id, _parent(shown), new=new, again=bool(shown.content.get("transient")))
 
     def _leaves_out(self, name: str) -> bool:
         """Return whether the display that is filtered just now may do without a library.
@@ -163,7 +173,7 @@ class OutputPolicy:
         One with an id may be replaced at any time, and what an Output widget takes over is in no cell.
         """
         shown, place = self._shown, self._place
-        if shown is None or place is None or shown.type == "update_display_data" or self._widgets.took_over:
+        if shown is None or place is None or shown.type == "update_display_data" or self._comms.took_over:
             return False
         transient = shown.content.get("transient")
         if isinstance(transient, dict) and transient.get("display_id") is not None:
@@ -172,16 +182,16 @@ class OutputPolicy:
             self._notebook, self._libraries = place.notebook, Libraries()
         return self._libraries.leaves_out(name, place)
 
-    def _comm(self, message: Message, notes: Notes) -> widgets.Sent | None:
+    def _comm(self, message: Message, notes: Notes) -> Sent | None:
         """Filter a comm's message, whose buffers go with its content; None for any other message."""
         if message.type == "comm_open":
-            return self._widgets.open(message.content, message.buffers, _parent(message), notes)
+            return self._opening().open(message.content, message.buffers, _parent(message), notes)
         if message.type == "comm_msg":
-            return self._widgets.message(message.content, message.buffers, _parent(message), notes)
-        return self._widgets.close(message.content) if message.type == "comm_close" else None
+            return self._comms.message(message.content, message.buffers, _parent(message), notes)
+        return self._comms.close(message.content) if message.type == "comm_close" else None
 
     def _clear(self, message: Message, notes: Notes) -> _Content:
-        self._widgets.cleared(_parent(message))
+        self._comms.cleared(_parent(message))
         if self._place is not None:
             self._libraries.forget(self._place.cell)
         return {"wait": message.content.get("wait") is True}
@@ -218,13 +228,13 @@ class OutputPolicy:
             data, metadata = self._bundles.apply(bundle, content.get("metadata"), notes)
         finally:
             self._shown = None
-        work = self._widgets.takes_over(_parent(message), notes.work, new=message.type != "update_display_data")
+        work = self._comms.takes_over(_parent(message), notes.work, new=message.type != "update_display_data")
         if work is None:
             notes.add(OutputCode.WIDGETS_IN_WIDGET)
             data, metadata = {"text/plain": notes.line()}, {}
         notes.work = work or 0
-        if widgets.VIEW in data:
-            notes.work += self._widgets.work(data[widgets.VIEW]["model_id"])
+        if VIEW in data:
+            notes.work += self._comms.work(data[VIEW]["model_id"])
         if display_id is not None:
             self._displays[display_id] = None
             if len(self._displays) > MAX_DISPLAYS:

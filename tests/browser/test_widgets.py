@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.policy.widgets.known_models import NAMES
+from sandbox_kernel.plugins.widgets.known_models import NAMES
 from tests.browser.lab import Lab, settled
 from tests.support.chromium import Evil, listening
 from tests.support.policy.widget_spec import own_names, registered

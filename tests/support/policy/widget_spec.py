@@ -25,7 +25,7 @@ from ipywidgets.widgets.widget_style import Style
 
 from tests.support import ROOT
 
-TABLE = ROOT / "sandbox_kernel/policy/widgets/trait_table.py"
+TABLE = ROOT / "sandbox_kernel/plugins/widgets/trait_table.py"
 
 NAMES = frozenset(f"_{part}_{what}" for part in ("model", "view") for what in ("name", "module", "module_version"))
 EVERYWHERE = ("_view_count",)

@@ -8,16 +8,17 @@ opening, in an update, in an echo and in the states that a front end asks for ag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.codes import OutputCode
-from .. import media, raster, terminal
-from ..allowance import of_images, of_text
-from ..budget import MAX_COMMS
-from ..cell_errors import error
-from ..json_check import POISON, count, is_id, plain
-from ..mime import Bundles
-from ..verdict import Notes, RefusedError, named
+from ...policy import media, raster, terminal
+from ...policy.allowance import of_images, of_text
+from ...policy.budget import MAX_COMMS
+from ...policy.cell_errors import error
+from ...policy.comms import CONTROL, TARGET, VIEW, Sent
+from ...policy.json_check import POISON, count, is_id, plain
+from ...policy.mime import Bundles
+from ...policy.verdict import Notes, RefusedError, named
 from .known_models import NAMES, Model, carried, model_of, models, package_of, referred, stranger
 from .trait_rules import TraitContext, UnfitError, check
 from .views import VIEW as WORK_OF_A_VIEW
@@ -64,7 +65,7 @@ def picture(value: Any, notes: Notes) -> Any:
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
         notes.add(OutputCode.WIDGET_IMAGE)
         return None
-    from .. import svg  # with the first of them, for a start takes in none
+    from ...policy import svg  # with the first of them, for a start takes in none
 
     try:
         image, _ = svg.clean(bytes(value).decode("utf-8"), left := of_images())
@@ -98,9 +99,6 @@ def _is_path(path: Any) -> bool:
     )
 
 
-TARGET, CONTROL = "jupyter.widget", "jupyter.widget.control"
-VIEW = "application/vnd.jupyter.widget-view+json"
-
 MAX_STRANGERS = 1_000
 """Models of other packages that are remembered by name."""
 MAX_PAST = 100_000
@@ -112,22 +110,15 @@ _METHODS = ("update", "echo_update", "custom")
 _LINKS = frozenset(("LinkModel", "DirectionalLinkModel"))
 
 
-class Sent(NamedTuple):
-    """The content of a comm's message and the buffers that go with it."""
-
-    content: Mapping[str, Any]
-    buffers: tuple[Any, ...] = ()
-
-
 class Widgets:
-    """The open comms of a session."""
+    """The open comms of a kernel, a `policy.comms.Comms`."""
 
-    def __init__(self, bundles: Bundles, *, allowed: bool, past: dict[int, str] | None = None) -> None:
+    def __init__(self, bundles: Bundles, *, allowed: bool, past: dict[int, str]) -> None:
         self._bundles = bundles
         self._allowed = allowed
         self._models: dict[str, str] = {}
         """Comm id of each widget model that was let through -> class of the model."""
-        self.past: dict[int, str] = {} if past is None else past
+        self.past = past
         """Hash of each comm id that a model ever had -> its class, of this kernel and those before it.
 
         A program that saves a notebook's widgets merges the states of one id: a closed one's text, drawn as markup.

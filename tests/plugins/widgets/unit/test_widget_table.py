@@ -15,8 +15,8 @@ import pytest
 from comm.base_comm import BaseComm
 
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.plugins.widgets.known_models import NAMES, models
 from sandbox_kernel.policy.output_policy import OutputPolicy
-from sandbox_kernel.policy.widgets.known_models import NAMES, models
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, message, model

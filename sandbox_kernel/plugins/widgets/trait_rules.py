@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from ...core.codes import OutputCode
-from .. import slow_text
-from ..allowance import of_formulas, of_text
-from ..verdict import Notes
+from ...policy import slow_text
+from ...policy.allowance import of_formulas, of_text
+from ...policy.verdict import Notes
 from .known_models import carried, models, referred
 
 MAX_LIST = 10_000
@@ -141,7 +141,7 @@ def _enum(value: Any, argument: str, setting: TraitContext) -> str:
 
 
 def _css(value: Any, argument: str, setting: TraitContext) -> str | None:
-    from .. import css
+    from ...policy import css
 
     text = _text(value, argument, setting)
     if _is_color(text) if argument.endswith("color") else css.allowed_in_widgets(argument, text):
@@ -162,7 +162,7 @@ def _is_color(text: str) -> bool:
 
 
 def _math(value: Any, argument: str, setting: TraitContext) -> str:
-    from .. import tex
+    from ...policy import tex
 
     text = tex.clean(_text(value, argument, setting), left := of_formulas())
     setting.notes.work += left.work
@@ -170,7 +170,7 @@ def _math(value: Any, argument: str, setting: TraitContext) -> str:
 
 
 def _markup(value: Any, argument: str, setting: TraitContext) -> str:
-    from .. import html
+    from ...policy import html
 
     return html.sanitise(_text(value, argument, setting), setting.notes)
 

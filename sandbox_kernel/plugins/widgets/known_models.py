@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ...core.codes import OutputCode
-from ..verdict import RefusedError, named
+from ...policy.verdict import RefusedError, named
 from .trait_table import MODELS, RULES, SHORT
 
 NAMES = tuple(f"_{part}_{what}" for part in ("model", "view") for what in ("name", "module", "module_version"))

@@ -14,10 +14,10 @@ from nbclient import NotebookClient
 
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
+from sandbox_kernel.plugins.widgets import comms
 from sandbox_kernel.policy import output_policy
 from sandbox_kernel.policy.budget import MAX_COMMS
 from sandbox_kernel.policy.output_policy import OutputPolicy
-from sandbox_kernel.policy.widgets import comms
 from tests.support.cases import each
 from tests.support.policy.check import faults
 from tests.support.policy.messages import CELL, display, filtered, message, model, update
