@@ -20,10 +20,7 @@ standard library and each other, and are written for Python 3.9 and later.
 - `nested_agents`: Further agents of one sandbox, each with a kernel of its own.
 - `kernel_launcher`: A kernel's program: ipykernel, with its lines of a start run as Python, and interrupts that meet
 cells alone.
-- `figure_data`: What a matplotlib figure shows, as data; in the kernel, where the SDK's caller asked for it.
 - `output_inlining`: What an output names and cannot load becomes part of it; in the kernel.
 - `shell_commands`: Commands beside the cells; in the kernel, with the first of them.
-- `call_watch`: Who hears which calls are tried, and answers them: a thread of process 1, where that is wanted.
-- `secret_watch`: What code looks for in well-known places; in the kernel, where calls are watched.
 - `start`: What comes before: the filters, and the kernel as early as can be.
 """

@@ -47,9 +47,9 @@ def main(calls: bytes, config: dict[str, Any], forget: Callable[[], object] = in
     status = process.read(syscall_filters.OWN + "/status")
     watch = None
     if "watch" in config:
-        from .call_watch import CallWatch
+        import importlib
 
-        watch = CallWatch(config["watch"])
+        watch = importlib.import_module(".call_watch", __package__).CallWatch(config["watch"])
     filters = syscall_filters.install(calls, watch)
     if "kernelspec" in config:
         from . import kernelspecs

@@ -82,7 +82,7 @@ WATCHED = tuple(
     """.split()  # noqa: SIM905 (one line a kind says no more)
 )
 """Refused calls that honest code does not make: where calls are watched, who tries one is seen. The last does nothing
-on any kernel of today: by it, what watches within Python says what it saw (`container/secret_watch.py`)."""
+on any kernel of today: by it, what watches within Python says what it saw (`secret_watch` of the monitor)."""
 
 WATCHED_IN_PART = ("clone", "socket", "connect", "mknod", "mknodat", "setuid", "setgid")
 """Calls that are seen with some arguments alone; `connect` always, and it is made."""

@@ -27,6 +27,7 @@ from ..core.model import (
 )
 from ..core.package_files import PACKAGE
 from ..core.time_zone import of_machine
+from ..plugins import index
 from . import attachment
 from . import seccomp_program as system_calls
 from .hardening import USER, accounts
@@ -150,6 +151,8 @@ it is set again with each subscription, before its welcome."""
 
 
 def _source(module: str) -> str:
+    if module in index.INSIDE:
+        return index.inside(module)
     return (PACKAGE / "container" / f"{module}.py").read_text(encoding="utf-8")
 
 
@@ -175,9 +178,11 @@ def _installed(module: str) -> str:
 def sources() -> list[tuple[str, str]]:
     """Return the name and the text of all that is compiled inside, for an image to be made with its bytecode."""
     modules = (*MODULES, *MODULES_OF_A_WAY_OUT, *MODULES_OF_A_WATCH, *MODULES_OF_A_KERNELSPEC)
+    of_kernels = ("output_inlining", "figure_data", "secret_watch")
+    gone = {name for name, plugin in index.INSIDE.items() if not index.is_here(plugin)}
     return [
-        *((f"container/{name}.py", _source(name)) for name in modules),
-        *((f"<frozen {name}>", _installing(name)) for name in ("output_inlining", "figure_data", "secret_watch")),
+        *((f"container/{name}.py", _source(name)) for name in modules if name not in gone),
+        *((f"<frozen {name}>", _installing(name)) for name in of_kernels if name not in gone),
         ("<frozen kernel_launcher>", _source("kernel_launcher")),
     ]
 
@@ -247,7 +252,7 @@ def agent_config(limits: Limits, options: AgentOptions = PLAIN) -> dict[str, Any
             _PUBLISH_ALL,
             _installed("output_inlining"),
             f"__import__('sys').path.append({INSTALLED!r})",
-            *([_installed("figure_data")] if options.charts else []),
+            *([_installed("figure_data")] if options.charts and index.is_here("charts") else []),
             *([_installed("secret_watch")] if options.watch and options.kernel == PYTHON_KERNEL else []),
             *(inside.lines if inside is not None else ()),
         ],

@@ -794,6 +794,8 @@ class Plugin:
     """Return what it knows of what is mounted into sandboxes, a `sandbox_kernel.engines.attachment.Attachments`."""
     comms: Callable[[], object] | None = None
     """Return the class of a kernel's comms that may pass, a `sandbox_kernel.policy.comms.Comms`."""
+    outputs: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """Types of outputs that pass with it, each with what builds a value of the type again; None for an improper one."""
     snapshots: Callable[[], object] | None = None
     """Return what writes sandboxes down, a `sandbox_kernel.sdk.snapshots.Snapshots`."""
     inventory: Callable[[Settings], Mapping[str, Diagnosis]] | None = None

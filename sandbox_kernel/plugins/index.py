@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "batch": ("run", "submit", "result"),
     "broker": ("broker",),
     "bubblewrap": (),
+    "charts": (),
     "contexts": (),
     "data": ("volumes",),
     "frameworks": (),
@@ -110,6 +111,11 @@ REQUIRES: dict[str, tuple[str, ...]] = {
 """Those that import others, each with these."""
 LINUX = ("broker", "bubblewrap", "data", "qemu", "wasm")
 """Those that need Linux on this machine itself; Docker, elsewhere, has a machine with Linux of its own."""
+INSIDE: dict[str, str] = {"figure_data": "charts", "call_watch": "monitor", "secret_watch": "monitor"}
+"""Modules that the nucleus ships where a session asks for them, each with the plugin whose `inside` has it."""
+CHART = "application/vnd.sandbox-kernel.chart+json"
+OUTPUTS: dict[str, str] = {CHART: "charts"}
+"""Types of outputs, each with the plugin that has its rule."""
 SNAPSHOTS = "qemu"
 """The one that writes sandboxes down."""
 ENTRY_POINTS = "sandbox_kernel.plugins"
@@ -248,6 +254,21 @@ def comms() -> Callable[..., Any] | None:
     made: Any = _ours("widgets").comms if is_here("widgets") else None
     found: Callable[..., Any] | None = None if made is None else made()
     return found
+
+
+def rule_of(output: str) -> Callable[[Any], Any] | None:
+    """Return what builds a value of a type of outputs again; None if the plugin that does is not here."""
+    name = OUTPUTS[output]
+    return _ours(name).outputs[output] if is_here(name) else None
+
+
+def inside(module: str) -> str:
+    """Return the source of a module of `INSIDE`. Raises `ConfigurationError` if its plugin is not here."""
+    name = INSIDE[module]
+    if not is_here(name):
+        plugin(name)
+    with open(f"{_HERE}/{name}/inside/{module}.py", encoding="utf-8") as file:  # noqa: PTH123 (as below)
+        return file.read()
 
 
 def attaching(settings: Settings) -> str | None:

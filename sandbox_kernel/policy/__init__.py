@@ -15,7 +15,6 @@
 - `tex`: Formulas, found on the host, made of macros that only draw, and kept apart from everything else.
 - `html`: HTML, sanitised within a budget if it is markup, framed if it is a program.
 - `markdown`: Markdown: left alone if it is words, else parsed here and turned into sanitised HTML.
-- `chart_data`: What a figure shows, as data that is rebuilt here.
 - `mime`: MIME bundles: one rule for each type; a type without a rule does not pass.
 - `budget`: How much a cell and a session may send.
 - `display_budget`: How much of a cell's text goes onto the page of a person.

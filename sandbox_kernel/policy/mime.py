@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Any
 
 from ..core.codes import OutputCode
-from . import chart_data, line_ends, raster, terminal
+from ..plugins import index
+from . import line_ends, raster, terminal
 from .allowance import ExcessError, of_formulas, of_images
 from .frame_libraries import Packer
 from .json_check import NotPlainError, plain, values
@@ -127,8 +128,8 @@ class Bundles:
                 kept[name] = _texts(plain(value))
             except NotPlainError as error:
                 notes.add(OutputCode.JSON_NOT_PLAIN, why=error.why)
-        elif name == chart_data.TYPE:
-            if (chart := chart_data.checked(value)) is not None:
+        elif name == index.CHART and (rule := index.rule_of(name)) is not None:
+            if (chart := rule(value)) is not None:
                 kept[name] = chart
             else:
                 notes.add(OutputCode.CHART_IMPROPER)

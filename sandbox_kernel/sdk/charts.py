@@ -1,6 +1,6 @@
 """What a figure shows, as values: a class for each kind of chart, by the names people know from hosted interpreters.
 
-Made of the JSON that `policy.chart_data` has built again, in whatever mode the outputs are.
+Made of the JSON that the plugin `charts` builds again, in whatever mode the outputs are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..policy import chart_data
+from ..plugins import index
 
 Place = str | float | None
 """On an axis: a number, the text of a category or of a time (ISO 8601), None where the data had no number."""
@@ -94,7 +94,8 @@ class Chart:
     @staticmethod
     def parse(value: object) -> Chart | None:
         """Return the chart that JSON describes, None if it describes none."""
-        described = chart_data.checked(value)
+        rule = index.rule_of(index.CHART)
+        described = None if rule is None else rule(value)
         return None if described is None else _chart(described)
 
     def to_dict(self) -> dict[str, Any]:

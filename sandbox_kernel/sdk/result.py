@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..policy import chart_data
+from ..plugins.index import CHART
 from ..policy.raster import MAGIC, image_type
 from .charts import Chart
 from .output_text import InJson
@@ -35,7 +35,7 @@ MAX_PICTURES = 100
 """Of one result: what its markup shows."""
 _SHOWN = re.compile(r"(?:\ssrc=[\"']?|\][(:]\s{0,9}<?)data:image/\w{3,4};base64,([A-Za-z0-9+/\s]{4,}={0,2})")
 """A picture in HTML or in Markdown."""
-_NAMES = {kind: name for name, kind in _FORMATS.items()} | {_PDF: "pdf", chart_data.TYPE: "chart"}
+_NAMES = {kind: name for name, kind in _FORMATS.items()} | {_PDF: "pdf", CHART: "chart"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Result(InJson):
 
         The code in the sandbox wrote it, as it wrote the picture: it is proper, and need not be what the picture shows.
         """
-        return Chart.parse(self.data.get(chart_data.TYPE))
+        return Chart.parse(self.data.get(CHART))
 
     @property
     def extra(self) -> Mapping[str, Any]:
@@ -152,7 +152,7 @@ class Result(InJson):
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         # A widget's model lives in another page, if anywhere, and no page shows a chart's data.
-        left_out = {_WIDGET, chart_data.TYPE}
+        left_out = {_WIDGET, CHART}
         return {kind: value for kind, value in self.data.items() if kind not in left_out}, dict(self.metadata)
 
     def __repr__(self) -> str:

@@ -144,7 +144,7 @@ SECRETS = (
     "the machine's memory or kernel",
     "a change of files of the system",
 )
-"""By the numbers of `container/secret_watch.py`: what comes out is a number, and no word of a cell's."""
+"""By the numbers of `plugins/monitor/inside/secret_watch.py`: what comes out is a number, and no word of a cell's."""
 
 
 def calls_of(event: Mapping[str, Any]) -> Iterator[CallTried]:

@@ -47,12 +47,10 @@ SHIPPED = (
         "flow",
         "stream_relay",
         "nested_agents",
-        "call_watch",
         "start",
         "kernel_launcher",
-        "figure_data",
     ),
-    *("output_inlining", "shell_commands", "secret_watch"),
+    *("output_inlining", "shell_commands"),
 )
 """What runs in the container; each imports those before it."""
 TOPS = ("sandbox_kernel", "tests", "fuzz", "benchmarks", "images")
@@ -166,8 +164,7 @@ def test_the_tree_of_the_architecture_has_a_line_for_each_room() -> None:
 @each("module", SHIPPED)
 def test_what_is_shipped_imports_the_standard_library_and_itself(module: str) -> None:
     """Any image with Python and ipykernel must do."""
-    others = {"kernel_launcher": {"ipykernel"}, "figure_data": {"IPython", "traitlets", "matplotlib"}}
-    others |= {"output_inlining": {"IPython"}}
+    others = {"kernel_launcher": {"ipykernel"}, "output_inlining": {"IPython"}}
     allowed = set(sys.stdlib_module_names) | others.get(module, set())
     before = set(SHIPPED[: SHIPPED.index(module)])
     for node in ast.walk(ast.parse(path_of(f"container.{module}").read_text(encoding="utf-8"))):

@@ -10,4 +10,6 @@ None of it is the wall. What it is told of may be incomplete.
 - `call_trace`: A file of what was tried in a sandbox.
 - `alerts`: Alerts on their way to the operator.
 - `monitor`: The monitor of one session: events, samples of programs and processors, and counting for the rules.
+
+Package: `inside` (what sees it in a sandbox).
 """

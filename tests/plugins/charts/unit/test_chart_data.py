@@ -12,7 +12,8 @@ import pytest
 from sandbox_kernel import Chart, LineChart, SuperChart
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
-from sandbox_kernel.policy import chart_data
+from sandbox_kernel.plugins.charts import chart_data
+from sandbox_kernel.plugins.index import CHART
 from sandbox_kernel.policy.allowance import of_chart
 from sandbox_kernel.policy.output_policy import OutputPolicy
 from sandbox_kernel.sdk.result import Result
@@ -63,7 +64,7 @@ HONEST = [LINE, BAR, PIE, BOX, UNKNOWN, FIGURE]
 
 def shown(value: Any, mode: str = "safe") -> tuple[Message, list[OutputCode]]:
     policy = OutputPolicy(mode, 1 << 24)  # type: ignore[arg-type]
-    content = {"data": {"text/plain": "<Figure>", chart_data.TYPE: value}, "metadata": {}}
+    content = {"data": {"text/plain": "<Figure>", CHART: value}, "metadata": {}}
     verdict = policy.apply(Message(channel="iopub", header={"msg_type": "display_data"}, content=content))
     assert verdict.message is not None
     return verdict.message, [note.code for note in verdict.notes]  # type: ignore[misc]
@@ -82,7 +83,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("chart", HONEST, ids=lambda chart: chart["type"])
 def test_an_honest_chart_passes_as_it_is(chart: dict[str, Any]) -> None:
     message, notes = shown(chart)
-    assert message.content["data"][chart_data.TYPE] == chart
+    assert message.content["data"][CHART] == chart
     assert not notes
     parsed = Chart.parse(chart)
     assert parsed is not None
@@ -121,7 +122,7 @@ def test_an_honest_chart_passes_as_it_is(chart: dict[str, Any]) -> None:
 )
 def test_what_is_no_chart_does_not_pass(chart: Any) -> None:
     message, notes = shown(chart)
-    assert chart_data.TYPE not in message.content["data"]
+    assert CHART not in message.content["data"]
     assert notes == [OutputCode.CHART_IMPROPER]
     assert Chart.parse(chart) is None
 
@@ -129,7 +130,7 @@ def test_what_is_no_chart_does_not_pass(chart: Any) -> None:
 def test_what_is_not_named_and_what_a_terminal_obeys_is_left_out() -> None:
     chart = {**changed("elements.0.label", "\x1b]52;c;aGk=\x07a"), "script": "<script>", "x_scale": "<b>"}
     message, _ = shown(chart)
-    passed = message.content["data"][chart_data.TYPE]
+    passed = message.content["data"][CHART]
     assert passed["elements"][0]["label"] == "a"
     assert passed["x_scale"] == "unknown"
     assert passed.keys() == LINE.keys()
@@ -139,21 +140,21 @@ def test_what_is_not_named_and_what_a_terminal_obeys_is_left_out() -> None:
 def test_a_mode_that_passes_everything_gives_no_improper_chart_to_a_caller() -> None:
     hostile = changed("elements.0.points", {"__class__": "x"})
     message, _ = shown(hostile, "trusted")
-    assert message.content["data"][chart_data.TYPE] == hostile  # as that mode says
+    assert message.content["data"][CHART] == hostile  # as that mode says
     assert Result(message.content["data"]).chart is None
 
 
 def test_charts_are_classes_and_points_are_pairs() -> None:
-    chart = Result({chart_data.TYPE: FIGURE}).chart
+    chart = Result({CHART: FIGURE}).chart
     assert isinstance(chart, SuperChart)
     line = chart.elements[0]
     assert isinstance(line, LineChart)
     assert line.type == "line"
     assert line.elements[0].points == [(0.0, "b"), (1.0, None)]
-    result = Result({chart_data.TYPE: LINE})
+    result = Result({CHART: LINE})
     assert result.formats() == ["chart"]
     assert result["chart"] == result.chart
-    assert chart_data.TYPE not in result._repr_mimebundle_()[0]
+    assert CHART not in result._repr_mimebundle_()[0]
 
 
 def test_the_largest_chart_costs_little() -> None:

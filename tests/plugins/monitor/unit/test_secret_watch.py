@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.container import secret_watch
-from sandbox_kernel.container.secret_watch import EXACT, SYSTEM, Starts, sought, started
+from sandbox_kernel.plugins.monitor.inside import secret_watch
+from sandbox_kernel.plugins.monitor.inside.secret_watch import EXACT, SYSTEM, Starts, sought, started
 from sandbox_kernel.session.agent_messages import SECRETS
 
 READ, WRITE = ("r", os.O_RDONLY), ("w", os.O_WRONLY | os.O_CREAT)
@@ -114,7 +114,7 @@ def test_of_many_starts_each_doubling_is_told() -> None:
 
 SPAWNS = """
 import os, subprocess, sys
-from sandbox_kernel.container import secret_watch
+from sandbox_kernel.plugins.monitor.inside import secret_watch
 told = []
 def hook(event, arguments):
     if event in secret_watch.COMMANDS and not secret_watch.is_told_already(event):
@@ -139,7 +139,7 @@ def test_the_host_has_a_name_for_each_and_each_is_tried() -> None:
 
 ODD = """
 import os, sys
-from sandbox_kernel.container import secret_watch
+from sandbox_kernel.plugins.monitor.inside import secret_watch
 secret_watch.install_here()
 for event in ("open", "os.listdir", "subprocess.Popen", "os.system", "os.chmod"):
     for odd in ((), (object(),), (["\\0" * 9], 3), (b"\\xff\\xfe/etc/shadow", 1, 2), (b"/etc/" + bytes(99), None, "x")):

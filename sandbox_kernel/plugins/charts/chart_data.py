@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from . import terminal
-from .allowance import ExcessError, of_chart
+from ...policy import terminal
+from ...policy.allowance import ExcessError, of_chart
 
-TYPE = "application/vnd.sandbox-kernel.chart+json"
 MAX_TEXT = 1_000
 """Characters of one text; the rest is left out."""
 MAX_PARTS = 100

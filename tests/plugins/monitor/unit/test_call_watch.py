@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from sandbox_kernel.container import call_watch
 from sandbox_kernel.engines import seccomp_program, shipping
+from sandbox_kernel.plugins.monitor.inside import call_watch
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine not in seccomp_program.ARCHITECTURES, reason="its calls are not known"
 )
 WATCHING = """
 import ctypes, errno, json, os, socket, sys, time
-from sandbox_kernel.container import call_watch, syscall_filters
-from sandbox_kernel.container.call_watch import CallWatch
+from sandbox_kernel.container import syscall_filters
+from sandbox_kernel.plugins.monitor.inside import call_watch
+from sandbox_kernel.plugins.monitor.inside.call_watch import CallWatch
 from sandbox_kernel.engines import shipping
 
 class Agent:
