@@ -86,9 +86,6 @@ _OFFLINE = "Put the data into the output (plotly: include_plotlyjs=True; Audio a
 _STYLE = "Use simple selectors, colours, sizes and borders only."
 _REMAKE = "Run the cell that makes it again."
 _WIDGETS = "Use the widgets of ipywidgets. Others would be programs in your browser."
-_SAFE = "Set outputs = safe."
-_CLOSE = "Close unused widgets, or restart the kernel."
-_TRAIT = "Give the trait a value of its type."
 
 
 @unique
@@ -167,64 +164,14 @@ class OutputCode(Code):
     DEBUGGER_ITEMS = "notice", "left out {count} items of the debugger's answer: at most {most} are drawn", _SMALLER
     MORE_REMOVED = "violation", "removed more than is listed", _NO_LIBRARY
 
-    # --- widgets: which may be there ---
-    WIDGET_OF_OTHERS = "notice", "dropped a widget of {module}: only those of ipywidgets may run", _WIDGETS
-    WIDGET_VERSION = (
-        "notice",
-        "dropped a widget of another version: only those of ipywidgets {series} may run",
-        "Install the ipywidgets of that series into the image.",
-    )
-    WIDGET_VIEW = "violation", "dropped a widget ({model}) with another class's view", _NO_LIBRARY
+    # --- widgets, and other comms ---
     WIDGET_NOT_SHOWN = "notice", "removed a widget: its model may not run in your browser", _WIDGETS
     WIDGET_OF_PACKAGE = "notice", "removed a widget of {package}: only those of ipywidgets may run", _WIDGETS
-    WIDGET_INACTIVE = "notice", "dropped a widget: no active content in this mode", _SAFE
-    COMM_INACTIVE = "notice", "dropped a comm message: no active content in this mode", _SAFE
-    MANY_COMMS = "notice", "dropped a widget: {most} comms are open", _CLOSE
-    MANY_WIDGETS = "violation", "dropped a widget: {most} were opened in this session", _CLOSE
     COMM_NOT_OPEN = "notice", "dropped a message on a comm that is not open", _REMAKE
     COMM_END_NOT_OPEN = "notice", "dropped the end of a comm that is not open", _REMAKE
     COMM_WITHOUT_ID = "violation", "dropped a comm without a proper id", _NO_LIBRARY
     COMM_TARGET = "violation", "dropped a comm to {target}: it may not reach your browser", _WIDGETS
-    COMM_ID_IN_USE = "violation", "dropped a comm whose id is in use", _NO_LIBRARY
-    WIDGET_ID_REUSED = "violation", "dropped a widget with another widget's id", _NO_LIBRARY
-
-    # --- widgets: what they may say ---
-    WIDGET_MESSAGE = "violation", "dropped an unknown widget message", _NO_LIBRARY
-    WIDGET_FOCUS = (
-        "notice",
-        "dropped a widget's request for the focus: it would receive what you type elsewhere",
-        "Click on the widget.",
-    )
-    WIDGET_OWN_MESSAGE = "violation", "dropped a widget's own message: allowed widgets have none", _WIDGETS
-    WIDGET_CONTROL = "violation", "dropped an unknown widget control message", _NO_LIBRARY
-    WIDGET_OTHER_CLASS = "violation", "dropped a widget update that names another class", _NO_LIBRARY
-    WIDGET_BUFFERS = "violation", "dropped a widget update with improper buffer paths", _NO_LIBRARY
-    WIDGET_LINK = (
-        "violation",
-        "dropped a link between widgets that would copy markup",
-        "Link traits of one kind, or use observe() in Python.",
-    )
-    TRAIT_UNKNOWN = "notice", "removed {trait} of a widget: {model} has no such trait", _WIDGETS
-    TRAIT_NAMELESS = "violation", "removed a trait without a proper name: {model} has none", _NO_LIBRARY
-    TRAIT_UNFIT = "violation", "removed {trait} of a widget ({model}): {why}", _TRAIT
-    WIDGET_BYTES = "violation", "removed bytes of a widget: {model} has no place for them", _NO_LIBRARY
-    WIDGET_COSTLY = "notice", "removed {part} of a widget ({model}): too much for a browser page", _SMALLER
     WIDGETS_IN_WIDGET = "violation", "removed widgets in a widget: too many, or too deep", _SMALLER
-    WIDGET_ENTRIES = "notice", "removed entries of a widget's list: at most {most}", _SMALLER
-    WIDGET_DESCRIPTION_HTML = "notice", "removed description_allow_html: descriptions are text", _TRAIT
-    WIDGET_MEDIA_FORMAT = "violation", "removed a widget's media format: outputs load nothing from a network", _OFFLINE
-    WIDGET_MEDIA = (
-        "violation",
-        "removed a widget's bytes: not audio or video that is played",
-        "Use WAV, MP3, Ogg, FLAC, MP4 or WebM.",
-    )
-    WIDGET_IMAGE_PIXELS = (
-        "violation",
-        "removed a widget's image: {millions} million pixels, at most 100 million",
-        _FIGURE,
-    )
-    WIDGET_IMAGE = "violation", "removed a widget's image: not a PNG, JPEG, GIF, WebP, BMP or SVG", _FIGURE
-    WIDGET_SVG = "violation", "removed a widget's image: not an SVG, or too costly for your browser", _FIGURE
 
 
 _FORM = "Send it as Jupyter's messaging protocol describes it."

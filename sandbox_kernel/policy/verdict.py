@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..core.codes import Note, OutputCode
+from ..core.codes import Code, Note, OutputCode
 from ..core.model import Message
 
 MAX_SHOWN = 8
@@ -44,7 +44,7 @@ class Verdict:
 class RefusedError(ValueError):
     """The message may not pass at all; `note` says why."""
 
-    def __init__(self, code: OutputCode, **details: Any) -> None:
+    def __init__(self, code: Code, **details: Any) -> None:
         self.note = noted(code, **details)
         super().__init__(self.note.text)
 
@@ -57,7 +57,7 @@ class Notes:
         self.work = 0
         """Elements of a page that what was kept counts as: each filter adds its own."""
 
-    def add(self, code: OutputCode, **details: Any) -> None:
+    def add(self, code: Code, **details: Any) -> None:
         """Note that something was removed; `details` are what the code's text has in braces."""
         self.take(noted(code, **details))
 
@@ -80,7 +80,7 @@ class Notes:
         return f"[sandbox_kernel: {', '.join(shown)}; setting: outputs]"
 
 
-def noted(code: OutputCode, **details: Any) -> Note:
+def noted(code: Code, **details: Any) -> Note:
     r"""Return a note as it may stand in any output: of bounded length, in ASCII, without a dollar or a backslash."""
     note = code.note(**details)
     return Note(code, _ODD.sub("?", note.text[:MAX_NOTE]))

@@ -3,6 +3,7 @@
 It is made of the rules of `policy`, and as these without I/O and without a clock.
 
 - `plugin`: What this plugin adds.
+- `codes`: Why a widget was dropped, or a part of one removed.
 - `trait_table`: The models of ipywidgets: module, view, and the rule of each trait; generated.
 - `known_models`: The same as the policy uses it: what a message may say of its model.
 - `trait_rules`: What a trait may hold: its type first, then what its view does with it.

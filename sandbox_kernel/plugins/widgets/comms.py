@@ -19,6 +19,7 @@ from ...policy.comms import CONTROL, TARGET, VIEW, Sent
 from ...policy.json_check import POISON, count, is_id, plain
 from ...policy.mime import Bundles
 from ...policy.verdict import Notes, RefusedError, named
+from .codes import WidgetCode
 from .known_models import NAMES, Model, carried, model_of, models, package_of, referred, stranger
 from .trait_rules import TraitContext, UnfitError, check
 from .views import VIEW as WORK_OF_A_VIEW
@@ -45,7 +46,7 @@ def shown(model: Model, value: Any, notes: Notes) -> Any:
     if model.name == "ImageModel":
         return picture(value, notes)
     if model.name in ("AudioModel", "VideoModel") and len(value) and not media.is_played(bytes(value)):
-        notes.add(OutputCode.WIDGET_MEDIA)
+        notes.add(WidgetCode.WIDGET_MEDIA)
         return None
     return value
 
@@ -57,20 +58,20 @@ def picture(value: Any, notes: Notes) -> Any:
     """
     start = bytes(value[:256])
     if (pixels := raster.claimed(bytes(value))) is not None and pixels > raster.MAX_PIXELS:
-        notes.add(OutputCode.WIDGET_IMAGE_PIXELS, millions=pixels // 1_000_000)
+        notes.add(WidgetCode.WIDGET_IMAGE_PIXELS, millions=pixels // 1_000_000)
         return None
     if pixels is not None or not start:
         notes.work += raster.work(pixels or 0)
         return value
     if not (start.startswith(_WIDE) or start.translate(None, b"\0\xef\xbb\xbf \t\r\n").startswith(b"<")):
-        notes.add(OutputCode.WIDGET_IMAGE)
+        notes.add(WidgetCode.WIDGET_IMAGE)
         return None
     from ...policy import svg  # with the first of them, for a start takes in none
 
     try:
         image, _ = svg.clean(bytes(value).decode("utf-8"), left := of_images())
     except ValueError:
-        notes.add(OutputCode.WIDGET_SVG)
+        notes.add(WidgetCode.WIDGET_SVG)
         return None
     notes.work += left.work
     return image.encode()
@@ -80,10 +81,10 @@ def placed_at(paths: Any, buffers: Sequence[Any]) -> Placed:
     """Return each buffer with its path. A front end follows paths without looking: they are plain, and one for each."""
     paths = [] if paths is None else paths
     if not isinstance(paths, list) or len(paths) != len(buffers) or not all(map(_is_path, paths)):
-        raise RefusedError(OutputCode.WIDGET_BUFFERS)
+        raise RefusedError(WidgetCode.WIDGET_BUFFERS)
     seen = [tuple(path) for path in paths]
     if len(set(seen)) != len(seen):
-        raise RefusedError(OutputCode.WIDGET_BUFFERS)
+        raise RefusedError(WidgetCode.WIDGET_BUFFERS)
     return list(zip(paths, buffers, strict=True))
 
 
@@ -216,11 +217,11 @@ class Widgets:
         if target != TARGET or content.get("target_module"):
             raise RefusedError(OutputCode.COMM_TARGET, target=named(target))
         if not self._allowed:
-            raise RefusedError(OutputCode.WIDGET_INACTIVE)
+            raise RefusedError(WidgetCode.WIDGET_INACTIVE)
         if self.is_open(comm_id):
-            raise RefusedError(OutputCode.COMM_ID_IN_USE)
+            raise RefusedError(WidgetCode.COMM_ID_IN_USE)
         if len(self._models) >= MAX_COMMS:
-            raise RefusedError(OutputCode.MANY_COMMS, most=MAX_COMMS)
+            raise RefusedError(WidgetCode.MANY_COMMS, most=MAX_COMMS)
         data = content.get("data")
         state = data.get("state") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not isinstance(state, dict) or not (model := model_of(state)):
@@ -228,9 +229,9 @@ class Widgets:
                 self.strangers[comm_id] = package
             raise stranger(state)
         if self.past.get(hash(comm_id), model.name) != model.name:
-            raise RefusedError(OutputCode.WIDGET_ID_REUSED)
+            raise RefusedError(WidgetCode.WIDGET_ID_REUSED)
         if len(self.past) >= MAX_PAST and hash(comm_id) not in self.past:
-            raise RefusedError(OutputCode.MANY_WIDGETS, most=MAX_PAST)
+            raise RefusedError(WidgetCode.MANY_WIDGETS, most=MAX_PAST)
         self._models[comm_id] = self.past[hash(comm_id)] = model.name
         try:
             checked, kept = self._data(data, buffers, comm_id, parent, notes)
@@ -245,18 +246,18 @@ class Widgets:
         if not isinstance(comm_id, str) or not self.is_open(comm_id):
             raise RefusedError(OutputCode.COMM_NOT_OPEN)
         if not self._allowed:
-            raise RefusedError(OutputCode.COMM_INACTIVE)
+            raise RefusedError(WidgetCode.COMM_INACTIVE)
         if comm_id in self._controls:
             return self._control(comm_id, data, buffers, parent, notes)
         if not isinstance(data, dict) or data.get("method") not in _METHODS:
-            raise RefusedError(OutputCode.WIDGET_MESSAGE)
+            raise RefusedError(WidgetCode.WIDGET_MESSAGE)
         if data["method"] == "custom":
             detail = data.get("content")
             if isinstance(detail, dict) and detail.get("do") == "blur":
                 return Sent({"comm_id": comm_id, "data": {"method": "custom", "content": {"do": "blur"}}})
             if isinstance(detail, dict) and detail.get("do") == "focus":
-                raise RefusedError(OutputCode.WIDGET_FOCUS)
-            raise RefusedError(OutputCode.WIDGET_OWN_MESSAGE)
+                raise RefusedError(WidgetCode.WIDGET_FOCUS)
+            raise RefusedError(WidgetCode.WIDGET_OWN_MESSAGE)
         checked, kept = self._data(data, buffers, comm_id, parent, notes)
         return Sent({"comm_id": comm_id, "data": checked}, kept)
 
@@ -288,7 +289,7 @@ class Widgets:
         """Return what may pass of a model's state and of the buffers that belong into it."""
         model = models()[self._models[comm_id]]
         if not isinstance(state, dict) or not model.named_by(state):
-            raise RefusedError(OutputCode.WIDGET_OTHER_CLASS)
+            raise RefusedError(WidgetCode.WIDGET_OTHER_CLASS)
         setting = TraitContext(self._models, parent, self._outputs, notes)
         before = notes.work
         kept: dict[str, Any] = {}
@@ -297,9 +298,9 @@ class Widgets:
                 kept[key] = value
             elif (rule := model.traits.get(key)) is None:
                 if (name := named(key)) == key:
-                    notes.add(OutputCode.TRAIT_UNKNOWN, trait=name, model=model.name)
+                    notes.add(WidgetCode.TRAIT_UNKNOWN, trait=name, model=model.name)
                 else:
-                    notes.add(OutputCode.TRAIT_NAMELESS, model=model.name)
+                    notes.add(WidgetCode.TRAIT_NAMELESS, model=model.name)
             else:
                 try:
                     start = notes.work
@@ -308,20 +309,20 @@ class Widgets:
                         kept[key] = found
                     else:
                         notes.work = start  # what is left out is not drawn
-                        notes.add(OutputCode.WIDGET_COSTLY, part=named(key), model=model.name)
+                        notes.add(WidgetCode.WIDGET_COSTLY, part=named(key), model=model.name)
                 except UnfitError as error:
-                    notes.add(OutputCode.TRAIT_UNFIT, trait=named(key), model=model.name, why=error)
+                    notes.add(WidgetCode.TRAIT_UNFIT, trait=named(key), model=model.name, why=error)
         if model.name in _LINKS:
             self._link(comm_id, state, kept)
         self._take_in(comm_id, kept, parent, notes)
         bytes_kept = [one for one in placed if takes(model, one[0], kept)]
         if len(bytes_kept) < len(placed):
-            notes.add(OutputCode.WIDGET_BYTES, model=model.name)
+            notes.add(WidgetCode.WIDGET_BYTES, model=model.name)
         start = notes.work
         seen = [(path, one) for path, raw in bytes_kept if (one := shown(model, raw, notes)) is not None]
         if seen and not self._views.weigh(comm_id, _BYTES, (notes.work - start) // WORK_OF_A_VIEW):
             notes.work = start
-            notes.add(OutputCode.WIDGET_COSTLY, part="bytes", model=model.name)
+            notes.add(WidgetCode.WIDGET_COSTLY, part="bytes", model=model.name)
             seen = []
         # Each view draws it again.
         if notes.work - before >= WORK_OF_A_VIEW:
@@ -334,7 +335,7 @@ class Widgets:
         known = self._ends.get(comm_id, {}) | ends
         kinds = {carried(end, self._models) for end in known.values()}
         if None in kinds or len(kinds) > 1:
-            raise RefusedError(OutputCode.WIDGET_LINK)
+            raise RefusedError(WidgetCode.WIDGET_LINK)
         self._ends[comm_id] = known
 
     def _take_in(self, comm_id: str, kept: dict[str, Any], parent: str, notes: Notes) -> None:
@@ -387,7 +388,7 @@ class Widgets:
             or data.get("method") != "update_states"
             or not isinstance(data.get("states"), dict)
         ):
-            raise RefusedError(OutputCode.WIDGET_CONTROL)
+            raise RefusedError(WidgetCode.WIDGET_CONTROL)
         placed = placed_at(data.get("buffer_paths", []), buffers)
         states: dict[str, Any] = {}
         kept: Placed = []

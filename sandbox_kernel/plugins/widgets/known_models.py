@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ...core.codes import OutputCode
 from ...policy.verdict import RefusedError, named
+from .codes import WidgetCode
 from .trait_table import MODELS, RULES, SHORT
 
 NAMES = tuple(f"_{part}_{what}" for part in ("model", "view") for what in ("name", "module", "module_version"))
@@ -140,7 +140,7 @@ def stranger(state: Any) -> RefusedError:
     name, module = names.get("_model_name"), names.get("_model_module")
     model = models().get(name) if isinstance(name, str) else None
     if model is None or module != model.module:
-        return RefusedError(OutputCode.WIDGET_OF_OTHERS, module=named(module))
+        return RefusedError(WidgetCode.WIDGET_OF_OTHERS, module=named(module))
     if not model.version(names.get("_model_module_version")):
-        return RefusedError(OutputCode.WIDGET_VERSION, series=SERIES)
-    return RefusedError(OutputCode.WIDGET_VIEW, model=model.name)
+        return RefusedError(WidgetCode.WIDGET_VERSION, series=SERIES)
+    return RefusedError(WidgetCode.WIDGET_VIEW, model=model.name)

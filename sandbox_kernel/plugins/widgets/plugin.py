@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..api import Plugin
+from .codes import WidgetCode
 
 
 def comms() -> object:
@@ -12,4 +13,4 @@ def comms() -> object:
     return Widgets
 
 
-PLUGIN = Plugin(name="widgets", page="docs/outputs.md", comms=comms)
+PLUGIN = Plugin(name="widgets", page="docs/outputs.md", codes={"Widgets": WidgetCode}, comms=comms)

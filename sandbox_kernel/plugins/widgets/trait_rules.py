@@ -16,6 +16,7 @@ from ...core.codes import OutputCode
 from ...policy import slow_text
 from ...policy.allowance import of_formulas, of_text
 from ...policy.verdict import Notes
+from .codes import WidgetCode
 from .known_models import carried, models, referred
 
 MAX_LIST = 10_000
@@ -127,7 +128,7 @@ def _list(value: Any, argument: str, setting: TraitContext, each: _Rule, *, exac
         raise UnfitError("it is no list")
     limit = int(argument or MAX_LIST)
     if len(value) > limit:
-        setting.notes.add(OutputCode.WIDGET_ENTRIES, most=limit)
+        setting.notes.add(WidgetCode.WIDGET_ENTRIES, most=limit)
         value = value[:limit]
     setting.notes.work += len(value)
     kept = [each(one, "", setting) for one in value]
@@ -177,7 +178,7 @@ def _markup(value: Any, argument: str, setting: TraitContext) -> str:
 
 def _never(value: Any, argument: str, setting: TraitContext) -> bool:
     if value is not False:
-        setting.notes.add(OutputCode.WIDGET_DESCRIPTION_HTML)
+        setting.notes.add(WidgetCode.WIDGET_DESCRIPTION_HTML)
     return False
 
 
@@ -199,7 +200,7 @@ def _rows(value: Any, argument: str, setting: TraitContext) -> int:
 def _media(value: Any, argument: str, setting: TraitContext) -> str:
     if _FORMATS.fullmatch(_text(value, argument, setting)):
         return str(value)
-    setting.notes.add(OutputCode.WIDGET_MEDIA_FORMAT)
+    setting.notes.add(WidgetCode.WIDGET_MEDIA_FORMAT)
     return "png"
 
 
@@ -265,7 +266,7 @@ def _outputs(value: Any, argument: str, setting: TraitContext) -> Any:
     if not isinstance(value, (list, tuple)):
         raise UnfitError("it is no list")
     if len(value) > MAX_LIST:
-        setting.notes.add(OutputCode.WIDGET_ENTRIES, most=MAX_LIST)
+        setting.notes.add(WidgetCode.WIDGET_ENTRIES, most=MAX_LIST)
     kept = setting.outputs(list(value[:MAX_LIST]), setting.notes)
     return value if list(value) == kept else kept
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import pytest
 
-from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.errors import SandboxError
 from sandbox_kernel.core.events import OutputRemoved, SessionEvent
 from sandbox_kernel.core.model import Message, Settings
@@ -226,7 +225,7 @@ def test_a_widget_that_becomes_costly_where_it_is_shown_often_keeps_what_it_had(
     tab.send(model("w", "HTMLMathModel", value="x"), *[views("w")] * 50, update("w", value=MARKUP))
     assert on_page(tab) == 50
     assert tab.shown[-1].content["data"]["state"] == {}
-    assert tab.noted == [OutputCode.WIDGET_COSTLY.code]
+    assert tab.noted == ["widget-costly"]
     alone = Tab()
     alone.send(model("w", "HTMLMathModel", value="x"), views("w"), update("w", value=MARKUP))
     assert "x" * 290 in alone.shown[-1].content["data"]["state"]["value"]

@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from sandbox_kernel.core.codes import OutputCode
 from sandbox_kernel.core.model import Message
 from sandbox_kernel.plugins.widgets import comms
+from sandbox_kernel.plugins.widgets.codes import WidgetCode
 from sandbox_kernel.policy import output_policy
 from sandbox_kernel.policy.budget import MAX_COMMS
 from sandbox_kernel.policy.output_policy import OutputPolicy
@@ -257,7 +258,7 @@ def test_widgets_that_live_for_long_take_a_bounded_memory(monkeypatch: pytest.Mo
     kept: list[Any] = []
     assert live(400, kept) > 1_000_000
     refused = [note.code for verdict in kept for note in verdict.notes]
-    assert refused.count(OutputCode.TRAIT_UNKNOWN) == refused.count(OutputCode.COMM_NOT_OPEN) == 800
+    assert refused.count(WidgetCode.TRAIT_UNKNOWN) == refused.count(OutputCode.COMM_NOT_OPEN) == 800
 
 
 def test_the_number_of_comms_is_bounded() -> None:
